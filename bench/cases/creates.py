@@ -70,4 +70,4 @@ class Creating:
         return found
 
     def _counted(self) -> tuple[float, float]:
-        return self._server.metric("write_groups"), self._server.metric("writes")
+        return self._server.metric("write_groups_total"), self._server.metric("writes_total")

@@ -53,7 +53,7 @@ class App:
         self._dispatch = Dispatch(ctx)
         self._streams = Streams()
         self.stream_quota = StreamQuota()
-        metrics.gauge("streams", lambda: len(self._streams))
+        metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self._access_log = ctx.settings.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

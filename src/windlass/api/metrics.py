@@ -1,61 +1,105 @@
-"""Metrics of the API: plain numbers while serving, and Prometheus' text on request."""
+"""Metrics of the API: plain numbers while serving, and Prometheus' text of all metrics on request."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from windlass.base.metrics import QUICK_BOUNDS, Histogram, Metric, MetricType, Sample, counter, gauge
+from windlass.core.declare.operations import Operation
 
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+Source = Callable[[], Awaitable[Iterable[Metric]]]
+"""Returns metrics of one part of the server, as they are now. It bounds its own time, and never raises."""
+PREFIX: Final = "windlass"
+_THREADS: Final = Path("/proc/self/task")
 
 
 class Metrics:
-    def __init__(self, gauges: Callable[[], dict[str, float]]) -> None:
-        self._gauges = gauges
-        self._more: dict[str, Callable[[], float]] = {}
+    def __init__(self, operations: Iterable[Operation], kept_seconds: float = 1.0) -> None:
+        """`kept_seconds`: how long the answers of sources are used again, so that no client keeps database
+        and engines busy by asking for metrics all the time."""
+        self.kept_seconds = kept_seconds
+        self._kept: tuple[float, Sequence[Metric]] = (float("-inf"), ())
+        self._asking: asyncio.Task[Sequence[Metric]] | None = None
+        self._sources: list[Source] = []
+        self._numbers: list[Callable[[], Metric]] = []
         self._counts: dict[tuple[str, int], int] = {}
-        self._buckets = [0] * (len(_BOUNDS) + 1)
-        self._seconds = 0.0
+        self._groups: dict[tuple[str, str], Histogram] = {}
+        """Latencies by family and access."""
+        self._latencies: dict[str, Histogram] = {
+            operation.id: self._group(_family_of(operation), "write" if operation.writes else "read")
+            for operation in operations
+        }
+        """The same histograms by operation."""
+        self._pages = self._group("page", "read")
 
-    def gauge(self, name: str, value: Callable[[], float]) -> None:
+    def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a gauge, which is read with each scrape."""
-        self._more[name] = value
+        self._numbers.append(lambda: gauge(name, help, value()))
+
+    def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """Adds a counter that is kept elsewhere, and read with each scrape."""
+        self._numbers.append(lambda: counter(name, help, value()))
+
+    def add(self, source: Source) -> None:
+        """Adds a part of the server, which is asked with each scrape."""
+        self._sources.append(source)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         key = (operation, status)
         self._counts[key] = self._counts.get(key, 0) + 1
-        self._buckets[bisect_left(_BOUNDS, seconds)] += 1
-        self._seconds += seconds
+        latency = self._latencies.get(operation)
+        if latency is None:
+            latency = self._latencies[operation] = self._pages
+        latency.observe(seconds)
 
-    def text(self) -> bytes:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 (70 ms; only for scrapes)
+    def _group(self, family: str, access: str) -> Histogram:
+        return self._groups.setdefault((family, access), Histogram(QUICK_BOUNDS))
 
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
+    async def text(self) -> bytes:
+        """Returns all metrics as text."""
+        from windlass.api.prometheus import text_of  # noqa: PLC0415 (70 ms; only for scrapes)
 
-    def collect(self) -> Iterator[Metric]:
-        from prometheus_client.core import (  # noqa: PLC0415 (see above)
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
+        further = await self._of_sources()
+        return text_of(PREFIX, [*self._own(), *further])
+
+    async def _of_sources(self) -> Sequence[Metric]:
+        """Returns the metrics of all sources. Scrapes at the same time share one question."""
+        asked, metrics = self._kept
+        if time.monotonic() - asked < self.kept_seconds:
+            return metrics
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> Sequence[Metric]:
+        answers = await asyncio.gather(*(source() for source in self._sources))
+        metrics = [metric for answer in answers for metric in answer]
+        self._kept = time.monotonic(), metrics
+        return metrics
+
+    def _own(self) -> Iterator[Metric]:
+        requests: list[Sample] = [
+            ((operation, str(status)), number) for (operation, status), number in self._counts.items()
+        ]
+        yield Metric(
+            "requests_total", "Requests answered", MetricType.COUNTER, ("operation", "status"), requests
         )
-
-        requests = CounterMetricFamily(
-            "windlass_requests", "Requests answered", labels=["operation", "status"]
+        yield Metric(
+            "request_seconds",
+            "Time to answer, by family of resources and access (read or write)",
+            MetricType.HISTOGRAM,
+            ("family", "access"),
+            [*self._groups.items()],
         )
-        for (operation, status), number in self._counts.items():
-            requests.add_metric([operation, str(status)], number)
-        yield requests
-        total, buckets = 0, []
-        for bound, number in zip((*map(str, _BOUNDS), "+Inf"), self._buckets, strict=True):
-            total += number
-            buckets.append((bound, total))
-        durations = HistogramMetricFamily("windlass_request_seconds", "Time to answer")
-        durations.add_metric([], buckets, self._seconds)
-        yield durations
-        for name, value in (self._gauges() | {name: look() for name, look in self._more.items()}).items():
-            yield GaugeMetricFamily(f"windlass_{name}", name.replace("_", " "), value)
+        for number in self._numbers:
+            yield number()
+        if _THREADS.is_dir():
+            yield gauge("process_threads", "Threads of this process", sum(1 for _ in _THREADS.iterdir()))
+
+
+def _family_of(operation: Operation) -> str:
+    return operation.family.name if operation.family else "other"

@@ -19,7 +19,7 @@ from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION, put_aside
 from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.context.commit_lists import Listings
-from windlass.control.context.context import Context, OutgoingHttp, Routing
+from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
@@ -92,7 +92,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),
-        **({"point": point} if point else {}),
+        point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)
     return ctx

@@ -36,6 +36,7 @@ from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.names import reserve_all
+from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
@@ -80,7 +81,13 @@ class Installation:
         self.authenticator = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
-        self.metrics = Metrics(self._gauges)
+        self.metrics = Metrics(ctx.registry.operations)
+        self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
+        store = ctx.store
+        self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
+        self.metrics.counter("write_groups_total", "Groups of committed changes", lambda: store.groups)
+        self.metrics.add(InstallationMetrics(ctx).all)
+        store.measure_with(ctx.meters.take)
         self.stopping = False
         self.first_token: str | None = None
         """The Admin token that the first start created; it is shown only once."""
@@ -228,10 +235,6 @@ class Installation:
         from windlass.api.openapi import served  # noqa: PLC0415 (made at the first request for it, not at every start)
 
         return served(self.ctx.registry)
-
-    def _gauges(self) -> dict[str, float]:
-        store = self.ctx.store
-        return {"work_running": self.worker.running, "writes": store.writes, "write_groups": store.groups}
 
 
 async def install(

@@ -17,7 +17,7 @@ from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.store.chain import ChainEnd
-from windlass.store.tables.table import DatabaseSession, NewEvent
+from windlass.store.tables.table import DatabaseSession, Measured, NewEvent
 from windlass.store.transaction import Tx, Write
 
 T = TypeVar("T")
@@ -25,6 +25,8 @@ T = TypeVar("T")
 GROUP = 128
 _log = log("store")
 
+Measurer = Callable[[str, float, tuple[str, ...]], None]
+"""Takes the word, the seconds and the labels of a measurement."""
 Outcome = tuple[Any, Exception | None]
 """The answer of a change, or the reason why it failed."""
 
@@ -65,11 +67,17 @@ class GroupCommit:
         self._waiting: deque[QueuedChange] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[str], None]] = []
+        self._measurer: Measurer = _count_nothing
+        self._measured: list[Measured] = []
+        """Measurements of the group that is being committed."""
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
     def listen(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
+
+    def measure_with(self, measurer: Measurer) -> None:
+        self._measurer = measurer
 
     async def write(self, change: Write[T]) -> T:
         if self._closed:
@@ -103,6 +111,7 @@ class GroupCommit:
         outcomes: list[Outcome] = []
         events: list[NewEvent] = []
         nudges: dict[str, None] = {}
+        self._measured = []
         tx.resources.read_again()
         for change in changes:
             tx.begin(self._clock.now())
@@ -116,6 +125,7 @@ class GroupCommit:
             if outcome[1] is None:
                 events += tx.emitted
                 nudges |= dict.fromkeys(tx.nudges)
+                self._measured += tx.session.measured
             else:
                 tx.resources.read_again()
         await tx.events.add(events, self._end)
@@ -150,6 +160,8 @@ class GroupCommit:
                 settle(queued.answer, answer, failure)
             for word in nudges:
                 self._tell(word)
+            for measured in self._measured:
+                self._measurer(*measured)
         finally:
             # Callers are without an answer only if this task itself was cancelled.
             for queued in group:
@@ -158,6 +170,10 @@ class GroupCommit:
     def _tell(self, word: str) -> None:
         for listener in self._listeners:
             listener(word)
+
+
+def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
+    """Leaves out what happens before metrics are counted, such as in a command on the database."""
 
 
 async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -161,6 +161,11 @@ class PostgresStore(GroupCommit):
             url, min_size=1, max_size=8, server_settings=dict(_PATIENCE), reset=_as_it_is
         )
         return cls(url, pool, clock)
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        idle = self._pool.get_idle_size()
+        return {"used": self._pool.get_size() - idle, "idle": idle, "most": self._pool.get_max_size()}
 
     async def close(self) -> None:
         await self._wind_up()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -237,6 +237,10 @@ class SqliteStore(GroupCommit):
         self._end.forget()
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        return {}
 
     def snapshot(self) -> apsw.Connection:
         """Opens a connection of its own, for a long read of one moment."""

@@ -6,7 +6,7 @@ change is durable, and events are numbered in the order of commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from windlass.store.transaction import Reads, Write
@@ -26,8 +26,18 @@ class Store(Protocol):
         """Runs a change and answers once it is durable."""
         ...
 
+    @property
+    def connections(self) -> Mapping[str, int]:
+        """How many connections of the pool are in use and idle, and how many there may be; empty without a
+        pool."""
+        ...
+
     def listen(self, listener: Callable[[str], None]) -> None:
         """Calls `listener` with every nudge of every replica."""
+        ...
+
+    def measure_with(self, measurer: Callable[[str, float, tuple[str, ...]], None]) -> None:
+        """Calls `measurer` with every measurement of a committed change of this process."""
         ...
 
     async def close(self) -> None: ...

@@ -19,6 +19,7 @@ from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
 from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
 from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
+from windlass.store.tables.figures import FigureTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
 from windlass.store.tables.links import LinkChanges, LinkTable
@@ -42,8 +43,8 @@ class Reads:
 
     __slots__ = (
         "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
-        "idempotency", "identities", "links", "lists", "names", "receivers", "resources", "session",
-        "statuses", "tokens", "tree", "volumes", "work",
+        "figures", "idempotency", "identities", "links", "lists", "names", "receivers", "resources",
+        "session", "statuses", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -56,6 +57,7 @@ class Reads:
         self.deployments = DeploymentTable(session)
         self.events = EventTable(session)
         self.facts = FactTable(session)
+        self.figures = FigureTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
         self.links = LinkTable(session)
@@ -106,6 +108,7 @@ class Tx(Reads):
         self.deployments = DeploymentChanges(changing)
         self.events = EventChanges(changing)
         self.facts = FactChanges(changing)
+        self.figures = FigureTable(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
         self.links = LinkChanges(changing)
@@ -164,6 +167,10 @@ class Tx(Reads):
     def nudge(self, word: str) -> None:
         """Wakes the listeners for a word, on every replica, after the commit."""
         self.session.nudge(word)
+
+    def measure(self, word: str, seconds: float, *labels: str) -> None:
+        """Has listeners of this process count the change, after the commit."""
+        self.session.measured.append((word, seconds, labels))
 
     async def remove(self, row: Row) -> list[str]:
         """Removes a resource and all below it from every table; returns the ids of services among them."""

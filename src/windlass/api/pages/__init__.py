@@ -39,7 +39,7 @@ class Pages:
         self,
         ctx: Context,
         document: Callable[[], bytes],
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Awaitable[bytes]],
         ready: Callable[[], Awaitable[str]],
         signer: Callable[[], Awaitable[Signer]],
     ) -> None:
@@ -107,7 +107,7 @@ class Pages:
         return 200, encode({"status": "ready"}), _JSON, ()
 
     async def _metrics_text(self) -> Rendered:
-        return 200, self._metrics(), _TEXT, ()
+        return 200, await self._metrics(), _TEXT, ()
 
     async def _discovery(self) -> Rendered:
         return 200, encode((await self._signer()).discovery()), _JSON, ()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
@@ -15,6 +15,7 @@ from windlass.base.locks import Locks
 from windlass.builders.git import GitCommit, GitSource
 from windlass.config import Settings
 from windlass.control.context.log_store import Logs
+from windlass.control.context.meters import Meters
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
 from windlass.control.context.places import HttpRouter, Places
@@ -60,7 +61,7 @@ class OutgoingHttp(Protocol):
     async def close(self) -> None: ...
 
 
-async def _no_point(name: str) -> None:
+async def no_point(name: str) -> None:
     """In production nothing happens at a failpoint."""
 
 
@@ -111,5 +112,6 @@ class Context(Struct, frozen=True, kw_only=True):
     work: Path
     """The folder for working copies during builds."""
     routing: Routing
-    point: Callable[[str], Awaitable[None]] = _no_point
+    meters: Meters = field(default_factory=Meters)
+    point: Callable[[str], Awaitable[None]] = no_point
     """Called before and after each effect outside, so that tests can end the world there."""

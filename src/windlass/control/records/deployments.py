@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base import ids
-from windlass.base.clock import stamp
+from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.places import NOT_CONNECTED
@@ -149,6 +149,8 @@ async def finish(
     if details.run and not details.run.ended_at:
         details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
     closed = await move(tx, deployment, progress, details)
+    seconds = (tx.now - deployment.created) / SECOND
+    tx.measure("deployment", seconds, deployment.action.lower(), progress.lower())
     await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
     await nudge_names(tx, service.id)
     return closed

@@ -58,13 +58,16 @@ class DeliveryResults:
         """Returns whether the next delivery of this lane may follow."""
         if 200 <= attempt.status_code < 300:
             self._well()
+            self._ctx.meters.deliveries.count("delivered")
             self._put(replace(delivery, state=DELIVERED), attempt)
             return True
         self._badly(attempt)
         now = self._ctx.clock.now()
         if not self.receiver.failing and now - delivery.created >= GIVEN_UP_AFTER:
+            self._ctx.meters.deliveries.count("given_up")
             self._put(replace(delivery, state=FAILED), attempt)
             return True
+        self._ctx.meters.deliveries.count("repeated")
         wait = wanted_wait or about(WAITS[min(delivery.attempts, len(WAITS) - 1)])
         self._held.append((delivery.lane, now + wait))
         self._put(replace(delivery, due=now + wait), attempt)

@@ -86,13 +86,14 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        artifact = await _built(place.builder, order, making.say)
+        artifact = await _built(ctx, place.builder, order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
-async def _built(builder: Builder, order: Order, say: Say) -> Artifact:
+async def _built(ctx: Context, builder: Builder, order: Order, say: Say) -> Artifact:
     try:
-        return await builder.build(order, say)
+        with ctx.meters.building():
+            return await builder.build(order, say)
     except BuilderAway as error:
         say(f"{error}. It is tried again")
         raise

@@ -27,18 +27,18 @@ class DeploymentRow(Struct, frozen=True, gc=False):
 
 
 # As the condition of the index `deployment_open` has it: SQLite compares the two letter by letter.
-_OPEN = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
+OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
 _COLUMNS: Final = columns(DeploymentRow)
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
 OPEN: Final = f"""
 SELECT {_COLUMNS} FROM deployment
-WHERE service = $1 AND status IN ({_OPEN}) ORDER BY number"""
+WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
 # By number and not by offset: a page costs the same wherever it is.
 LATEST: Final = f"""
 SELECT {_COLUMNS} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 ENDED: Final = f"""
 SELECT {_COLUMNS} FROM deployment
-WHERE service = $1 AND status NOT IN ({_OPEN}) AND number <= $2
+WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"

@@ -16,6 +16,8 @@ FAR: Final = 2**62
 
 NewEvent = tuple[Any, ...]
 """An event as it is emitted: without its number and its hash."""
+Measured = tuple[str, float, tuple[str, ...]]
+"""A measurement: its word, seconds, and labels."""
 
 
 class NameTaken(Exception):
@@ -33,9 +35,10 @@ class DatabaseSession(Protocol):
 
 
 class ChangeSession:
-    """The session of a change: its time, and the events and nudges that take effect with its commit."""
+    """The session of a change: its time, and the events, nudges and measurements that take effect with its
+    commit."""
 
-    __slots__ = ("all", "emitted", "many", "now", "nudges", "one")
+    __slots__ = ("all", "emitted", "many", "measured", "now", "nudges", "one")
 
     def __init__(self, session: DatabaseSession, now: int) -> None:
         self.one = session.one
@@ -48,6 +51,7 @@ class ChangeSession:
         self.now = now
         self.emitted: list[NewEvent] = []
         self.nudges: list[str] = []
+        self.measured: list[Measured] = []
 
     def nudge(self, word: str) -> None:
         self.nudges.append(word)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.steps.stop import end_all
+from windlass.core.deploy.states import Do, Progress
 from windlass.engines.engine import EngineError
 
 
@@ -29,6 +31,8 @@ async def delete(ledger: Ledger) -> None:
         return
     await ctx.point("about to delete")
     await ledger.delete()
+    seconds = (ctx.clock.now() - ledger.deployment.created) / SECOND
+    ctx.meters.deployments.observe(seconds, Do.DELETE.lower(), Progress.SUCCEEDED.lower())
     await ctx.point("deleted")
 
 

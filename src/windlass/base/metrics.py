@@ -1,0 +1,96 @@
+"""Metrics as plain values: numbers that are added to while the process works, and are read with each scrape.
+
+Nothing here knows the format in which they are sent; see `api.metrics`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+QUICK_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds that divide what takes as long as a request."""
+SLOW_BOUNDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Seconds that divide what takes as long as a build or a deployment."""
+
+
+class MetricType(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Histogram:
+    """Counts durations by their size."""
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        """How many durations are at most this bound, and more than the one before; the last has no bound."""
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.buckets[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, float | Histogram]
+
+
+class Metric(Struct, frozen=True):
+    """A metric with its present samples. `name` has no prefix, and the unit at its end."""
+
+    name: str
+    help: str
+    type: MetricType
+    labels: Labels
+    samples: Sequence[Sample]
+
+
+def gauge(name: str, help: str, number: float) -> Metric:
+    """Returns a gauge without labels."""
+    return Metric(name, help, MetricType.GAUGE, (), [((), number)])
+
+
+def counter(name: str, help: str, number: float) -> Metric:
+    """Returns a counter without labels."""
+    return Metric(name, help, MetricType.COUNTER, (), [((), number)])
+
+
+class Meter:
+    """Measures something for as long as the process runs, apart for each combination of its labels."""
+
+    def __init__(self, name: str, help: str, *labels: str, bounds: Sequence[float] = ()) -> None:
+        """`bounds` divide the durations of a histogram; without them it counts."""
+        self._name, self._help, self._labels, self._bounds = name, help, labels, bounds
+        self._counts: dict[Labels, float] = {}
+        self._histograms: dict[Labels, Histogram] = {}
+
+    def count(self, *labels: str, by: float = 1) -> None:
+        self._counts[labels] = self._counts.get(labels, 0) + by
+
+    def observe(self, seconds: float, *labels: str) -> None:
+        histogram = self._histograms.get(labels)
+        if histogram is None:
+            histogram = self._histograms[labels] = Histogram(self._bounds)
+        histogram.observe(seconds)
+
+    def expect(self, *labels: str) -> None:
+        """Shows a combination of labels from the start: the first increase of a series that was not there
+        before is not seen as one."""
+        if self._bounds:
+            self._histograms[labels] = Histogram(self._bounds)
+        else:
+            self._counts[labels] = 0
+
+    def metric(self) -> Metric:
+        type = MetricType.HISTOGRAM if self._bounds else MetricType.COUNTER
+        samples: dict[Labels, float | Histogram] = {**self._counts, **self._histograms}
+        return Metric(self._name, self._help, type, self._labels, [*samples.items()])

@@ -1,0 +1,68 @@
+"""Measurements of what this process has done since its start; `telling.metrics` adds the present state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from windlass.base.metrics import SLOW_BOUNDS, Labels, Meter, Metric
+from windlass.builders.builder import BuildError
+
+
+class Meters:
+    def __init__(self) -> None:
+        self.deployments = Meter(
+            "deployment_duration_seconds",
+            "Time from the request for a deployment to its end, of those that ended at this server",
+            "action", "result",
+            bounds=SLOW_BOUNDS,
+        )  # fmt: skip
+        self.builds = Meter(
+            "build_duration_seconds",
+            "Time that builds took at this server; an earlier build that is used again is not counted",
+            "result",
+            bounds=SLOW_BOUNDS,
+        )
+        self.deliveries = Meter(
+            "webhook_attempts_total",
+            "Attempts to deliver an event to a webhook: delivered, to be repeated, or given up",
+            "result",
+        )
+        self.restarts = Meter(
+            "instance_restarts_total",
+            "Restarts of instances that ended or failed a probe, as far as scrapes of this server saw them",
+            "place",
+        )
+        for result in ("succeeded", "failed", "canceled", "superseded"):
+            self.deployments.expect("deploy", result)
+        for result in ("succeeded", "failed", "interrupted"):
+            self.builds.expect(result)
+        for result in ("delivered", "repeated", "given_up"):
+            self.deliveries.expect(result)
+        self.builds_running = 0
+        self._committed: Mapping[str, Meter] = {"deployment": self.deployments}
+        """Meters of what counts only if its change is committed, by the word under which it is noted."""
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Measures a build."""
+        began, result = time.monotonic(), "interrupted"
+        self.builds_running += 1
+        try:
+            yield
+            result = "succeeded"
+        except BuildError:
+            result = "failed"
+            raise
+        finally:
+            self.builds_running -= 1
+            self.builds.observe(time.monotonic() - began, result)
+
+    def take(self, word: str, seconds: float, labels: Labels) -> None:
+        """Takes a measurement of a change that was committed."""
+        self._committed[word].observe(seconds, *labels)
+
+    def all(self) -> Iterator[Metric]:
+        for meter in (self.deployments, self.builds, self.deliveries, self.restarts):
+            yield meter.metric()

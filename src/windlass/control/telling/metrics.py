@@ -1,0 +1,191 @@
+"""Metrics of the installation as it is now: the database and the engines are asked once for each scrape.
+
+Nothing is named after a customer: services are counted by state, and clusters have their ids. A part that
+does not answer in time is down, and never keeps the scrape waiting for longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.metrics import Metric, MetricType, Sample, gauge
+from windlass.control.context.context import Context
+from windlass.control.context.places import Place
+from windlass.core.deploy.states import OPEN, State
+from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.engine import EngineError
+from windlass.store import Queue
+from windlass.store.tables.figures import Figure
+
+PATIENCE: Final = 2.0
+"""Seconds that the database, and each engine, may take."""
+MOST_PLACES: Final = 50
+"""The number of places with samples of their own; further ones are not asked."""
+_QUEUES: Final[Mapping[int, str]] = {
+    Queue.QUICK: "quick",
+    Queue.RECONCILE: "deployments",
+    Queue.DELIVER: "deliveries",
+}
+_OF_CLUSTERS: Final = "clusters"
+"""The queues of all clusters with an engine of their own, together."""
+
+
+class PlaceSeen(Struct, frozen=True):
+    """An engine, as it answered a scrape."""
+
+    id: str
+    engine: str
+    seconds: float
+    instances: Sequence[Instance] | None
+    """None if it did not answer."""
+
+
+class InstallationMetrics:
+    def __init__(self, ctx: Context, patience: float = PATIENCE) -> None:
+        self._ctx, self._patience = ctx, patience
+        self._restarts: dict[str, int] | None = None
+        """Restarts of each instance at the last scrape."""
+
+    async def all(self) -> list[Metric]:
+        database, seen = await asyncio.gather(self._database(), self._places())
+        self._count_restarts(seen)
+        meters = self._ctx.meters
+        building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
+        return [*database, *_of_places(seen), building, *meters.all()]
+
+    async def _database(self) -> list[Metric]:
+        began, store = time.perf_counter(), self._ctx.store
+        now = self._ctx.clock.now()
+        try:
+            async with asyncio.timeout(self._patience):
+                figures = await store.reads.figures.all(now)
+        except (Unavailable, TimeoutError):
+            figures = None
+        seconds = time.perf_counter() - began
+        return [
+            gauge("database_up", "1 if the database answered this scrape", int(figures is not None)),
+            gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
+            *_of_pool(store.connections),
+            *(_of_figures(figures, now) if figures is not None else ()),
+        ]
+
+    async def _places(self) -> list[PlaceSeen]:
+        places = self._ctx.places.all()[:MOST_PLACES]
+        return await asyncio.gather(*(_look(place, self._patience) for place in places))
+
+    def _count_restarts(self, seen: Iterable[PlaceSeen]) -> None:
+        """Counts the restarts since the last scrape. What happened before the first one is not known."""
+        before, now = self._restarts, dict[str, int]()
+        for place in seen:
+            self._ctx.meters.restarts.count(place.id, by=0)
+            for instance in place.instances or ():
+                now[instance.id] = instance.restarts
+                if before is not None and (further := instance.restarts - before.get(instance.id, 0)) > 0:
+                    self._ctx.meters.restarts.count(place.id, by=further)
+        answered = all(place.instances is not None for place in seen)
+        self._restarts = now if answered or before is None else before | now
+
+
+async def _look(place: Place, patience: float) -> PlaceSeen:
+    began, instances = time.perf_counter(), None
+    try:
+        async with asyncio.timeout(patience):
+            instances = await place.engine.all()
+    except (EngineError, TimeoutError):
+        instances = None
+    return PlaceSeen(place.id, place.engine.name, time.perf_counter() - began, instances)
+
+
+def _of_places(seen: Sequence[PlaceSeen]) -> Iterator[Metric]:
+    labels = ("place", "engine")
+    up: list[Sample] = [((place.id, place.engine), int(place.instances is not None)) for place in seen]
+    took: list[Sample] = [((place.id, place.engine), place.seconds) for place in seen]
+    yield Metric("engine_up", "1 if the engine of the place answered", MetricType.GAUGE, labels, up)
+    yield Metric(
+        "engine_response_seconds",
+        "Time that the engine of the place took to list its instances",
+        MetricType.GAUGE,
+        labels,
+        took,
+    )
+    running: list[Sample] = []
+    for place in seen:
+        if place.instances is not None:
+            phases = [instance.phase for instance in place.instances]
+            running += [((place.id, phase.lower()), phases.count(phase)) for phase in Phase]
+    yield Metric(
+        "instances",
+        "Instances on the engine of the place, by phase",
+        MetricType.GAUGE,
+        ("place", "phase"),
+        running,
+    )
+
+
+def _of_pool(connections: Mapping[str, int]) -> Iterator[Metric]:
+    samples: list[Sample] = [((state,), count) for state, count in connections.items()]
+    if samples:
+        help = "Connections of the pool to the database: in use, idle, and how many it may have"
+        yield Metric("database_connections", help, MetricType.GAUGE, ("state",), samples)
+
+
+def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+    yield from _of_queues([figure for figure in figures if figure.sort in {"due", "held"}], now)
+    open = {figure.state: figure for figure in figures if figure.sort == "deployments"}
+    counts: list[Sample] = [
+        ((progress.lower(),), open[progress].count if progress in open else 0) for progress in sorted(OPEN)
+    ]
+    yield Metric(
+        "deployments", "Deployments that wait or are under way", MetricType.GAUGE, ("state",), counts
+    )
+    oldest = min((figure.further for figure in open.values()), default=now)
+    yield gauge("deployments_oldest_seconds", "Age of the oldest deployment under way", _age(oldest, now))
+    for figure in figures:
+        if figure.sort == "deliveries":
+            yield gauge("webhook_deliveries_waiting", "Deliveries that wait for a webhook", figure.count)
+            oldest = figure.further if figure.count else now
+            yield gauge("webhook_deliveries_oldest_seconds", "Age of the oldest of them", _age(oldest, now))
+        if figure.sort == "receivers":
+            yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
+    services = {figure.state: figure for figure in figures if figure.sort == "services"}
+    states: list[Sample] = [
+        ((state.lower(),), services[state].count if state in services else 0) for state in State
+    ]
+    yield Metric("services", "Services that were deployed, by state", MetricType.GAUGE, ("state",), states)
+    wanted = sum(figure.further for figure in services.values())
+    yield gauge("instances_wanted", "Instances that should run, of all services", wanted)
+
+
+def _of_queues(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+    due = dict.fromkeys((*_QUEUES.values(), _OF_CLUSTERS), 0)
+    held, oldest = dict(due), dict.fromkeys(due, now)
+    for figure in figures:
+        queue = _QUEUES.get(figure.lane, _OF_CLUSTERS)
+        if figure.sort == "due":
+            due[queue] += figure.count
+            oldest[queue] = min(oldest[queue], figure.further)
+        else:
+            held[queue] += figure.count
+    ages = {queue: _age(moment, now) for queue, moment in oldest.items()}
+    for name, help, numbers in (
+        (
+            "queue_due",
+            "Work that is due and waits, at most 10,000 of a queue",
+            due,
+        ),
+        ("queue_oldest_seconds", "How long the oldest due work has been waiting", ages),
+        ("queue_held", "Work under way, at all servers", held),
+    ):
+        samples: list[Sample] = [((queue,), number) for queue, number in numbers.items()]
+        yield Metric(name, help, MetricType.GAUGE, ("queue",), samples)
+
+
+def _age(moment: int, now: int) -> float:
+    return max(0, now - moment) / SECOND

@@ -1,0 +1,311 @@
+"""What /metrics says of an installation is true, bounded, and answered whatever is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped, value
+from tests.webhooks.receivers import Receivers
+from tests.webhooks.told import URL, webhook
+from tests.world import World, make_world
+from windlass.api.metrics import Metrics
+from windlass.base.errors import Conflict, Unavailable
+from windlass.base.metrics import Metric, gauge
+from windlass.control.telling.metrics import InstallationMetrics
+from windlass.core.deploy.states import State
+from windlass.core.deploy.workload import Instance
+from windlass.engines.fake import FakeEngine
+from windlass.families import registry
+from windlass.store import Reads
+from windlass.store.migrate import migrations
+from windlass.store.sqlite import connect, migrate
+from windlass.store.tables.figures import FIGURES, MOST_COUNTED
+
+
+async def deployed(world: World, **fields: Any) -> str:
+    app = await world.application(**fields)
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    return app
+
+
+@needs_promtool
+async def test_promtool_finds_nothing_to_correct_in_the_metrics(world: World):
+    await deployed(world)
+    assert promtool("check", "metrics", text=await scraped(world)) == (0, "")
+    code, complaint = promtool("check", "metrics", text="windlass_writes_total 1\n")
+    assert code != 0
+    assert "no help text" in complaint
+
+
+async def test_a_deployment_is_counted_once_by_its_action_and_result(world: World):
+    app = await deployed(world)
+    world.engine.broken = "no room"
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    text = await scraped(world)
+    name = "deployment_duration_seconds_count"
+    assert value(text, name, {"action": "deploy", "result": "succeeded"}) == 1
+    assert value(text, name, {"action": "deploy", "result": "failed"}) == 1
+
+
+async def test_the_duration_of_a_deployment_counts_from_its_request(world: World):
+    app = await world.application()
+    await world.post(f"/application/{app}/deploy")
+    world.clock.turn(42)
+    await world.settle()
+    labels = {"action": "deploy", "result": "succeeded"}
+    assert await measured(world, "deployment_duration_seconds_sum", **labels) == 42
+
+
+async def test_a_deletion_is_counted_like_every_deployment(world: World):
+    app = await deployed(world)
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    labels = {"action": "delete", "result": "succeeded"}
+    assert await measured(world, "deployment_duration_seconds_count", **labels) == 1
+
+
+async def test_a_change_that_fails_is_not_measured(world: World):
+    store = world.installation.ctx.store
+
+    async def change(tx, fails):
+        tx.measure("deployment", 1.0, "deploy", "lost" if fails else "kept")
+        await tx.facts.set("touched", b"1")
+        if fails:
+            raise Conflict("no")
+
+    await store.write(lambda tx: change(tx, False))
+    with pytest.raises(Conflict):
+        await store.write(lambda tx: change(tx, True))
+    text = await scraped(world)
+    assert value(text, "deployment_duration_seconds_count", {"result": "kept"}) == 1
+    assert value(text, "deployment_duration_seconds_count", {"result": "lost"}) is None
+
+
+async def test_work_that_waits_is_counted_by_queue_with_the_age_of_the_oldest(world: World):
+    apps = [await world.application() for _ in range(3)]
+    for app in apps:
+        await world.post(f"/application/{app}/deploy")
+    world.clock.turn(90)
+    text = await scraped(world)
+    assert value(text, "queue_due", {"queue": "deployments"}) == 3
+    assert value(text, "queue_oldest_seconds", {"queue": "deployments"}) == 90
+    assert value(text, "queue_held", {"queue": "deployments"}) == 0
+    assert value(text, "deployments", {"state": "queued"}) == 3
+    assert value(text, "deployments_oldest_seconds") == 90
+
+
+async def test_work_under_way_is_held_and_not_due(world: World):
+    world.engine.gate = asyncio.Event()
+    app = await world.application()
+    await world.post(f"/application/{app}/deploy")
+    await world.installation.worker.start_due()
+    text = await scraped(world)
+    assert value(text, "queue_held", {"queue": "deployments"}) == 1
+    assert value(text, "queue_due", {"queue": "deployments"}) == 0
+    world.engine.gate.set()
+    await world.settle()
+
+
+async def test_instances_are_counted_as_wanted_and_as_running(world: World):
+    await deployed(world, min_running_instances=3, max_running_instances=3)
+    text = await scraped(world)
+    assert value(text, "instances_wanted") == 3
+    assert value(text, "instances", {"phase": "running", "place": "local"}) == 3
+    assert value(text, "services", {"state": "deployed"}) == 1
+
+
+async def test_restarts_are_counted_from_one_scrape_to_the_next(world: World):
+    app = await deployed(world)
+    world.engine.ends(app, "exited with code 1")
+    assert await measured(world, "instance_restarts_total", place="local") == 0, "before the first scrape"
+    for times in (2, 0, 3):
+        for _ in range(times):
+            world.engine.ends(app, "exited with code 1")
+        await scraped(world)
+    assert await measured(world, "instance_restarts_total", place="local") == 5
+
+
+@pytest.mark.parametrize("result", ["succeeded", "failed"])
+async def test_a_build_is_counted_by_its_result(world: World, result: str):
+    world.builder.broken = "a step failed" if result == "failed" else ""
+    await deployed(world)
+    assert await measured(world, "build_duration_seconds_count", result=result) == 1
+    assert await measured(world, "builds_running") == 0
+
+
+async def test_an_engine_that_does_not_answer_is_down(world: World):
+    assert await measured(world, "engine_up", place="local") == 1
+    world.engine.away = True
+    text = await scraped(world)
+    assert value(text, "engine_up", {"place": "local"}) == 0
+    assert value(text, "instances", {"place": "local", "phase": "running"}) is None
+
+
+class HangingEngine(FakeEngine):
+    hangs = False
+
+    async def all(self) -> list[Instance]:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return await super().all()
+
+
+async def test_an_engine_that_hangs_is_down_and_holds_up_no_scrape():
+    engine = HangingEngine()
+    async with make_world(engine=engine) as world:
+        source = InstallationMetrics(world.installation.ctx, patience=0.05)
+        assert sample(await source.all(), "engine_up", "local", "fake") == 1
+        engine.hangs = True
+        assert sample(await source.all(), "engine_up", "local", "fake") == 0
+        engine.hangs = False
+
+
+def sample(metrics: Iterable[Metric], name: str, *labels: str) -> object:
+    return next(dict(metric.samples).get(labels) for metric in metrics if metric.name == name)
+
+
+class AwayDatabase:
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        raise Unavailable("The database cannot be reached.")
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        raise Unavailable("The database cannot be reached.")
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        raise Unavailable("The database cannot be reached.")
+
+
+async def test_metrics_of_everything_else_are_told_while_the_database_is_away(world: World):
+    store = world.installation.ctx.store
+    reads, store.reads = store.reads, Reads(AwayDatabase())
+    try:
+        text = await scraped(world)
+    finally:
+        store.reads = reads
+    assert value(text, "database_up") == 0
+    assert value(text, "queue_due", {"queue": "quick"}) is None
+    assert value(text, "engine_up", {"place": "local"}) == 1
+    assert value(text, "process_open_fds")
+    assert await measured(world, "database_up") == 1
+
+
+async def test_scrapes_at_one_time_share_one_question():
+    asked = 0
+
+    async def ask() -> list[Metric]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        return [gauge("asked", "Questions", asked)]
+
+    metrics = Metrics((), kept_seconds=0)
+    metrics.add(ask)
+    await asyncio.gather(*(metrics.text() for _ in range(20)))
+    assert asked == 1
+    assert b"windlass_asked 2.0" in await metrics.text()
+    metrics.kept_seconds = 3600
+    for _ in range(5):
+        assert b"windlass_asked 2.0" in await metrics.text()
+
+
+async def test_the_pool_of_postgresql_is_shown(world: World):
+    is_embedded = not world.installation.ctx.settings.database_url
+    most = await measured(world, "database_connections", state="most")
+    assert (most is None) == is_embedded
+
+
+async def test_latencies_are_by_family_and_access_and_no_path_adds_a_series(world: World):
+    project = await world.project()
+    await world.get(f"/project/{project}")
+    text = await scraped(world)
+    assert value(text, "request_seconds_count", {"family": "project", "access": "read"}) == 1
+    assert value(text, "request_seconds_count", {"family": "project", "access": "write"}) == 1
+    before = len(text.splitlines())
+    for number in range(20):
+        await world.get(f"/nothing/{number}")
+        await world.get(f"/project/{number}")
+    assert len((await scraped(world)).splitlines()) <= before + 3, "requests of unknown paths, and of metrics"
+
+
+async def test_a_hundred_customers_add_no_series_and_no_name(world: World):
+    app = await deployed(world, name="tell-nobody")
+    await scraped(world)
+    before = (await scraped(world)).splitlines()
+    for _ in range(5):
+        await world.organization()
+        await deployed(world, name=world.name("tell-nobody"))
+    text = await scraped(world)
+    assert series(text.splitlines()) - series(before) <= {
+        'windlass_requests_total{operation="createOrganization",status="201"}'
+    }
+    assert "tell-nobody" not in text
+    assert app not in text
+    assert world.org not in text
+
+
+def series(lines: Iterable[str]) -> set[str]:
+    return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
+
+
+async def test_every_state_of_a_service_and_every_family_has_a_series_from_the_start(world: World):
+    text = await scraped(world)
+    assert [state for state in State if value(text, "services", {"state": state.lower()}) is None] == []
+    families = {operation.family.name for operation in registry().operations if operation.family}
+    missing = {
+        name
+        for name in families
+        if value(text, "request_seconds_count", {"family": name, "access": "read"}) is None
+    }
+    assert missing == set()
+
+
+GROWS = frozenset({"work", "deployment", "delivery", "event", "resource"})
+
+
+def test_the_question_to_the_database_reads_no_table_that_grows_as_a_whole(tmp_path):
+    with contextlib.closing(connect(tmp_path / "a.db")) as connection:
+        migrate(connection, migrations())
+        assert scanned(connection, FIGURES, (0, MOST_COUNTED)) & GROWS == set()
+        assert scanned(connection, "SELECT count(*) FROM work WHERE attempts > 3") == {"work"}
+
+
+def scanned(connection: apsw.Connection, statement: str, values: Sequence[object] = ()) -> set[str]:
+    """Returns the tables that are read without an index."""
+    steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    return {step.split()[1] for step in steps if step.startswith("SCAN") and "INDEX" not in step}
+
+
+async def test_counts_stop_at_the_bound(world: World):
+    store = world.installation.ctx.store
+
+    async def add(tx):
+        for number in range(30):
+            await tx.work.ask("tidy", f"piece-{number}")
+
+    await store.write(add)
+    rows = await store.reads.session.all(FIGURES, world.clock.now(), 7)
+    assert [row[3] for row in rows if row[0] == "due"] == [7]
+
+
+async def test_attempts_to_deliver_are_counted_by_their_result():
+    receivers = Receivers()
+    async with make_world(out=receivers) as world:
+        await webhook(world, events=["DEPLOYMENT_SUCCEEDED"])
+        await deployed(world)
+        assert await measured(world, "webhook_attempts_total", result="delivered") == 1
+        receivers.away.add(URL)
+        await deployed(world)
+        world.clock.turn(3)
+        text = await scraped(world)
+        assert value(text, "webhook_attempts_total", {"result": "repeated"}) == 1
+        assert value(text, "webhooks_failing") == 1
+        assert value(text, "webhook_deliveries_waiting") == 1
+        assert value(text, "webhook_deliveries_oldest_seconds") == 3
