@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -14,7 +14,17 @@ from msgspec.structs import replace
 from windlass.base.http_in.connections import trusted
 from windlass.base.log import log
 from windlass.gateway.journal import Journal
-from windlass.gateway.messages import Change, ClientFile, Complete, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.gateway.messages import (
+    Change,
+    ClientFile,
+    Complete,
+    Forget,
+    Open,
+    Reserve,
+    Retire,
+    ServiceTraffic,
+    SetRoutes,
+)
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint, RouteError
@@ -39,6 +49,20 @@ class Doors:
     def connections(self) -> int:
         """The number of open connections of clients."""
         return sum(router.connections for router in self._all())
+
+    def traffic(self) -> Iterator[ServiceTraffic]:
+        """Yields the requests of each service that had some. A service has one door."""
+        for router in self._routers.values():
+            for service, traffic in router.traffic().items():
+                if traffic.requests:
+                    yield ServiceTraffic(
+                        service,
+                        traffic.requests,
+                        traffic.active,
+                        tuple(traffic.answers),
+                        tuple(traffic.buckets),
+                        traffic.seconds,
+                    )
 
     def port(self, door: str) -> int:
         return self._routers[door].port

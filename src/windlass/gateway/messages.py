@@ -56,14 +56,34 @@ class Ask(Struct, frozen=True, tag=True):
     """Asks for the state of the gateway."""
 
 
+class AskTraffic(Struct, frozen=True, tag=True):
+    """Asks for the requests of services."""
+
+
 Change = Open | Reserve | SetRoutes | Forget | Retire | Complete
 """Calls that the journal keeps."""
-Call = Change | DrainEndpoints | Ask
+Call = Change | DrainEndpoints | Ask | AskTraffic
 
 
 class GatewayRequest(Struct, frozen=True):
     number: int
     call: Call
+
+
+class ServiceTraffic(Struct, frozen=True, array_like=True):
+    """The requests to a service since the gateway started."""
+
+    service: str
+    requests: int
+    """Requests and TCP connections so far."""
+    active: int
+    """Requests and connections under way."""
+    answers: tuple[int, ...]
+    """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
+    buckets: tuple[int, ...]
+    """Their times; see `windlass.routers.builtin.traffic`."""
+    seconds: float
+    """The sum of their times."""
 
 
 class GatewayState(Struct, frozen=True, kw_only=True):
@@ -77,6 +97,8 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """The services whose routes that door has."""
     doors: frozenset[str] = frozenset()
     """All doors that the gateway was told to open."""
+    traffic: tuple[ServiceTraffic, ...] = ()
+    """Of services with requests, in the order in which they came; only where it was asked for."""
 
 
 class GatewayReply(Struct, frozen=True):

@@ -25,6 +25,7 @@ from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
 from windlass.gateway.messages import (
     Ask,
+    AskTraffic,
     Call,
     DrainEndpoints,
     GatewayReply,
@@ -155,7 +156,7 @@ class GatewayProgram:
 
     async def _done(self, call: Call, opened: dict[str, Open]) -> GatewayState:
         match call:
-            case Ask():
+            case Ask() | AskTraffic():
                 pass
             case DrainEndpoints():
                 await asyncio.gather(
@@ -179,6 +180,7 @@ class GatewayProgram:
             port=self._doors.port(door) if door else 0,
             services=self._doors.services(door) if door else frozenset(),
             doors=frozenset(self._journal.told.doors),
+            traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
         )
 
     def _refuse_another_place(self, wanted: Open, own: dict[str, Open]) -> None:

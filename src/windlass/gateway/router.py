@@ -8,7 +8,17 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from windlass.gateway.link import AskGateway, GatewayLink
-from windlass.gateway.messages import Complete, DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.gateway.messages import (
+    AskTraffic,
+    Complete,
+    DrainEndpoints,
+    Forget,
+    Open,
+    Reserve,
+    Retire,
+    ServiceTraffic,
+    SetRoutes,
+)
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
@@ -75,6 +85,10 @@ class GatewayRouter:
     async def complete(self) -> None:
         await self._link.call(Complete())
         self._is_complete = True
+
+    async def traffic(self) -> Sequence[ServiceTraffic]:
+        """Returns the requests of services, of all doors of the gateway."""
+        return (await self._link.call(AskTraffic())).traffic
 
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services

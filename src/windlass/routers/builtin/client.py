@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 class ClientConnection(RequestReader):
     __slots__ = (
         "_backend",
+        "_began",
         "_find",
         "_idempotent",
         "_peer",
         "_retried",
         "_sent",
         "_tried",
+        "_weight",
         "close",
         "head_only",
+        "outcome",
         "upgrade",
     )
 
@@ -48,6 +51,10 @@ class ClientConnection(RequestReader):
         self._sent = b""
         """All bytes of the request that were sent. Empty once the request cannot be sent again from here."""
         self._idempotent = self._retried = False
+        self._began, self._weight = 0.0, 0
+        """When it began, and for how many requests its time counts; 0 if it is not timed."""
+        self.outcome = 0
+        """The first digit of the status of its answer, as soon as there is one."""
         self.close = self.head_only = False
         self.upgrade = b""
 
@@ -86,6 +93,10 @@ class ClientConnection(RequestReader):
         traffic = backend.traffic
         traffic.requests += 1
         traffic.active += 1
+        self.outcome = 0
+        if not traffic.requests & traffic.mask:
+            self._weight = traffic.mask + 1
+            self._began = traffic.begin()
         self._phase = BUSY
         self._served = True
         self._send(backend.pick())
@@ -99,6 +110,7 @@ class ClientConnection(RequestReader):
         if peer is None:
             backend = self._backend
             assert backend is not None
+            self.outcome = 5
             self._end_request()
             self._say(backend.error_page())
             return
@@ -162,6 +174,7 @@ class ClientConnection(RequestReader):
         """Called when no answer can be passed on, and nothing of one was."""
         backend = self._backend
         assert backend is not None
+        self.outcome = 5
         self._end_request()
         self._say(pages.broken(backend.title, why))
         self._advance()
@@ -206,7 +219,12 @@ class ClientConnection(RequestReader):
             self._tried = []
         backend, self._backend = self._backend, None
         if backend is not None:
-            backend.traffic.active -= 1
+            traffic = backend.traffic
+            traffic.active -= 1
+            traffic.answers[self.outcome] += 1
+            if self._weight:
+                traffic.end(self._began, self._weight)
+                self._weight = 0
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
         """Called when the protocol switches: from here on there are no requests, only bytes."""
@@ -220,6 +238,8 @@ class ClientConnection(RequestReader):
         self.transport.set_protocol(ours)
         upstream.transport.set_protocol(theirs)
         traffic = backend.traffic
+        traffic.answers[1] += 1
+        self._weight = 0
 
         def note_end() -> None:
             traffic.active -= 1
@@ -246,6 +266,7 @@ class ClientConnection(RequestReader):
         upstream = self._upstream
         if upstream is not None:
             upstream.abandon()
+        self.outcome = status // 100
         self._end_request()
         self.head_only = False
         self._shared.connections.refuse(str(status))

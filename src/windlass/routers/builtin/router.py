@@ -19,7 +19,8 @@ from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bound
 from windlass.routers.builtin.shared_state import SharedState
-from windlass.routers.builtin.table import RoutingTable, Traffic
+from windlass.routers.builtin.table import RoutingTable
+from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 _LOCAL: Final = "127.0.0.1"

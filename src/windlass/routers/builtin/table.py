@@ -14,22 +14,13 @@ from urllib.parse import quote
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
 
 Key = bytes | int
 """A host name in lower case, or an external port."""
 
 _SAFE: Final = "/%:@!$&'()*+,;=-._~"
-
-
-class Traffic:
-    """The requests of a service: those so far, and those under way."""
-
-    __slots__ = ("active", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.active = 0
 
 
 class Backend:

@@ -205,6 +205,7 @@ class Upstream(asyncio.Protocol):
             self._break(client, bad.message)
 
     def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes, end: int) -> None:
+        client.outcome = answer.outcome
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
         if answer.as_it_is and not client.close and len(data) - end == length:

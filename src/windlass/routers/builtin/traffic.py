@@ -1,0 +1,49 @@
+"""Counts the requests of services, in a few numbers for each service.
+
+All are counted by status. Reading the clock costs more than that: of a service with many requests a second,
+only some are timed, and each of these stands for others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from time import monotonic
+from typing import Final
+
+BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds that divide the times of answers."""
+_MOST: Final = 8
+"""Requests for which a timed one may stand; a power of two."""
+_OFTEN: Final = 0.01
+"""Seconds between two requests below which only some are timed."""
+
+
+class Traffic:
+    """The requests of a service, and its TCP connections: those so far, and those under way."""
+
+    __slots__ = ("_last", "active", "answers", "buckets", "mask", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.active = 0
+        self.answers = [0] * 6
+        """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        """The same by the time until the end of the answer; the last has no bound."""
+        self.seconds = 0.0
+        self.mask = 0
+        """A request whose number has none of these bits is timed."""
+        self._last = 0.0
+
+    def begin(self) -> float:
+        """Starts to time a request; returns the present time, as `end` wants it."""
+        now = monotonic()
+        self.mask = _MOST - 1 if now - self._last < _OFTEN * (self.mask + 1) else 0
+        self._last = now
+        return now
+
+    def end(self, began: float, weight: int) -> None:
+        """Counts the time of an answer for so many requests."""
+        seconds = monotonic() - began
+        self.buckets[bisect_left(BOUNDS, seconds)] += weight
+        self.seconds += seconds * weight
