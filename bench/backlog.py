@@ -21,19 +21,19 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine
+from tests.fakes.router import FakeRouter
 from windlass.base.clock import SystemClock
 from windlass.base.http_out import HttpSender
-from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.fake import FakeEngine
 from windlass.gateway.link import GatewayLink
 from windlass.install.composition import open_store
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage
 from windlass.store import Queue, Store, Tx
 

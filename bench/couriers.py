@@ -19,22 +19,22 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import LOAD_CORE, SERVER_CORE, run_module
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine
+from tests.fakes.router import FakeRouter
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
-from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
-from windlass.engines.fake import FakeEngine
 from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage
 from windlass.store import Tx
 

@@ -15,11 +15,11 @@ import pytest
 
 import windlass.control.kinds
 import windlass.families
+from tests.fakes.engine import FakeEngine
 from tests.world import make_world
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.core.deploy.workload import OutputLine
-from windlass.engines.fake import FakeEngine
 from windlass.families import declared, registry_of
 
 ROOT = Path(__file__).parent.parent

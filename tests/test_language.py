@@ -31,7 +31,6 @@ NOUNS = frozenset(
         "TreeListing",
         "BadSetting",
         "ShownSetting",
-        "RunningListing",
         "Finding",
         "Paging",
         "Autoscaling",

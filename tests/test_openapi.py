@@ -27,10 +27,10 @@ from tests.documented import (
     success,
     within,
 )
+from tests.fakes.engine import FakeEngine
 from tests.world import World, make_world
 from windlass.api.openapi import document, served
 from windlass.core.declare.registry import Operation
-from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.organization import organization
 

@@ -21,21 +21,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
+from tests.fakes.engine import FakeEngine, FakeProbes
+from tests.fakes.router import FakeRouter
 from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.base.private import private_file
-from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.places import EngineAccess, HttpRouter, Place, Places
 from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
-from windlass.engines.fake import FakeEngine, FakeProbes
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.routers.fake import FakeRouter
 from windlass.store import CLUSTER
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate

@@ -251,16 +251,15 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSettin
     return described
 
 
-def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
+def wants_no_colour() -> bool:
     """True if NO_COLOR is set and not empty; see https://no-color.org."""
-    environment = os.environ if environment is None else environment
-    return bool(environment.get("NO_COLOR"))
+    return bool(os.environ.get("NO_COLOR"))
 
 
-def for_tools(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def for_tools() -> dict[str, str]:
     """Returns the environment, for callers that pass on its parts about proxies, certificates and
     registries."""
-    return dict(os.environ if environment is None else environment)
+    return dict(os.environ)
 
 
 def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.fakes.engine import FakeEngine
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
-from windlass.engines.fake import FakeEngine
 from windlass.main import main
 
 

@@ -19,11 +19,11 @@ from tests.derived.guests import ISSUER, fetch_from_people
 from tests.derived.operations import path_of
 from tests.derived.plots import Plot
 from tests.derived.things import Subject, Tenant
+from tests.fakes.engine import FakeEngine
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.core.access import WORDS, Scope
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
-from windlass.engines.fake import FakeEngine
 from windlass.store import FAR
 from windlass.store.sqlite import SqliteStore
 

@@ -10,8 +10,8 @@ import pytest
 from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
+from tests.fakes.engine import FakeEngine
 from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
-from windlass.engines.fake import FakeEngine
 
 
 class FakeRig:

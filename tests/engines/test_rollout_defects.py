@@ -13,11 +13,11 @@ from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Station
 from tests.engines.test_fake import FakeRig
+from tests.fakes.engine import FakeEngine
 from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.health import HealthMonitor
 from windlass.engines.engine import Leave, NotReady, leave_at_once
-from windlass.engines.fake import FakeEngine
 
 
 class StartsOne(FakeEngine):

@@ -15,6 +15,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.fakes.engine import FakeEngine
 from tests.faults.books import mistold, untrue
 from tests.world import World, make_world
 from windlass.base.clock import MINUTE
@@ -24,7 +25,6 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
-from windlass.engines.fake import FakeEngine
 from windlass.store import Claim, EventRow, Reads, Tx
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}

@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.fakes.engine import FakeEngine
 from tests.routers.town import calling
 from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
 from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
-from windlass.engines.fake import FakeEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
 from windlass.store import ROUTE, NameRow, Tx

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.builder import FakeRepositories
 from tests.world import make_world
-from windlass.builders.fake import FakeRepositories
 from windlass.builders.git import GitSource
 
 REPOSITORY = {"url": "https://git.example/acme/front.git"}

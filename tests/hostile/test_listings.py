@@ -14,7 +14,7 @@ from tests.world import World, make_world
 from windlass.base.errors import Unavailable
 from windlass.builders.git import Git, GitCommit, GitError, GitSource
 from windlass.control.context.call import Reading, handler_of
-from windlass.control.context.commit_lists import MOST, MOST_OF_ONE, Listings
+from windlass.control.context.git_reader import MOST, MOST_OF_ONE, LimitedGitReader
 from windlass.families import registry
 
 
@@ -95,7 +95,7 @@ async def test_one_organization_has_a_part_of_all_listings_and_is_told_so(world:
 
 
 async def test_all_organizations_together_have_a_bound(git: Silent):
-    listings = Listings(git)
+    listings = LimitedGitReader(git)
     asking = [
         asyncio.create_task(listings.commits(f"org-{number}", "service", GitSource("https://git.example/a")))
         for number in range(20)
@@ -108,13 +108,13 @@ async def test_all_organizations_together_have_a_bound(git: Silent):
 
 
 async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
-    listings, git.why = Listings(git), "no"
+    listings, git.why = LimitedGitReader(git), "no"
     git.answers.set()
     for _ in range(5):
         with pytest.raises(GitError):
             await listings.commits("org", "service", GitSource("https://git.example/a"))
     assert git.begun == 1
-    forgetful = Listings(git, kept=-1)
+    forgetful = LimitedGitReader(git, kept=-1)
     for _ in range(5):
         with pytest.raises(GitError):
             await forgetful.commits("org", "service", GitSource("https://git.example/a"))
@@ -122,7 +122,7 @@ async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
 
 
 async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
-    listings = Listings(git)
+    listings = LimitedGitReader(git)
     git.answers.set()
     for address in ("a", "b"):
         await listings.commits("org", "service", GitSource(f"https://git.example/{address}"))
@@ -130,7 +130,7 @@ async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
 
 
 async def test_a_listing_ends_with_its_last_request(git: Silent):
-    listings = Listings(git)
+    listings = LimitedGitReader(git)
     asking = [
         asyncio.create_task(listings.commits("org", "service", GitSource("https://git.example/a")))
         for _ in range(2)
@@ -146,7 +146,9 @@ async def test_a_listing_ends_with_its_last_request(git: Silent):
 
 async def test_a_repository_that_does_not_answer_in_time_is_reported(git: Silent):
     with pytest.raises(GitError, match=r"did not answer within 0\.01 seconds"):
-        await Listings(git, seconds=0.01).commits("org", "service", GitSource("https://git.example/a"))
+        await LimitedGitReader(git, seconds=0.01).commits(
+            "org", "service", GitSource("https://git.example/a")
+        )
     assert git.running == 0
 
 
@@ -215,4 +217,4 @@ def test_every_reader_that_goes_outside_is_declared():
 
 
 def reaches_out(reader: Reading) -> bool:
-    return not {"listings", "git", "out"}.isdisjoint(reader.__code__.co_names)
+    return not {"git_reader", "git", "out"}.isdisjoint(reader.__code__.co_names)

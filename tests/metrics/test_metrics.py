@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped, value
 from tests.webhooks.receivers import Receivers
 from tests.webhooks.told import URL, webhook
@@ -20,7 +21,6 @@ from windlass.base.metrics import Metric, gauge
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance
-from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.store import Reads
 from windlass.store.migrate import migrations

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
+from tests.fakes.engine import FakeEngine
 from tests.forms import either
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
@@ -22,7 +23,6 @@ from windlass.config import DATABASE, Settings
 from windlass.control.background import holdings
 from windlass.core.deploy.workload import Phase
 from windlass.core.words.events import Event
-from windlass.engines.fake import FakeEngine
 from windlass.install.installation import install
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined

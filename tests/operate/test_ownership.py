@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
 from tests.world import make_world
 from windlass.base.errors import Unavailable
@@ -21,7 +22,6 @@ from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.background.holdings import INSTALLATION
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
-from windlass.engines.fake import FakeEngine
 from windlass.install import mark
 from windlass.install.installation import install
 from windlass.install.key import WrongKey

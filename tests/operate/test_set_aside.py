@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, precious, started
 from tests.world import fake_parts, make_world
 from windlass.base.atomic_files import write_whole
 from windlass.control.background import holdings
-from windlass.engines.fake import FakeEngine
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
 from windlass.operate.serving import check_engine

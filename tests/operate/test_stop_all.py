@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tests.cli.conftest import Line
 from tests.cli.test_stories import shop
 from tests.engines.dockers import docker_host
+from tests.fakes.engine import FakeEngine
 from tests.operate.installations import again, apart, settings_of
 from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
 from tests.running.clusters import application_on, cluster, connector, deploy
@@ -25,7 +26,6 @@ from tests.whole import Windlass, place
 from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make_world
 from windlass.base.clock import SECOND, SystemClock
 from windlass.config import DATABASE, Settings
-from windlass.engines.fake import FakeEngine
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
 from windlass.install.parts import Parts

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import windlass
+from tests.fakes.router import FakeRouter
 from tests.free_ports import free_port
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.fake import FakeRouter
 from windlass.routers.router import Listen, Route, RouteError, Router
 
 ROOT = Path(windlass.__file__).parent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.fakes.engine import FakeEngine
 from tests.world import FakeConnector, World
-from windlass.engines.fake import FakeEngine
 
 STRANGER = "99999999-aaaa-4aaa-8aaa-000000000009"
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}

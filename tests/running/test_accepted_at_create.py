@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.builders.test_databases import machine, postgresql
+from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
 from windlass.builders.databases import NativeDatabases
 from windlass.core.deploy import databases
-from windlass.engines.fake import FakeEngine
 
 GIT = {"git_repository": {"url": REPOSITORY}}
 IMAGE = {"image_name": "nginx", "tag": "1"}

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.running.clusters import (
     KEY,
     PEM,
@@ -21,7 +22,6 @@ from tests.running.clusters import (
 )
 from windlass.control.services.clusters import connect_older_clusters
 from windlass.core.deploy.workload import OutputLine
-from windlass.engines.fake import FakeEngine
 from windlass.families.cluster import Cluster
 
 # Connected

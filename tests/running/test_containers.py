@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.world import World, make_world
 from windlass.core.words.events import Event
-from windlass.engines.fake import FakeEngine
 
 IMAGE = {"image_name": "ghcr.io/acme/shop", "tag": "1.0"}
 

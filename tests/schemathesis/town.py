@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from tests.documented import body
+from tests.fakes.engine import FakeEngine
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
 from windlass.control.people.members import IssuerIdentity, welcome
@@ -21,7 +22,6 @@ from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.core.declare.traits import has_deployments
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.application import application
 from windlass.families.cluster import cluster

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from tests.fakes.engine import FakeEngine
 from tests.store.claims import KIND, claim, held, one
 from tests.store.stores import Place, until
 from tests.store.working import Watchful, begun, deployed, kinds
@@ -15,7 +16,6 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.fake import FakeEngine
 from windlass.store import Tx
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from tests.fakes.engine import FakeEngine
 from tests.store.stores import until
 from tests.world import World
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.fake import FakeEngine
 
 
 class Watchful(FakeEngine):

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -15,11 +15,10 @@ def log(name: str) -> logging.Logger:
     return logging.getLogger(f"windlass.{name}")
 
 
-def start_logging(level: str, form: str, stream: TextIO | None = None) -> None:
+def start_logging(level: str, form: str) -> None:
     """Configures logging. `form` is json, text, or auto: text on a terminal, json otherwise."""
-    stream = stream or sys.stderr
-    readable = form == "text" or (form == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
+    readable = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextLines() if readable else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]

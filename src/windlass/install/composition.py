@@ -18,8 +18,8 @@ from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION, put_aside
 from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
-from windlass.control.context.commit_lists import Listings
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
+from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
@@ -84,7 +84,7 @@ def assemble(
         encryption=encryption,
         places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
         git=own.git,
-        listings=Listings(own.git),
+        git_reader=LimitedGitReader(own.git),
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
         nudges=Nudges(store),
         readers=SharedReaders(),

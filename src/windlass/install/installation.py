@@ -137,7 +137,7 @@ class Installation:
                 await last()
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
-        await self.ctx.listings.stop()
+        await self.ctx.git_reader.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
         await self.ctx.places.stop()

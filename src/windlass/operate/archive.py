@@ -29,6 +29,8 @@ FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 USERS = "users.json"
+_MOST_ROWS, _MOST_BYTES = 256, 4 << 20
+"""Rows of a batch, and the bytes of their binary values."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
 """Tables with services, and the column that names them."""
@@ -239,14 +241,14 @@ class Archive:
                     written.write(block)
 
 
-def in_batches(rows: Iterable[Sequence[Any]], most: int = 256, weight: int = 4 << 20) -> Iterator[list[Any]]:
-    """Few enough at once for any size of row."""
+def in_batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
+    """Yields batches that fit into memory whatever the size of a row is."""
     batch: list[Any] = []
     heavy = 0
     for row in rows:
         batch.append(row)
         heavy += sum(len(value) for value in row if isinstance(value, bytes))
-        if len(batch) == most or heavy > weight:
+        if len(batch) == _MOST_ROWS or heavy > _MOST_BYTES:
             yield batch
             batch, heavy = [], 0
     if batch:

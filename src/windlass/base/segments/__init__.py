@@ -8,10 +8,7 @@ segments.
 from windlass.base.segments.files import Gone
 from windlass.base.segments.lines import (
     EVERYTHING,
-    LATEST,
     LineFilter,
-    LogMessage,
-    StoredLine,
     id_of,
     instant,
     line_filter,
@@ -21,12 +18,9 @@ from windlass.base.segments.streams import Segments
 
 __all__ = [
     "EVERYTHING",
-    "LATEST",
     "Gone",
     "LineFilter",
-    "LogMessage",
     "Segments",
-    "StoredLine",
     "id_of",
     "instant",
     "line_filter",

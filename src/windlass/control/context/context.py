@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from windlass.base.http_out import HttpResult
 from windlass.base.locks import Locks
 from windlass.builders.git import GitCommit, GitSource
 from windlass.config import Settings
+from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.log_store import Logs
 from windlass.control.context.meters import Meters
 from windlass.control.context.neighbours import Neighbours
@@ -31,14 +32,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Spec)
 
 
-class Repositories(Protocol):
-    """Repositories of source code; see `builders.git`."""
+class Repositories(GitReader, Protocol):
+    """Repositories of source code, read and fetched; see `builders.git`."""
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
-
-    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]: ...
-
-    async def head(self, source: GitSource) -> tuple[str, str]: ...
 
     async def sweep(self) -> None: ...
 
@@ -77,16 +74,6 @@ class Routing(Locks):
         """The routers that have ports or routes of a service."""
 
 
-class ListsCommits(Protocol):
-    """Reads repositories for requests, few at a time; see `control.context.commit_lists`."""
-
-    async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]: ...
-
-    async def default_branch(self, org: str, source: GitSource) -> str: ...
-
-    async def stop(self) -> None: ...
-
-
 class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
     installation: str
@@ -100,7 +87,8 @@ class Context(Struct, frozen=True, kw_only=True):
     places: Places
     """Places of services; the place of each follows from the cluster of its environment."""
     git: Repositories
-    listings: ListsCommits
+    git_reader: LimitedGitReader
+    """Reads repositories for requests, few at a time."""
     logs: Logs
     nudges: Nudges
     readers: SharedReaders

@@ -52,7 +52,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
     try:
         async with asyncio.timeout(SECONDS):
             reading = await source_at(ctx, source, at.org, repository, None)
-            name = await ctx.listings.default_branch(at.org, reading)
+            name = await ctx.git_reader.default_branch(at.org, reading)
         getattr(call.body, _FIELD).branch = converted(name, Branch)
     except (GitError, Invalid, Unavailable, TimeoutError) as error:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})

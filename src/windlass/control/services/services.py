@@ -179,7 +179,7 @@ async def read_commits(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
-        commits = await ctx.listings.commits(service.org, service.id, source)
+        commits = await ctx.git_reader.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
     return Reply(results([encode(commit_record(commit)) for commit in commits]))

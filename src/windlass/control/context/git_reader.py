@@ -1,6 +1,6 @@
 """Reads commits and default branches of repositories for requests: few at a time, each once for all callers.
 
-A reading starts programs and waits for another server. It ends after some seconds, and when no caller waits
+A read starts programs and waits for another server. It ends after some seconds, and when no caller waits
 for it any more.
 """
 
@@ -22,91 +22,93 @@ SECONDS: Final = 20.0
 KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
 MOST, MOST_OF_ONE = 8, 4
-"""Listings at a time, in all and of one organization."""
+"""Reads at a time, in all and of one organization."""
 
 
 class GitReader(Protocol):
+    """Reads commits and default branches of repositories, each call by itself."""
+
     async def commits(self, source: GitSource) -> Sequence[GitCommit]: ...
 
     async def head(self, source: GitSource) -> tuple[str, str]: ...
 
 
-class ListingKey(Struct, frozen=True):
+class ReadKey(Struct, frozen=True):
     org: str
     service: str
     """Empty where there is none yet."""
     source: GitSource
 
 
-class RunningListing(Struct, eq=False):
+class RunningRead(Struct, eq=False):
     task: asyncio.Task[object]
     waiting: int = 0
     ended: float | None = None
 
 
-class Listings:
+class LimitedGitReader:
+    """Reads for requests: few repositories at a time, each once for all callers that wait."""
+
     def __init__(self, git: GitReader, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
         self._git = git
         self._seconds, self._kept = seconds, kept
-        self._listings: dict[ListingKey, RunningListing] = {}
-        """Listings that run, or ended a moment ago."""
-        self._running: dict[asyncio.Task[object], ListingKey] = {}
+        self._reads: dict[ReadKey, RunningRead] = {}
+        """Reads that run, or ended a moment ago."""
+        self._running: dict[asyncio.Task[object], ReadKey] = {}
 
     async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]:
-        commits = await self._read(ListingKey(org, service, source), self._git.commits)
+        commits = await self._read(ReadKey(org, service, source), self._git.commits)
         return cast(Sequence[GitCommit], commits)
 
     async def default_branch(self, org: str, source: GitSource) -> str:
-        name, _ = cast(tuple[str, str], await self._read(ListingKey(org, "", source), self._git.head))
+        name, _ = cast(tuple[str, str], await self._read(ReadKey(org, "", source), self._git.head))
         return name
 
-    async def _read(self, key: ListingKey, read: Callable[[GitSource], Awaitable[object]]) -> object:
+    async def _read(self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]]) -> object:
         self._forget_old()
-        listing = self._listings.get(key) or self._start(key, read)
-        listing.waiting += 1
+        read = self._reads.get(key) or self._start(key, ask)
+        read.waiting += 1
         try:
-            return await asyncio.shield(listing.task)
+            return await asyncio.shield(read.task)
         finally:
-            listing.waiting -= 1
-            if not listing.waiting and not listing.task.done():
-                self._listings.pop(key, None)
-                listing.task.cancel()
+            read.waiting -= 1
+            if not read.waiting and not read.task.done():
+                self._reads.pop(key, None)
+                read.task.cancel()
 
     async def stop(self) -> None:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: ListingKey, read: Callable[[GitSource], Awaitable[object]]) -> RunningListing:
+    def _start(self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]]) -> RunningRead:
         of = Counter(running.org for running in self._running.values())
         if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},
             )
-        task = asyncio.create_task(self._list(key.source, read))
-        listing = self._listings[key] = RunningListing(task)
+        task = asyncio.create_task(self._list(key.source, ask))
+        read = self._reads[key] = RunningRead(task)
         self._running[task] = key
-        task.add_done_callback(lambda task: self._end(task, listing))
-        return listing
+        task.add_done_callback(lambda task: self._end(task, read))
+        return read
 
-    async def _list(self, source: GitSource, read: Callable[[GitSource], Awaitable[object]]) -> object:
+    async def _list(self, source: GitSource, ask: Callable[[GitSource], Awaitable[object]]) -> object:
         try:
             async with asyncio.timeout(self._seconds):
-                return await read(source)
+                return await ask(source)
         except TimeoutError as error:
             raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
 
-    def _end(self, task: asyncio.Task[object], listing: RunningListing) -> None:
+    def _end(self, task: asyncio.Task[object], read: RunningRead) -> None:
         self._running.pop(task)
-        listing.ended = time.monotonic()
+        read.ended = time.monotonic()
         with suppress(asyncio.CancelledError):
             task.exception()  # waiting callers get the error; without any, it is of no interest
 
     def _forget_old(self) -> None:
         old = time.monotonic() - self._kept
-        self._listings = {
-            key: listing
-            for key, listing in self._listings.items()
-            if listing.ended is None or listing.ended > old
+        self._reads = {
+            key: read for key, read in self._reads.items() if read.ended is None or read.ended > old
         }

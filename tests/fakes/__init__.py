@@ -1,0 +1,1 @@
+"""Engine, builder, git and router without a world outside: for tests and benchmarks."""
