@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -253,16 +254,32 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
 
 @pytest.mark.parametrize("buildkit", [True, False])
 async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_path, buildkit):
+    pause = f"0.1{random.randrange(10**9)}"  # no other test's, of this run or another
     with own_engine() as dockerd:
         bench = Bench(dockerd.host, tmp_path, buildkit=buildkit)
         building = asyncio.create_task(
-            bench.build(f"FROM {BOX}\nRUN echo begun; trap exit TERM; while true; do sleep 0.12345; done\n")
+            bench.build(f"FROM {BOX}\nRUN echo begun; trap exit TERM; while true; do sleep {pause}; done\n")
         )
         await until(lambda: "begun" in bench.log or building.done())
+        assert of_command(pause)
         dockerd.kill()
         with pytest.raises(BuilderAway):
             await building
         await asyncio.to_thread(dockerd.start)
         assert (await bench.build(f"FROM {BOX}\nENV A=1\n")).ref.endswith(":k1")
         await bench.close()
-        assert await left_of(dockerd.host, "12345") == []
+        assert await left_of(dockerd.host, pause) == []
+    assert of_command(pause) == []
+
+
+def of_command(mark: str) -> list[int]:
+    """Processes of this machine with this in their command."""
+    found = Path("/proc").glob("[0-9]*/cmdline")
+    return [int(file.parent.name) for file in found if mark in _read(file)]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

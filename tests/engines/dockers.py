@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.certificates import authority, write_pair
+from tests.engines.descendants import Identity, is_alive, kill, run_by
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.images import image
@@ -171,6 +172,7 @@ class Dockerd:
         self._folder = self._home = folder
         self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
         self._process: subprocess.Popen[bytes] | None = None
+        self._left: set[Identity] = set()
         self.socket = folder / "docker.sock"
         self.host = f"unix://{self.socket}"
         self.options: Sequence[str] = ()
@@ -197,11 +199,12 @@ class Dockerd:
     def kill(self) -> None:
         """As when the power goes; what it runs stays without it."""
         assert self._process
+        self._left |= run_by(self._folder)
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         # Its helper dies with it, and is not always buried: a new engine would count on it.
         helper = self._home / "exec" / "containerd" / "containerd.pid"
-        while _alive(int(helper.read_text())):
+        while is_alive(int(helper.read_text())):
             time.sleep(0.01)
         helper.unlink()
         (self._folder / "pid").unlink(missing_ok=True)
@@ -215,6 +218,7 @@ class Dockerd:
                 self.kill()
         self._namespace.kill()
         self._namespace.wait()
+        kill(self._left | run_by(self._folder))
 
     async def _answers(self) -> None:
         assert self._process
@@ -311,24 +315,8 @@ def own_engine(kind: type[Dockerd] = Dockerd) -> Iterator[Dockerd]:
         yield engine
     finally:
         engine.stop()
-        _ended(folder)
         _unmounted(folder)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-def _ended(folder: Path) -> None:
-    """What an engine that was killed has left behind."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if bytes(folder) in (process / "cmdline").read_bytes():
-                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _unmounted(folder: Path) -> None:

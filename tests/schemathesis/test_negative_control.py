@@ -178,5 +178,5 @@ async def _found_out(town: Town, lie: Lie, check: str) -> bool:
 
 async def _tried(town: Town, lie: Lie, seed: int = 1) -> Report:
     async with served(town.world, Liar(town.world.installation.app, lie)) as address:
-        trial = Trial(address, town, seed=seed, examples=10, most=either(50, None))
+        trial = Trial(address, town, seed=seed, examples=either(5, 10), most=either(50, None))
         return await asyncio.to_thread(trial.run, [lie.phase], lie.operations)

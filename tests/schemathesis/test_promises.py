@@ -25,13 +25,13 @@ from tests.world import make_world
 from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
-EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(3, 10)
+EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)
 """How many made-up cases each operation gets, beside those that its schema asks for."""
-COVERING = either(8, None)
+COVERING = either(5, None)
 """How many cases of an operation the coverage phase tries."""
 FEW = either(0.1, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""
-ENOUGH = either(1_000, 10_000)
+ENOUGH = either(600, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """What never succeeds: a project inherits from nobody, so there it always answers 409."""
