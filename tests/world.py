@@ -278,6 +278,7 @@ def fake_parts(
     router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
+    owner: str = "",
 ) -> Parts:
     return Parts(
         engine=engine,
@@ -286,6 +287,7 @@ def fake_parts(
         git=git or FakeRepositories(),
         servers=servers or FakeServers(),
         connector=FakeConnector(),
+        owner=owner,
     )
 
 
@@ -303,6 +305,7 @@ async def make_world(
     router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
+    owner: str = "",
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -322,7 +325,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router, git, servers),
+            parts=fake_parts(engine, router, git, servers, owner),
             fetcher=fetcher,
             families=families,
             kinds=kinds,

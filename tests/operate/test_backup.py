@@ -50,6 +50,17 @@ async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished
         assert (await there.post(f"/organization/{there.org}/project", {"name": "more"})).status == 200
 
 
+async def test_a_restored_installation_belongs_to_the_server_that_starts_with_it(furnished, tmp_path):
+    store, settings = furnished.installation.ctx.store, settings_of(furnished)
+    await store.write(lambda tx: tx.owners.renew("local", "the former server", 15_000))
+    await backup(settings, tmp_path / "all.zip")
+    other = elsewhere(settings, tmp_path / "new")
+    await restore(other, tmp_path / "all.zip", force=False)
+    async with make_world(folder=Path(other.data_dir), clock=HandClock()) as there:
+        assert await there.installation.ctx.store.reads.owners.get("local") is None
+    assert await store.reads.owners.get("local") is not None
+
+
 async def test_people_grow_from_sqlite_to_postgresql_and_back(postgres_url, tmp_path):
     async with make_world() as world:
         await furnish(world)

@@ -137,7 +137,7 @@ class Site:
     async def tidied(self, windlass: Windlass) -> None:
         """As it is done from time to time."""
         ctx = windlass.installation.ctx
-        await holdings.set_unknown_aside(ctx, "a test")
+        await holdings.set_unknown_aside(ctx, ctx.places.local, "a test")
         place = ctx.places.local
         for holder in (place.engine, place.builder, place.servers, ctx.logs):
             await holdings.sweep(ctx, holder)

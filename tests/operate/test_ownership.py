@@ -106,7 +106,7 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
     monkeypatch.setattr(StatusTable, "services", nothing)
     monkeypatch.setattr(FactTable, "get", another)
     with pytest.raises((OtherDatabase, Unavailable)):
-        await holdings.set_unknown_aside(ctx, "a test")
+        await holdings.set_unknown_aside(ctx, ctx.places.local, "a test")
     await holdings.sweep(ctx, ctx.places.local.engine)
     await holdings.sweep(ctx, ctx.places.local.builder)
     assert [one.service for one in world.engine.instances.values()] == [app]

@@ -15,6 +15,13 @@ def make_world_with(database_url):
 
 
 @pytest.fixture
+def postgres_url(postgres):
+    """A database that several servers can share."""
+    with postgres.fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
 def short_hold(monkeypatch):
     """A step that can only wait gives its slot back at once, and not after seconds."""
     run = importlib.import_module("windlass.control.deploying.steps.run")

@@ -17,12 +17,20 @@ from windlass.base.log import log
 from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION, put_aside
-from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.background.housekeeping import (
+    SCALE,
+    SCALE_ELSEWHERE,
+    SCALE_EVERY,
+    SWEEP,
+    TIDY,
+    TIDY_ELSEWHERE,
+)
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
+from windlass.control.context.ownership import Ownership
 from windlass.control.context.places import LOCAL, Place, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.kinds.service_kind import AnyKind
@@ -42,7 +50,7 @@ from windlass.install.ownership import (
     legacy_id,
 )
 from windlass.install.parts import Parts
-from windlass.store import Store, Tx
+from windlass.store import PlaceHolder, Store, Tx
 
 _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
@@ -92,6 +100,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),
+        ownership=Ownership(PlaceHolder(LOCAL, own.owner) if own.owner else None),
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)
@@ -157,8 +166,10 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     await connect_older_clusters(ctx, tx)
     await give_queues(tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
-    await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
-    await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
+    for tidy in (TIDY, TIDY_ELSEWHERE):
+        await tx.work.ask(tidy, tidy, tx.now + 10 * SECOND)
+    for scale in (SCALE, SCALE_ELSEWHERE):
+        await tx.work.ask(scale, scale, tx.now + SCALE_EVERY)
     if await tx.resources.first(NO_PARENT, "organization"):
         return None
     with_token = not ctx.settings.admin_token

@@ -24,6 +24,7 @@ from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.control.background.everywhere import everywhere
 from windlass.control.background.holdings import bring_back
+from windlass.control.background.place_owner import PlaceOwner
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
@@ -81,11 +82,19 @@ class Installation:
         self.authenticator = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
+        self.place_owner = PlaceOwner(ctx, lease)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
         store = ctx.store
         self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
         self.metrics.counter("write_groups_total", "Groups of committed changes", lambda: store.groups)
+        ownership = ctx.ownership
+        self.metrics.gauge(
+            "place_owned", "Whether this server may run services here", lambda: int(ownership.is_owner)
+        )
+        self.metrics.gauge(
+            "place_lost", "Whether the server that runs the services is gone", lambda: int(ownership.is_lost)
+        )
         self.metrics.add(InstallationMetrics(ctx).all)
         store.measure_with(ctx.meters.take)
         self.stopping = False
@@ -112,6 +121,7 @@ class Installation:
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
         await ctx.git.sweep()
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
+        await self.place_owner.look()
         ctx.store.listen(self._heard)
         await ctx.places.start(self.noticed, ctx.logs.take)
         await take_over_routes(ctx)
@@ -119,6 +129,7 @@ class Installation:
         await self._find_routes()
         loops = (
             self.worker.run(),
+            self.place_owner.run(),
             self._note_uses(),
             self._note_marks(),
             self._note_changes(),
@@ -283,6 +294,8 @@ async def install(
         ctx = assemble(settings, id, own, store, clock, encryption, out, *known, point)
         ctx.places.adopts = adopt
         installation = Installation(ctx, fetcher or out.fetch, lease)
+        if adopt:
+            await installation.place_owner.take()
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
         installation.first_token = await store.write(lambda tx: seed(ctx, tx))

@@ -27,6 +27,7 @@ from windlass.engines.process import ProcessEngine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import DockerConnector, gateway_link
+from windlass.install.server_id import owner_id
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -39,6 +40,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     git: Repositories
     servers: Servers
     connector: Connector
+    owner: str = ""
+    """The id of the server as the owner of its place; empty where all servers share the place."""
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
@@ -63,6 +66,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
         connector=DockerConnector(settings, installation, link),
+        owner=await in_thread(owner_id, settings) if settings.database_url and engine.name == PROCESS else "",
     )
 
 

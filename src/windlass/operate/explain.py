@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import apsw
 
 from windlass.base.errors import Unavailable
+from windlass.control.background.place_owner import OwnerAlive
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs
 from windlass.routers.router import RouteError
@@ -33,7 +34,7 @@ def explaining(*apart_from: type[Exception]) -> Iterator[None]:
 
 
 # These say it all themselves.
-_PLAIN = (CommandRefused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)
+_PLAIN = (CommandRefused, NotOurs, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 
 def explain(error: Exception) -> str | None:

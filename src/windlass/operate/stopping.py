@@ -142,6 +142,11 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
         ctx = installation.ctx
         stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
         await installation.start()
+        if not ctx.ownership.is_owner:
+            raise CommandRefused(
+                "stop the services through the server that runs them, with --url (WINDLASS_URL) and "
+                "WINDLASS_TOKEN: it has another data directory than this one"
+            )
         unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
         clusters = {one.service: await ctx.places.cluster_of(one.service) for one in stopping}
         await _carried_out(installation, [one for one in stopping if clusters[one.service] not in unreached])

@@ -25,13 +25,14 @@ from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.statuses import StatusRow
 from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
-from windlass.store.tables.work import Claim, Queue
+from windlass.store.tables.work import OWNED, Claim, PlaceHolder, Queue
 from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
     "CLUSTER",
     "DEAF",
     "FAR",
+    "OWNED",
     "ROUTE",
     "Claim",
     "DatabaseSession",
@@ -42,6 +43,7 @@ __all__ = (
     "IdempotentAnswer",
     "NameRow",
     "NameTaken",
+    "PlaceHolder",
     "Queue",
     "Reads",
     "Receiver",

@@ -25,6 +25,7 @@ from windlass.store.tables.identities import IdentityChanges, IdentityTable
 from windlass.store.tables.links import LinkChanges, LinkTable
 from windlass.store.tables.lists import ListChanges, ListTable
 from windlass.store.tables.names import NameChanges, NameTable
+from windlass.store.tables.owners import OwnerChanges, OwnerTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.statuses import StatusChanges, StatusTable
@@ -43,7 +44,7 @@ class Reads:
 
     __slots__ = (
         "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
-        "figures", "idempotency", "identities", "links", "lists", "names", "receivers", "resources",
+        "figures", "idempotency", "identities", "links", "lists", "names", "owners", "receivers", "resources",
         "session", "statuses", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
@@ -63,6 +64,7 @@ class Reads:
         self.links = LinkTable(session)
         self.lists = ListTable(session)
         self.names = NameTable(session)
+        self.owners = OwnerTable(session)
         self.receivers = ReceiverTable(session)
         self.resources = ResourceTable(session)
         self.statuses = StatusTable(session)
@@ -90,6 +92,7 @@ class Tx(Reads):
     links: LinkChanges
     lists: ListChanges
     names: NameChanges
+    owners: OwnerChanges
     receivers: ReceiverChanges
     resources: ResourceChanges
     statuses: StatusChanges
@@ -114,6 +117,7 @@ class Tx(Reads):
         self.links = LinkChanges(changing)
         self.lists = ListChanges(changing)
         self.names = NameChanges(changing)
+        self.owners = OwnerChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.resources = ResourceChanges(changing)
         self.statuses = StatusChanges(changing)

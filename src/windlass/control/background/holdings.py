@@ -21,7 +21,7 @@ from windlass.base.erasing import erase
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway
-from windlass.control.background.everywhere import OtherDatabase, everywhere
+from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import Logs
@@ -241,12 +241,9 @@ async def sweep(ctx: Context, holder: Holder) -> None:
     )
 
 
-async def set_unknown_aside(ctx: Context, why: str) -> None:
-    async def at(place: Place) -> None:
-        with suppress(EngineAway, BuilderAway):  # It is asked again next time.
-            await _set_unknown_aside(ctx, place, why)
-
-    await everywhere(ctx, at)
+async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+    with suppress(EngineAway, BuilderAway):  # It is asked again next time.
+        await _set_unknown_aside(ctx, place, why)
 
 
 async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:

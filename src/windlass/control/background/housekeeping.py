@@ -28,8 +28,11 @@ from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
+TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
+"""The same on clusters: whichever server claims it reaches them all."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
+UNKNOWN = "the database does not know it"
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 
 
@@ -65,12 +68,24 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
     database does not know."""
     await ctx.point("about to sweep")
-    await everywhere(ctx, lambda place: _sweep(ctx, place))
+    await _sweep(ctx, ctx.places.local)
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await holdings.sweep(ctx, ctx.logs)
-    await holdings.set_unknown_aside(ctx, "the database does not know it")
+    await holdings.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")
+    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
+
+
+async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
+    """Does the same on all clusters with an engine of their own."""
+
+    async def at(place: Place) -> None:
+        if place.reconnect is not None:
+            await _sweep(ctx, place)
+            await holdings.set_unknown_aside(ctx, place, UNKNOWN)
+
+    await everywhere(ctx, at)
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
 
 
@@ -128,6 +143,8 @@ class Sample(Struct):
 
 
 class Autoscaler(Struct):
+    elsewhere: bool = False
+    """Whether it scales services on clusters with an engine of their own, or those of this machine."""
     samples: dict[str, Sample] = field(default_factory=dict)
     known: dict[str, Workload | None] = field(default_factory=dict)
     """By deployment, of which it never changes; None if there is nothing to decide."""
@@ -149,6 +166,8 @@ class Autoscaler(Struct):
         by_service: dict[str, list[Instance]] = {}
 
         async def look(place: Place) -> None:
+            if not self._scales(place):
+                return
             with suppress(EngineAway):
                 used, everything = await place.engine.usage(), await place.engine.all()
                 for instance in everything:
@@ -170,8 +189,13 @@ class Autoscaler(Struct):
             for _, _, deployment in serving
         }
         return {
-            service: workload for service, _, deployment in serving if (workload := self.known[deployment])
+            service: workload
+            for service, _, deployment in serving
+            if (workload := self.known[deployment]) and self._scales(await ctx.places.of(service))
         }
+
+    def _scales(self, place: Place) -> bool:
+        return (place.reconnect is not None) is self.elsewhere
 
     async def _judge(
         self,

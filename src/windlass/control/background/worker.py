@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -19,10 +19,10 @@ from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.outbox import DELIVER
 from windlass.control.request import repeats
-from windlass.control.request.deleting import DISCARD
+from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store import Claim, Queue, Tx
+from windlass.store import OWNED, Claim, Queue, Tx
 
 LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
@@ -41,8 +41,11 @@ def jobs() -> dict[str, Job]:
         RECONCILE: reconcile,
         housekeeping.SWEEP: housekeeping.sweep,
         housekeeping.TIDY: housekeeping.tidy,
+        housekeeping.TIDY_ELSEWHERE: housekeeping.tidy_elsewhere,
         DISCARD: housekeeping.discard,
+        DISCARD_ELSEWHERE: housekeeping.discard,
         housekeeping.SCALE: housekeeping.Autoscaler().scale,
+        housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
         DELIVER: deliver,
         repeats.FORGET: repeats.forget,
     }
@@ -96,7 +99,14 @@ class Worker:
 
     async def _start_due(self) -> int:
         due, now = await self._ctx.store.reads.work.due(), self._ctx.clock.now()
-        return sum([await self._start_from(number) for number in _order(due) if due[number] <= now])
+        ready = _order(number for number, since in self._own(due).items() if since <= now)
+        return sum([await self._start_from(number) for number in ready])
+
+    def _own(self, queues: Mapping[int, int]) -> Mapping[int, int]:
+        """Returns the queues that this server claims from: not those of a place that another server owns."""
+        if self._ctx.ownership.is_owner:
+            return queues
+        return {number: due for number, due in queues.items() if number not in OWNED}
 
     def _queue(self, number: int) -> WorkQueue:
         if number not in self._queues:
@@ -104,8 +114,12 @@ class Worker:
         return self._queues[number]
 
     def _slots(self, number: int) -> int:
-        """Returns the slots of a queue: all but two are of deployments, on this machine or on a cluster."""
-        fixed: dict[int, int] = {Queue.QUICK: QUICK_SLOTS, Queue.DELIVER: CALLING_SLOTS}
+        """Returns the slots of a queue: all but three are of deployments, on this machine or on a cluster."""
+        fixed: dict[int, int] = {
+            Queue.QUICK: QUICK_SLOTS,
+            Queue.LOCAL: QUICK_SLOTS,
+            Queue.DELIVER: CALLING_SLOTS,
+        }
         return fixed.get(number, self._ctx.settings.parallel_deployments)
 
     async def _start_from(self, number: int) -> int:
@@ -113,7 +127,8 @@ class Worker:
         room = queue.slots - len(queue.running)
         if room <= 0:
             return 0
-        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number))
+        owner = self._ctx.ownership.holder if number in OWNED else None
+        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number, owner))
         for claim in claims:
             self._start(self._queue(number), claim)
         return len(claims)
@@ -223,7 +238,7 @@ class Worker:
 
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
-        for number, due in (await self._ctx.store.reads.work.due()).items():
+        for number, due in self._own(await self._ctx.store.reads.work.due()).items():
             queue = self._queue(number)
             if len(queue.running) < queue.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
@@ -234,7 +249,7 @@ class Worker:
 
 def _order(queues: Iterable[int]) -> list[int]:
     """Returns queues in the order in which they are claimed from: deployments first."""
-    return sorted(queues, key=lambda number: (number in {Queue.QUICK, Queue.DELIVER}, number))
+    return sorted(queues, key=lambda number: (number in {Queue.QUICK, Queue.LOCAL, Queue.DELIVER}, number))
 
 
 async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:

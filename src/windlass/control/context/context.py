@@ -19,6 +19,7 @@ from windlass.control.context.log_store import Logs
 from windlass.control.context.meters import Meters
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
+from windlass.control.context.ownership import Ownership
 from windlass.control.context.places import HttpRouter, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.core.declare.registry import Registry
@@ -100,6 +101,8 @@ class Context(Struct, frozen=True, kw_only=True):
     work: Path
     """The folder for working copies during builds."""
     routing: Routing
+    ownership: Ownership
+    """The owner of the local place."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
     """Called before and after each effect outside, so that tests can end the world there."""

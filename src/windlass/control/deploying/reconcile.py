@@ -23,7 +23,7 @@ from windlass.control.records.deployments import (
     particulars,
     status_of,
 )
-from windlass.control.request.deleting import DISCARD
+from windlass.control.request.deleting import ask_to_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State
@@ -59,7 +59,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         if service is None or status is None:
             # Deleted meanwhile. A late worker may have begun something after everything was removed.
             if await tx.deletions.is_deleted(claim.id):
-                await tx.work.ask(DISCARD, f"{DISCARD}:{claim.id}")
+                await ask_to_discard(tx, claim.id)
             await tx.work.done(claim)
             return None
         await fence(tx, claim)

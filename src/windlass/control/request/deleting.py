@@ -22,8 +22,8 @@ from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
 from windlass.store import Row, Tx
 
-DISCARD = "discard"
-"""The kind of work that erases data of a deleted service."""
+DISCARD, DISCARD_ELSEWHERE = "discard", "discard elsewhere"
+"""The kinds of work that erase data of a deleted service: on the machine of the server, or on a cluster."""
 
 
 class Requester(Struct, frozen=True):
@@ -50,7 +50,12 @@ async def delete_resource(ctx: Context, tx: Tx, row: Row, requester: Requester) 
 async def purge(tx: Tx, row: Row) -> None:
     """Removes a resource with everything below it, and asks for the work that erases data of its services."""
     for service in await tx.remove(row):
-        await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
+        await ask_to_discard(tx, service, row.org)
+
+
+async def ask_to_discard(tx: Tx, service: str, org: str = "") -> None:
+    kind = DISCARD_ELSEWHERE if await tx.deletions.is_elsewhere(service) else DISCARD
+    await tx.work.ask(kind, f"{DISCARD}:{service}", org=org)
 
 
 @writes("*.delete")

@@ -14,6 +14,7 @@ from windlass.control.context.places import EngineAccess
 from windlass.control.deploying.older_database import OLDER
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.ports import PORT
+from windlass.control.records.reachability import LOST
 from windlass.control.records.stored_clusters import spec_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden import decrypt_hidden
@@ -237,6 +238,8 @@ async def status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     place = await ctx.places.at(row.id)
     message = await place.engine.trouble() if place.is_connected else place.refusal
+    if place is ctx.places.local and ctx.ownership.is_lost:
+        message = LOST
     if not message and row.id in ctx.places.newer:
         message = OLDER
     answers = place.is_connected and not message

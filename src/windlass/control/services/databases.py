@@ -5,6 +5,7 @@ from __future__ import annotations
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.ports import public_port
+from windlass.control.records.reachability import check_here
 from windlass.control.request.paths import parent_of, target
 from windlass.control.workloads.credentials import credentials_of
 from windlass.core.deploy.databases import configurations, kind_of, upgrades
@@ -21,6 +22,7 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     if spec.accessibility == "PUBLIC":
         host, port = place.public_host, await public_port(ctx, row)
     else:
+        await check_here(ctx, row.id)
         address = await place.engine.neighbour_address(row.parent, row.id, spec.name, kind_of(spec.type).port)
         host, port = address.host, address.port
     answer = {

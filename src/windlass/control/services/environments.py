@@ -23,6 +23,7 @@ from windlass.control.records.deployments import (
     status_of,
 )
 from windlass.control.records.links import links_of
+from windlass.control.records.reachability import as_known
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import target
@@ -192,7 +193,7 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
 
 
 async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
-    status = await status_of(source, service)
+    status = await as_known(ctx, await status_of(source, service))
     return shown_status(call, service, status, await freshness(ctx, source, service, status))
 
 
@@ -209,7 +210,7 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 
 async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
     own = await source.statuses.get(environment.id)
-    statuses = await source.statuses.below(environment.id)
+    statuses = [await as_known(ctx, status) for status in await source.statuses.below(environment.id)]
     state = (
         together(status.state for status in statuses)
         if statuses

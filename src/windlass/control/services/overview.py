@@ -12,6 +12,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import shown_instances
 from windlass.control.records.links import links_of
+from windlass.control.records.reachability import as_known
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.reading import paging
@@ -80,6 +81,7 @@ async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str,
     service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
     assert service is not None
     assert status is not None
+    status = await as_known(ctx, status)
     for id in (place.environment, place.project):
         if id not in above and (row := await source.resources.get(id)):
             above[id] = row

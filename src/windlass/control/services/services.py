@@ -23,6 +23,7 @@ from windlass.control.records.deployments import (
 )
 from windlass.control.records.links import links_of
 from windlass.control.records.names import reserve_declared
+from windlass.control.records.reachability import as_known
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
@@ -154,7 +155,7 @@ async def _shown(
 @reads("*.status")
 async def read_status(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    status = await status_of(ctx.store.reads, service)
+    status = await as_known(ctx, await status_of(ctx.store.reads, service))
     fresh = await freshness(ctx, ctx.store.reads, service, status)
     return Reply(encode(shown_status(call, service, status, fresh)))
 
@@ -263,7 +264,7 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
 
 async def _seen_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
     service = await parent_of(source, call)
-    status = await status_of(source, service)
+    status = await as_known(ctx, await status_of(source, service))
     return service, status, await freshness(ctx, source, service, status)
 
 

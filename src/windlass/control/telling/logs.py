@@ -11,6 +11,7 @@ from windlass.base.errors import Missing
 from windlass.base.segments import Gone, LineFilter, id_of, line_filter, moment
 from windlass.control.context.call import Call, Dialect, Reply, reads, results
 from windlass.control.context.context import Context
+from windlass.control.records.reachability import check_here
 from windlass.control.request.paths import target
 from windlass.control.telling import frames
 from windlass.core.access import Actor
@@ -35,6 +36,7 @@ async def read_log(ctx: Context, call: Call) -> Reply:
 async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
     """Returns the log of a service, or of one of its builds. The caller's permission was checked before."""
     service, query = row.id, call.asked(Tail)
+    await check_here(ctx, service)
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
@@ -60,6 +62,7 @@ async def followed(
         with suppress(Missing):
             row = await target(ctx.store.reads, call)
             if await _lies_in(ctx, row, within):
+                await check_here(ctx, row.id)
                 return row.org, ctx.logs.follow(service, last)
     raise Missing("No service with this id was found there: check the ids of the request")
 

@@ -95,15 +95,16 @@ WORDS: Final[Mapping[Do, ActionStates]] = {
     Do.DELETE: ActionStates(State.DELETE_QUEUED, State.DELETING, State.DELETED, State.DELETE_ERROR),
 }
 
-_UP = frozenset({State.DEPLOYED, State.RESTARTED})
-_DOWN = frozenset({State.READY, State.STOPPED})
+UP: Final = frozenset({State.DEPLOYED, State.RESTARTED})
+AT_REST: Final = frozenset({State.READY, State.STOPPED})
+"""States of services of which nothing is meant to run."""
 
 
 def plain(state: str) -> str:
     """Returns the contract's word for a state."""
-    if state in _UP:
+    if state in UP:
         return "RUNNING"
-    if state in _DOWN:
+    if state in AT_REST:
         return "STOPPED"
     if state.endswith("_ERROR"):
         return "ERROR"
@@ -141,6 +142,7 @@ _LOUDEST = (
     *(state for state in State if state.endswith(("ING", "_QUEUED"))),
     State.QUEUED,
     *(state for state in State if state.endswith("_ERROR")),
+    State.UNAVAILABLE,
     State.CANCELED,
     State.DEPLOYED,
     State.RESTARTED,

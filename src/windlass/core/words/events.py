@@ -43,6 +43,9 @@ class Event(StrEnum):
     WEBHOOK_REPLAYED = "WEBHOOK_REPLAYED"
     SET_ASIDE = "SERVICE_SET_ASIDE"
     PUT_BACK = "SERVICE_PUT_BACK"
+    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
+    CLUSTER_REACHABLE = "CLUSTER_REACHABLE"
+    CLUSTER_TAKEN_OVER = "CLUSTER_TAKEN_OVER"
 
 
 # The contract's word first, then the full interface's word for the same event.

@@ -22,6 +22,8 @@ FORGET: Final = "DELETE FROM deletion WHERE id = $1"
 
 TOMBSTONE: Final = "SELECT cluster FROM tombstone WHERE service = $1"
 LEFT_ON: Final = "SELECT service FROM tombstone WHERE cluster = $1 ORDER BY service"
+ELSEWHERE: Final = """
+SELECT 1 FROM tombstone JOIN queue ON queue.cluster = tombstone.cluster WHERE tombstone.service = $1"""
 LEFT: Final = "SELECT DISTINCT cluster FROM tombstone WHERE cluster <> ''"
 ERASED: Final = "UPDATE tombstone SET cluster = '' WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
@@ -50,6 +52,10 @@ class DeletionTable(Table):
         """Returns the cluster where data of a deleted service may still be; empty if it is erased."""
         row = await self._session.one(TOMBSTONE, service)
         return str(row[0]) if row else ""
+
+    async def is_elsewhere(self, service: str) -> bool:
+        """True if data of a deleted service may be on a cluster with an engine of its own."""
+        return await self._session.one(ELSEWHERE, service) is not None
 
     async def left_on(self, cluster: str) -> list[str]:
         """Returns the deleted services of which data may still be on a cluster."""

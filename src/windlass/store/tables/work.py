@@ -22,9 +22,19 @@ class Queue(IntEnum):
     QUICK = 0
     RECONCILE = 1
     DELIVER = 2
+    LOCAL = 3
+    """Housekeeping where the services of this machine run."""
 
 
-_QUEUES: Final = {"reconcile": Queue.RECONCILE, "deliver": Queue.DELIVER}
+OWNED: Final = frozenset({Queue.RECONCILE, Queue.LOCAL})
+"""Queues of what is done at the place `local`: a place with an owner is left to it."""
+_QUEUES: Final = {
+    "reconcile": Queue.RECONCILE,
+    "deliver": Queue.DELIVER,
+    "tidy": Queue.LOCAL,
+    "scale": Queue.LOCAL,
+    "discard": Queue.LOCAL,
+}
 """Kinds of work with a queue of their own; all others are quick."""
 _FRONT: Final = 64
 """The number of pieces, waiting longest, that are looked at before all organizations are."""
@@ -32,13 +42,15 @@ _AT_ONCE: Final = 16
 """The number of pieces that one statement claims; places that are not needed are empty."""
 
 
+_FIRST_CLUSTER: Final = 3
+"""Never changes: numbers of queues are stored. Only an id of zeros would have the number of another queue."""
 _DIGITS: Final = 15
 """Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
 
 
 def queue_of(cluster: str) -> int:
     """Returns the number of the queue of a cluster."""
-    return len(Queue) + int(cluster.replace("-", "")[-_DIGITS:], 16)
+    return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_DIGITS:], 16)
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -48,6 +60,13 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+
+
+class PlaceHolder(Struct, frozen=True, gc=False):
+    """A server that owns a place."""
+
+    place: str
+    owner: str
 
 
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
@@ -88,6 +107,12 @@ ORDER BY due, id LIMIT $4"""
 CLAIM: Final = f"""
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
 WHERE id IN ({places(_AT_ONCE, first=3)}) RETURNING id, kind, epoch, attempts"""
+CLAIM_OWNED: Final = f"""
+UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
+WHERE id IN ({places(_AT_ONCE, first=3)}) AND EXISTS (
+    SELECT 1 FROM place_owner
+    WHERE place = ${_AT_ONCE + 3} AND owner = ${_AT_ONCE + 4} AND until > ${_AT_ONCE + 5}
+) RETURNING id, kind, epoch, attempts"""
 HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
 HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
 DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
@@ -96,6 +121,10 @@ UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attemp
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
+# Workers of the former owner find that they have lost their claims.
+REVOKE: Final = f"""
+UPDATE work SET lease = 0, due = $1, epoch = epoch + 1
+WHERE lease > 0 AND lane IN ({", ".join(map(str, sorted(OWNED)))})"""
 # From one queue to the next by the index, whatever lies between.
 DUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
@@ -135,21 +164,26 @@ class WorkChanges(WorkTable):
         await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, queue)
         self._session.nudge("work")
 
-    async def claim(self, lease: int, most: int, queue: int = Queue.RECONCILE) -> list[Claim]:
-        """Claims due work, organizations by turns. A lease that has not ended is left to its worker."""
+    async def claim(
+        self, lease: int, most: int, queue: int = Queue.RECONCILE, owner: PlaceHolder | None = None
+    ) -> list[Claim]:
+        """Claims due work, organizations by turns. A lease that has not ended is left to its worker, and with
+        `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
             pieces = await self._next_pieces(queue, missing)
-            claims += await self._take(pieces, lease)
-            if len(pieces) < missing:
+            claims += (taken := await self._take(pieces, lease, owner))
+            if len(taken) < missing:
                 break
         return claims
 
-    async def _take(self, pieces: list[str], lease: int) -> list[Claim]:
+    async def _take(self, pieces: list[str], lease: int, owner: PlaceHolder | None) -> list[Claim]:
         if not pieces:
             return []
         padding = [""] * (_AT_ONCE - len(pieces))
-        rows = await self._session.all(CLAIM, self._session.now + lease, FAR, *pieces, *padding)
+        now = self._session.now
+        statement, holder = (CLAIM_OWNED, (owner.place, owner.owner, now)) if owner else (CLAIM, ())
+        rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
     async def _next_pieces(self, queue: int, most: int) -> list[str]:
@@ -176,6 +210,11 @@ class WorkChanges(WorkTable):
                 turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.org)
         return taken
+
+    async def revoke(self) -> None:
+        """Takes away the claims of all work at the place `local`, which is due again at once."""
+        await self._session.all(REVOKE, self._session.now)
+        self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
         """True if this worker still holds the claim."""

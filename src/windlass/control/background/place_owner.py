@@ -1,0 +1,155 @@
+"""Keeps the lease of the place `local`, and notices when the server that owns it is gone.
+
+A server that is stopped, killed or cut off keeps its place: its services may still run. They are started
+nowhere else before an operator gives the place to another server (`serve --adopt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from windlass.base.clock import SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.control.context.call import ITSELF
+from windlass.control.context.context import Context
+from windlass.control.context.places import LOCAL
+from windlass.control.deploying.ledger import workload_of
+from windlass.control.records.recording import About, emit
+from windlass.core.access import SYSTEM
+from windlass.core.words.events import Event
+from windlass.engines.engine import EngineError
+from windlass.families.cluster import Cluster, cluster
+from windlass.store import PlaceHolder, Row, Tx, status_word
+
+LOST_WORD: Final = "place:lost"
+FOUND_WORD: Final = "place:found"
+_log = log("places")
+
+
+class OwnerAlive(Exception):
+    """The place cannot be taken: its owner has a lease."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stop the server that owns the services of this database, and start again with --adopt; or start "
+            "without it, beside that server"
+        )
+
+
+class PlaceOwner:
+    """Renews the lease of this server, or watches the one of another server."""
+
+    def __init__(self, ctx: Context, lease: int) -> None:
+        self._ctx, self._lease = ctx, lease
+        self._ownership = ctx.ownership
+        ctx.store.listen(self._heard)
+
+    def _heard(self, word: str) -> None:
+        if word in {LOST_WORD, FOUND_WORD} and self._ownership.holder:
+            self._ownership.is_lost = word == LOST_WORD
+
+    async def take(self) -> None:
+        """Takes the place from another server, on purpose. Waits for the end of its lease, and raises
+        OwnerAlive if that is renewed meanwhile."""
+        holder = self._ownership.holder
+        if holder is None:
+            return
+        row = await self._ctx.store.reads.owners.get(LOCAL)
+        if row is None or row.owner == holder.owner:
+            return
+        await asyncio.sleep(max(0, row.until - self._ctx.clock.now()) / SECOND)
+        if not await self._ctx.store.write(lambda tx: self._taken(tx, holder)):
+            raise OwnerAlive
+        _log.warning("the place of another server was taken over (--adopt): services are started here")
+
+    async def _taken(self, tx: Tx, holder: PlaceHolder) -> bool:
+        row = await tx.owners.get(LOCAL)
+        if not await tx.owners.take(LOCAL, holder.owner, self._lease):
+            return False
+        await tx.work.revoke()
+        await self._announce(tx, Event.CLUSTER_TAKEN_OVER)
+        if row and row.is_lost:
+            tx.nudge(FOUND_WORD)
+        return True
+
+    async def run(self) -> None:
+        """Looks for ever. A database that is away is waited for: without it, no work is claimed either."""
+        while self._ownership.holder:
+            await asyncio.sleep(self._lease / SECOND / 3)
+            try:
+                await self.look()
+            except Unavailable as error:
+                _log.warning("the lease of the place waits for the database", extra={"error": str(error)})
+            except EngineError as error:
+                _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
+
+    async def look(self) -> None:
+        """Renews the lease; where the place is another server's, looks whether its lease has ended."""
+        holder, ownership = self._ownership.holder, self._ownership
+        if holder is None:
+            return
+        was_owner = ownership.is_owner
+        ownership.is_owner = await self._ctx.store.write(lambda tx: self._renewed(tx, holder))
+        if ownership.is_owner:
+            ownership.is_lost = False
+            return
+        if was_owner:
+            _log.warning("another server owns the place now: nothing is started here any more")
+        row = await self._ctx.store.reads.owners.get(LOCAL)
+        ownership.is_lost = row is not None and bool(row.is_lost)
+        if row is not None and row.former == holder.owner:
+            await self._leave(holder)
+
+    async def _renewed(self, tx: Tx, holder: PlaceHolder) -> bool:
+        row = await tx.owners.get(LOCAL)
+        if await tx.owners.renew(LOCAL, holder.owner, self._lease):
+            if row and row.is_lost:
+                await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD)
+            if row is None or row.until <= tx.now:
+                tx.nudge("work")
+            return True
+        if await tx.owners.lose(LOCAL):
+            _log.error("the server that owns the place does not answer: states of its services are unknown")
+            await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD)
+        return False
+
+    async def _leave(self, holder: PlaceHolder) -> None:
+        """Ends what still runs here, after an operator gave the place to another server. Volumes stay."""
+        ctx = self._ctx
+        for service in {instance.service for instance in await ctx.places.local.engine.all()}:
+            _log.warning("a service ends here: another server runs it now", extra={"service": service})
+            await end_instances(ctx, service)
+        await ctx.store.write(lambda tx: tx.owners.relinquish(LOCAL, holder.owner))
+
+    async def _tell(self, tx: Tx, kind: Event, word: str) -> None:
+        """Wakes all readers of statuses: first their servers learn the news, by `word`."""
+        tx.nudge(word)
+        for row in await self._announce(tx, kind):
+            for service in await tx.statuses.on_cluster(row.id):
+                tx.nudge(status_word(service))
+
+    async def _announce(self, tx: Tx, kind: Event) -> Iterable[Row]:
+        """Records an event for each cluster at the place that is in use; returns the clusters."""
+        found = []
+        for id in await tx.statuses.clusters():
+            row = await tx.resources.find(cluster.name, id)
+            if row is None or row.read(Cluster).is_elsewhere:
+                continue
+            about = About(row.id, row.family, row.id, row.family)
+            emit(tx, kind, row.org, about, SYSTEM.id, SYSTEM.name, ITSELF, {"name": row.name or ""})
+            found.append(row)
+        return found
+
+
+async def end_instances(ctx: Context, service: str) -> None:
+    """Ends the instances of a service on this machine. The release that serves may start here again later."""
+    engine, status = ctx.places.local.engine, await ctx.store.reads.statuses.get(service)
+    workload = await workload_of(ctx, status.serving if status else None)
+    for generation in {instance.generation for instance in (await engine.observe(service)).instances}:
+        if workload and workload.generation == generation:
+            await engine.apply(workload, 0)
+        else:
+            await engine.remove(service, generation=generation, grace=ctx.settings.stop_seconds)

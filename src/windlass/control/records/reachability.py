@@ -1,0 +1,48 @@
+"""Services of a place that another server owns, or whose owner is gone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.base.errors import Unavailable
+from windlass.control.context.context import Context
+from windlass.core.deploy.states import AT_REST, UP, State, plain
+from windlass.store import StatusRow
+
+LOST: Final = (
+    "Start the server that runs this service: it does not answer, and no other server starts the service in "
+    "its place"
+)
+ELSEWHERE: Final = (
+    "Ask the server that runs this service: lines and inner addresses of a service are only known there"
+)
+
+
+async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
+    """Returns a status as far as it is known now. A service whose server is gone may run or not: the message
+    names its last known state."""
+    if not ctx.ownership.is_lost or status.state in AT_REST:
+        return status
+    if not await _is_local(ctx, status.cluster):
+        return status
+    known = f"{LOST}. Its last known state is {plain(status.state)}"
+    state = State.UNAVAILABLE if status.state in UP else status.state
+    return replace(status, state=state, message=". ".join(filter(None, (known, status.message))))
+
+
+async def check_here(ctx: Context, service: str) -> None:
+    """Raises Unavailable if another server runs the service."""
+    ownership = ctx.ownership
+    if not ownership.is_owner and await _is_local(ctx, await ctx.places.cluster_of(service)):
+        raise Unavailable(LOST if ownership.is_lost else ELSEWHERE)
+
+
+async def runs_here(ctx: Context, service: str) -> bool:
+    """True if this server may look after the service: no other server owns its place."""
+    return ctx.ownership.is_owner or not await _is_local(ctx, await ctx.places.cluster_of(service))
+
+
+async def _is_local(ctx: Context, cluster: str) -> bool:
+    return await ctx.places.at(cluster) is ctx.places.local

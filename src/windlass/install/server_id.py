@@ -1,0 +1,41 @@
+"""The id of a server as the owner of its place: of its data directory, on its machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.ids import new_id
+from windlass.base.private import private_file
+from windlass.config import Settings
+
+FILE: Final = "server"
+_MACHINE: Final = Path("/etc/machine-id")
+
+
+def owner_id(settings: Settings) -> str:
+    """Returns the id of the server of this data directory. A copy of the directory on another machine belongs
+    to another server, because the services run on the first machine."""
+    return f"{_folder_id(Path(settings.data_dir) / FILE)}@{_machine_id()}"
+
+
+def _folder_id(file: Path) -> str:
+    """Reads the id of the data directory; the first of several servers makes it."""
+    with suppress(FileNotFoundError):
+        return file.read_text().strip()
+    draft = file.with_name(f"{FILE}.{os.getpid()}")
+    private_file(draft)
+    draft.write_text(f"{new_id()}\n")
+    with suppress(FileExistsError):
+        os.link(draft, file)
+    draft.unlink()
+    return file.read_text().strip()
+
+
+def _machine_id() -> str:
+    """Returns the id of the machine; empty in containers, which have none that lasts."""
+    with suppress(OSError):
+        return _MACHINE.read_text().strip()
+    return ""

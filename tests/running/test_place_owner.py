@@ -1,0 +1,267 @@
+"""A place of processes has one owner: two servers on one database, each with an engine of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.running.deployments import PORT, deploy, deployed
+from tests.world import HandClock, World, make_world
+from windlass.base.clock import SECOND
+from windlass.config import Settings
+from windlass.control.background.place_owner import OwnerAlive
+from windlass.control.background.worker import LEASE
+from windlass.install import server_id
+from windlass.store import OWNED, PlaceHolder, Queue
+
+KEY = "ab" * 32
+AFTER_LEASE = LEASE / SECOND + 1
+
+
+@asynccontextmanager
+async def server(url: str, folder: Path, clock: HandClock, owner: str) -> AsyncIterator[World]:
+    """A server with a data directory and an engine of its own."""
+    folder.mkdir(exist_ok=True)
+    async with make_world(url, folder=folder, clock=clock, owner=owner, key=KEY) as world:
+        await look(world)
+        yield world
+
+
+async def look(*worlds: World) -> None:
+    for world in worlds:
+        await world.installation.place_owner.look()
+
+
+@pytest.fixture
+async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[tuple[World, World]]:
+    """The first of two servers owns the place."""
+    clock = HandClock()
+    async with (
+        server(postgres_url, tmp_path / "one", clock, "one") as world,
+        server(postgres_url, tmp_path / "two", clock, "two") as twin,
+    ):
+        yield world, twin
+
+
+async def lose(pair: tuple[World, World]) -> None:
+    """The first server does not renew its lease, and the second one notices."""
+    world, twin = pair
+    world.clock.turn(AFTER_LEASE)
+    await look(twin)
+
+
+async def kinds(world: World) -> list[str]:
+    return [event.kind for event in await world.events() if event.kind.startswith("CLUSTER_")]
+
+
+async def test_only_the_owner_of_the_place_starts_services(pair):
+    world, twin = pair
+    app = await twin.application(ports=[PORT])
+    await deploy(twin, app)
+    await twin.settle()
+    assert await twin.state(f"/application/{app}") == "QUEUED"
+    await world.settle()
+    assert await twin.state(f"/application/{app}") == "RUNNING"
+    assert (world.engine.begun, twin.engine.begun) == (1, 0)
+
+
+async def test_servers_that_share_an_engine_have_no_owner(postgres_url, tmp_path):
+    """The control of the test above: as on a Docker engine, each of them does the work."""
+    clock = HandClock()
+    async with (
+        server(postgres_url, tmp_path / "one", clock, ""),
+        server(postgres_url, tmp_path / "two", clock, "") as twin,
+    ):
+        await deployed(twin)
+        assert twin.engine.begun == 1
+
+
+async def test_a_stop_through_another_server_ends_what_runs_at_the_owner(pair):
+    world, twin = pair
+    app = await deployed(world)
+    assert (await twin.post(f"/application/{app}/stop")).status == 202
+    await twin.settle()
+    assert await twin.state(f"/application/{app}") == "QUEUED"
+    await world.settle()
+    assert await twin.state(f"/application/{app}") == "STOPPED"
+    assert world.engine.instances == {}
+
+
+@pytest.mark.parametrize("queue", sorted(OWNED))
+async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queue):
+    world, _ = pair
+    kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard"}[Queue(queue)]
+    store = world.installation.ctx.store
+    await store.write(lambda tx: tx.work.ask(kind, "a", 0))
+    claim = partial(_claim, world, queue)
+    world.clock.turn(AFTER_LEASE)
+    assert await claim(PlaceHolder("local", "one")) == []
+    await look(world)
+    assert await claim(PlaceHolder("local", "two")) == []
+    assert await claim(PlaceHolder("local", "one")) == ["a"]
+
+
+async def test_a_claim_without_an_owner_takes_the_work_of_every_place(pair):
+    """The control of the test above."""
+    world, _ = pair
+    await world.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", "a", 0))
+    world.clock.turn(AFTER_LEASE)
+    assert await _claim(world, Queue.RECONCILE, None) == ["a"]
+
+
+async def _claim(world: World, queue: int, holder: PlaceHolder | None) -> list[str]:
+    store = world.installation.ctx.store
+    claims = await store.write(lambda tx: tx.work.claim(LEASE, 100, queue, holder))
+    return [claim.id for claim in claims if claim.id == "a"]
+
+
+async def test_services_of_an_owner_that_is_gone_are_unavailable(pair):
+    world, twin = pair
+    app, stopped, waiting = await deployed(world), await deployed(world), await world.application()
+    await world.post(f"/application/{stopped}/stop")
+    await world.settle()
+    await lose(pair)
+    await deploy(twin, waiting)
+    await twin.settle()
+    status = (await twin.get(f"/application/{app}/status")).json
+    assert (status["state"], "Its last known state is RUNNING" in status["message"]) == ("UNAVAILABLE", True)
+    assert await twin.state(f"/application/{stopped}") == "STOPPED"
+    assert await twin.state(f"/application/{waiting}") == "QUEUED"
+    listed = (await twin.get(f"/organization/{twin.org}/services"))["results"]
+    assert {one["id"]: one["state"] for one in listed}[app] == "UNAVAILABLE"
+    assert twin.engine.begun == 0
+
+
+async def test_an_owner_that_is_gone_is_an_event_and_a_metric_once(pair):
+    world, twin = pair
+    await deployed(world)
+    for _ in range(3):
+        await lose(pair)
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
+    assert "windlass_place_lost 1" in (await twin.get("/metrics")).body.decode()
+
+
+async def test_a_place_whose_owner_renews_its_lease_is_not_lost(pair):
+    """The control of the test above."""
+    world, twin = pair
+    await deployed(world)
+    for _ in range(3):
+        world.clock.turn(AFTER_LEASE)
+        await look(world, twin)
+    assert await kinds(twin) == []
+    assert "windlass_place_lost 0" in (await twin.get("/metrics")).body.decode()
+
+
+async def test_an_owner_that_returns_goes_on_with_what_runs(pair):
+    world, twin = pair
+    app = await deployed(world)
+    await lose(pair)
+    await look(world)
+    await world.settle()
+    await look(twin)
+    assert await twin.state(f"/application/{app}") == "RUNNING"
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE", "CLUSTER_REACHABLE"]
+    assert (world.engine.begun, twin.engine.begun) == (1, 0)
+
+
+async def test_a_place_is_not_taken_from_an_owner_that_renews_its_lease(pair, monkeypatch):
+    world, twin = pair
+
+    async def renewed(_: float) -> None:
+        await look(world)
+
+    monkeypatch.setattr(asyncio, "sleep", renewed)
+    with pytest.raises(OwnerAlive, match="stop the server"):
+        await twin.installation.place_owner.take()
+
+
+async def test_an_operator_gives_a_place_to_another_server(pair):
+    world, twin = pair
+    app = await deployed(world)
+    await lose(pair)
+    await twin.installation.place_owner.take()
+    await look(twin)
+    await twin.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", app))
+    await twin.settle()
+    assert await twin.state(f"/application/{app}") == "RUNNING"
+    assert twin.engine.begun == 1
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE", "CLUSTER_TAKEN_OVER"]
+
+
+async def test_a_server_whose_place_was_given_away_ends_its_instances(pair):
+    world, twin = pair
+    await deployed(world)
+    await lose(pair)
+    assert len(world.engine.instances) == 1
+    await twin.installation.place_owner.take()
+    await look(world)
+    assert world.engine.instances == {}
+    await world.settle()
+    assert world.engine.begun == 1
+
+
+async def test_a_place_that_is_given_back_runs_its_services_again(pair):
+    world, twin = pair
+    app = await deployed(world)
+    await lose(pair)
+    await twin.installation.place_owner.take()
+    await look(world)
+    world.clock.turn(AFTER_LEASE)
+    await world.installation.place_owner.take()
+    await look(world)
+    await world.installation.ctx.store.write(lambda tx: tx.work.ask("reconcile", app))
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert len(world.engine.instances) == 1
+
+
+async def test_work_of_the_former_owner_is_fenced_off(pair):
+    world, twin = pair
+    store = world.installation.ctx.store
+    await store.write(lambda tx: tx.work.ask("reconcile", "a", 0))
+    (claim,) = await store.write(lambda tx: tx.work.claim(1000 * LEASE, 1))
+    await lose(pair)
+    assert await store.write(lambda tx: tx.work.held(claim))
+    await twin.installation.place_owner.take()
+    assert not await store.write(lambda tx: tx.work.held(claim))
+
+
+async def test_logs_of_a_service_are_asked_for_at_the_server_that_runs_it(pair):
+    world, twin = pair
+    app = await deployed(world)
+    assert (await world.get(f"/application/{app}/log")).status == 200
+    answer = await twin.get(f"/application/{app}/log")
+    assert (answer.status, answer.message.partition(":")[0]) == (503, "Ask the server that runs this service")
+
+
+async def test_a_service_deleted_through_another_server_is_erased_at_the_owner(pair):
+    world, twin = pair
+    app = await deployed(world)
+    assert (await twin.delete(f"/application/{app}?skipReconcile=true")).status in {202, 204}
+    await twin.run(30)
+    assert app not in world.engine.discarded
+    await look(world)
+    await world.settle()
+    assert app in world.engine.discarded
+    assert world.engine.instances == {}
+
+
+def test_a_data_directory_keeps_its_id(tmp_path, monkeypatch):
+    settings = Settings(data_dir=str(tmp_path))
+    first = server_id.owner_id(settings)
+    assert server_id.owner_id(settings) == first
+    (tmp_path / server_id.FILE).unlink()
+    assert server_id.owner_id(settings) != first
+
+
+def test_a_copy_of_a_data_directory_on_another_machine_is_another_server(tmp_path, monkeypatch):
+    settings, machine = Settings(data_dir=str(tmp_path)), tmp_path / "machine-id"
+    first = server_id.owner_id(settings)
+    machine.write_text("0" * 32)
+    monkeypatch.setattr(server_id, "_MACHINE", machine)
+    assert server_id.owner_id(settings) != first
