@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -39,6 +40,7 @@ MOMENT = 0.001
 
 class DeclarativeEngine:
     name = "declarative"
+    limits = UNKNOWN
 
     def __init__(self) -> None:
         self.takes: Literal["native", "image"] = "image"

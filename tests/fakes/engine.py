@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
     HealthProbe,
@@ -38,6 +39,7 @@ class FakeProbes:
 
 class FakeEngine(EngineByHand):
     name = "fake"
+    limits = UNKNOWN
 
     def __init__(self, takes: Literal["native", "image"] = "native") -> None:
         super().__init__()

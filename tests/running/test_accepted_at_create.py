@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.builders.test_databases import machine, postgresql
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
 from windlass.builders.databases import NativeDatabases
 from windlass.core.deploy import databases
+from windlass.core.deploy.engine_limits import EngineLimits
 
 GIT = {"git_repository": {"url": REPOSITORY}}
 IMAGE = {"image_name": "nginx", "tag": "1"}
@@ -24,6 +26,10 @@ DATABASES = [
     for version in ("latest", HERE)
     for mode in databases.MODES
 ]
+UDP = {"internal_port": 53, "protocol": "UDP"}
+DATA = {"size": 1, "mount_point": "/data"}
+SHARED = {"storage": [DATA], "min_running_instances": 2, "max_running_instances": 2}
+LIMITS = EngineLimits(cpu=2000, memory=4096, gpu=0, least_cpu=10, least_memory=6)
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"entrypoint": "sh -c 'exec run'"},
@@ -33,7 +39,16 @@ SETTINGS: list[dict[str, Any]] = [
     {"storage": [{"size": 1, "mount_point": "//"}]},
     *({"healthchecks": {"readiness_probe": {"type": {kind: {}}}}} for kind in ("tcp", "http", "grpc")),
     {"healthchecks": {"readiness_probe": {"type": {"http": {}}}}, "ports": [{"internal_port": 80}]},
-    {"healthchecks": {"liveness_probe": {"type": {"tcp": {"port": 80}}}}},
+    {"healthchecks": {"liveness_probe": {"type": {"tcp": {"port": 80}}}}, "ports": [{"internal_port": 80}]},
+    {"healthchecks": {"liveness_probe": {"type": {"tcp": {}}}}, "ports": [UDP]},
+    {"healthchecks": {"readiness_probe": {"type": {"http": {"port": 53}}}}, "ports": [UDP]},
+    {"healthchecks": {"readiness_probe": {"type": {"exec": {"command": ["true"]}}}}, "ports": [UDP]},
+    {"ports": [UDP | {"publicly_accessible": True}]},
+    *({"cpu": cpu} for cpu in (9, 10, 2000, 2001)),
+    *({"memory": memory} for memory in (5, 6, 4096, 4097)),
+    *({"gpu": gpu} for gpu in (0, 1)),
+    SHARED,
+    {"storage": [DATA], "min_running_instances": 1, "max_running_instances": 2},
 ]
 PROGRAMS = [
     (family, own | more) for family, own in (("application", GIT), ("container", IMAGE)) for more in SETTINGS
@@ -44,7 +59,9 @@ PROGRAMS = [
 async def world_with(takes: Any, tmp_path: Path):
     postgresql(tmp_path, f"{HERE}.4")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
-    async with make_world(engine=FakeEngine(takes), servers=servers) as world:
+    engine = FakeEngine(takes)
+    engine.limits = LIMITS
+    async with make_world(engine=engine, servers=servers) as world:
         yield world
 
 
@@ -80,3 +97,59 @@ async def test_a_version_that_can_be_installed_is_accepted_and_its_deployment_sa
         assert await world.state(f"/database/{database}") == "ERROR"
         message = (await world.get(f"/database/{database}/status"))["message"]
         assert f"Set the version to {HERE} or `latest`" in message
+
+
+async def test_a_service_that_asks_for_more_than_its_engine_has_can_still_be_changed(tmp_path):
+    """The engine may have had more when the service was created."""
+    async with world_with("native", tmp_path) as world:
+        app = await world.application(cpu=2000)
+        world.engine.limits = replace(LIMITS, cpu=1000)
+        assert (await world.patch(f"/application/{app}", {"memory": 1024})).status == 200
+        refused = await world.patch(f"/application/{app}", {"cpu": 1500})
+        assert (refused.status, refused.message) == (
+            400,
+            "cpu: must be at most 1000: the engine of this cluster has 1000 thousandths of a core",
+        )
+        assert (await world.patch(f"/application/{app}", {"cpu": 1000})).status == 200
+
+
+async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_and_names_the_port(tmp_path):
+    probe = {"healthchecks": {"readiness_probe": {"type": {"tcp": {"port": 81}}}}}
+    async with world_with("native", tmp_path) as world:
+        app = await world.application(ports=[{"internal_port": 80}], **probe)
+        await world.post(f"/application/{app}/deploy")
+        await world.settle()
+        message = (await world.get(f"/application/{app}/status"))["message"]
+        assert message.startswith("healthchecks.readiness_probe: add port 81 to `ports`")
+        assert not world.engine.applied
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"cpu": 9}, "cpu"),
+        ({"cpu": 2001}, "cpu"),
+        ({"memory": 5}, "memory"),
+        ({"memory": 4097}, "memory"),
+        ({"gpu": 1}, "gpu"),
+        (
+            {"storage": [DATA], "min_running_instances": 2, "max_running_instances": 2},
+            "min_running_instances",
+        ),
+        ({"ports": [UDP | {"publicly_accessible": True}]}, "ports[0].publicly_accessible"),
+        (
+            {"healthchecks": {"liveness_probe": {"type": {"tcp": {}}}}, "ports": [UDP]},
+            "healthchecks.liveness_probe.type.tcp.port",
+        ),
+    ],
+)
+async def test_what_an_engine_can_never_run_is_refused_when_it_is_created_and_when_it_is_changed(
+    tmp_path, body, field
+):
+    async with world_with("native", tmp_path) as world:
+        environment, app = await world.environment(), await world.application()
+        path = f"/environment/{environment}/application"
+        created = await world.post(path, GIT | {"name": "another"} | body)
+        for answer in (created, await world.patch(f"/application/{app}", body)):
+            assert answer.status == 400
+            assert answer.message.startswith(f"{field}: ")

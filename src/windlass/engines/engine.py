@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -66,6 +67,8 @@ class Engine(Protocol):
     name: str
     takes: Literal["native", "image"]
     """The kind of artifact that it runs."""
+    limits: EngineLimits
+    """The resources that it can give to one instance; UNKNOWN until it has answered."""
 
     async def start(self, notice: Notice, sink: Sink) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
+from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
     Phase,
@@ -19,6 +20,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import DockerEngine
 from windlass.engines.docker import names as words
 from windlass.engines.docker.resources import DockerResources
+from windlass.engines.engine import EngineError
 
 
 async def test_an_instance_has_the_capabilities_that_official_images_need_and_no_more(engine):
@@ -28,6 +30,21 @@ async def test_an_instance_has_the_capabilities_that_official_images_need_and_no
     facts = dict(line.split(":\t") for line in status.splitlines())
     assert int(facts["CapBnd"], 16) == sum(1 << number for number in (0, 1, 3, 5, 6, 7, 10))
     assert facts["NoNewPrivs"] == "1"
+
+
+async def test_an_engine_says_what_its_machine_has_and_refuses_more(engine, raw):
+    machine = await raw.json("GET", "/info")
+    await until(lambda: engine.limits != UNKNOWN)
+    assert (engine.limits.cpu, engine.limits.memory) == (machine["NCPU"] * 1000, machine["MemTotal"] >> 20)
+    for unmet in ({"cpu": engine.limits.cpu + 1}, {"cpu": 9}, {"memory": 5}):
+        (field,) = unmet
+        with pytest.raises(EngineError, match=f"{field}: must be at "):
+            await engine.run(wanted(**unmet), 0)
+        # The limits are those of Docker itself.
+        engine.limits = UNKNOWN
+        with pytest.raises(EngineError, match="The Docker engine refuses"):
+            await engine.run(wanted(**unmet), 0)
+        await engine._learn_limits()
 
 
 async def test_an_instance_has_its_limits(engine, raw):

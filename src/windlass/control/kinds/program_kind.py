@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from windlass.core.declare.shapes import (
     TriggerAuthentication,
     TriggerAuthenticationShown,
 )
-from windlass.core.deploy.workload import HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
+from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
 from windlass.store import Row, Tx
 
@@ -73,6 +73,8 @@ def program(spec: Program, usual: Workload) -> Workload:
     # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
     image = usual.artifact.kind == "image"
     entrypoint, arguments = _words(spec.entrypoint or ""), tuple(spec.arguments)
+    alive = probes(checks.liveness_probe or None, ports)
+    _check_probed({"readiness_probe": asked, "liveness_probe": alive}, ports, usual.artifact)
     most = spec.max_running_instances
     volumes = tuple(
         Volume(name=f"v{str(volume.id)[:VOLUME_DIGITS]}", mount=volume.mount_point, size=volume.size)
@@ -89,9 +91,24 @@ def program(spec: Program, usual: Workload) -> Workload:
         most=MANY if most == -1 else most,
         ready=asked or derived(ports),
         watched=bool(asked),
-        alive=probes(checks.liveness_probe or None, ports),
+        alive=alive,
         patience=max([usual.patience, *(p.initial_delay + p.period * p.failures for p in asked)]),
     )
+
+
+def _check_probed(
+    checks: Mapping[str, Sequence[HealthProbe]], ports: Sequence[WorkloadPort], artifact: Artifact
+) -> None:
+    """Refuses probes of a port that the service does not have: they never pass. Only a build tells all
+    ports."""
+    known = {port.internal for port in ports} | {*artifact.ports}
+    for name, asked in checks.items():
+        for probe in asked:
+            if probe.kind is not ProbeKind.EXEC and probe.port not in known:
+                raise Unusable(
+                    f"healthchecks.{name}: add port {probe.port} to `ports`, or probe another one: the "
+                    "service has no such port"
+                )
 
 
 def _words(entrypoint: str) -> tuple[str, ...]:

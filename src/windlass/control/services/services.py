@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 
+import msgspec
+
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.context.places import cluster_of
+from windlass.control.context.places import Place, cluster_of
 from windlass.control.records.deployments import (
     accept,
     cancel,
@@ -36,6 +38,7 @@ from windlass.control.workloads.repositories import source_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
+from windlass.core.deploy.engine_limits import Demand, unmet
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Progress, State
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -49,8 +52,10 @@ class Services(Behaviour[Spec]):
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
-        if why := kind.hindrance(await ctx.places.of_environment(tx, draft.parent.id)):
+        place = await ctx.places.of_environment(tx, draft.parent.id)
+        if why := kind.hindrance(place):
             raise Invalid(why)
+        _refuse_unmet(place, draft.spec)
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
@@ -58,6 +63,7 @@ class Services(Behaviour[Spec]):
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
+        _refuse_unmet(await ctx.places.of(change.row.id), change.spec, change.before)
         await ctx.kinds[change.row.family].updating(ctx, tx, change)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -66,6 +72,17 @@ class Services(Behaviour[Spec]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await forget_derived(ctx, tx, row)
+
+
+def _refuse_unmet(place: Place, spec: Spec, before: Spec | None = None) -> None:
+    """Refuses what the engine can never give to an instance. What a service has already is left as it is."""
+    if not place.is_connected:
+        return
+    demand = msgspec.convert(spec, Demand, from_attributes=True)
+    former = msgspec.convert(before, Demand, from_attributes=True) if before else None
+    for field, reason in unmet(place.engine.limits, demand):
+        if former is None or getattr(former, field) != getattr(demand, field):
+            raise Invalid(f"{field}: {reason}")
 
 
 # Actions

@@ -7,8 +7,10 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import Workload
 from windlass.engines.docker import names as words
+from windlass.engines.docker.descriptions import MachineSummary
 
 MEGABYTE: Final = 1024 * 1024
 
@@ -16,6 +18,9 @@ MEGABYTE: Final = 1024 * 1024
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 
 INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})
+
+LEAST_CPU, LEAST_MEMORY = 10, 6
+"""The least that Docker accepts: thousandths of a core, and megabytes."""
 
 PROCESSES: Final = 2048
 """And threads: more than any honest service has, and too few to choke the machine."""
@@ -74,6 +79,17 @@ def container(
     if wanted.artifact.workdir:
         body["WorkingDir"] = wanted.artifact.workdir
     return body
+
+
+def limits_of(machine: MachineSummary) -> EngineLimits:
+    """Returns what the engine gives to a container."""
+    return EngineLimits(
+        cpu=machine.NCPU * 1000 or None,
+        memory=machine.MemTotal // MEGABYTE or None,
+        gpu=0,
+        least_cpu=LEAST_CPU,
+        least_memory=LEAST_MEMORY,
+    )
 
 
 def begins_by_itself(wanted: Workload, image: Mapping[str, Any]) -> bool:

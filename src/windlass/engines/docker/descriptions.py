@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 MOST_LISTED: Final = 10_000
 
@@ -34,6 +34,13 @@ class VolumeSummary(TypedDict):
 
 class VolumeList(TypedDict):
     Volumes: Annotated[list[VolumeSummary], Meta(max_length=MOST_LISTED)] | None
+
+
+class MachineSummary(Struct):
+    """The part of `/info` that says what the machine has."""
+
+    NCPU: int = 0
+    MemTotal: int = 0
 
 
 ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MOST_LISTED)]

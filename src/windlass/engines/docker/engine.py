@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
+from windlass.core.deploy.engine_limits import UNKNOWN, Demand, unmet
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -34,7 +35,8 @@ from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection
-from windlass.engines.docker.descriptions import ContainerSummary
+from windlass.engines.docker.create import limits_of
+from windlass.engines.docker.descriptions import ContainerSummary, MachineSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.inspection import ended, instance
 from windlass.engines.docker.resources import DockerResources
@@ -73,6 +75,8 @@ class DockerEngine(EngineByHand):
         """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
         what must outlive Windlass and belongs to this engine alone."""
         super().__init__()
+        self.limits = UNKNOWN
+        self._limiting: asyncio.Task[None] | None = None
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._installation = installation
         self._resources = DockerResources(self._docker, installation)
@@ -84,9 +88,18 @@ class DockerEngine(EngineByHand):
     async def start(self, notice: Notice, sink: Sink) -> None:
         await super().start(notice, sink)
         await self._watch.start(notice, sink, SOON)
+        self._limiting = asyncio.create_task(self._learn_limits())
+
+    async def _learn_limits(self) -> None:
+        # An engine that is away is not waited for: it refuses what it cannot give when it is deployed.
+        with suppress(Away, EngineRefused):
+            self.limits = limits_of(await self._docker.read_list("/info", MachineSummary))
 
     async def stop(self) -> None:
         await super().stop()
+        if self._limiting is not None:
+            self._limiting.cancel()
+            await asyncio.gather(self._limiting, return_exceptions=True)
         await self._watch.stop()
         await self._docker.close()
 
@@ -223,6 +236,7 @@ class DockerEngine(EngineByHand):
         pauses = iter(PAUSES)
         while True:
             self._refuse_removed(workload)
+            self._refuse_unmet(workload)
             try:
                 found = await self._containers.run(workload, index, name, once=once)
                 break
@@ -251,6 +265,12 @@ class DockerEngine(EngineByHand):
             there = await self._containers.list(service=workload.service)
             later = any(_generation(container) > workload.generation for container in there)
             self._removed.returns(workload.service, workload.generation, later=later)
+
+    def _refuse_unmet(self, workload: Workload) -> None:
+        # Docker accepts more memory than the machine has.
+        limits = replace(self.limits, memory=None)
+        for field, reason in unmet(limits, Demand(workload.cpu, workload.memory)):
+            raise EngineError(f"{field}: {reason}")
 
     def _refuse_removed(self, workload: Workload) -> None:
         if workload.generation in self._removed.of(workload.service):

@@ -69,6 +69,7 @@ class ProcessEngine(EngineByHand):
         between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
         apart; as far as this machine allows, unless it is given."""
         super().__init__(clock)
+        self.limits = memory.limits()
         folder = folder.resolve()
         self._records = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
