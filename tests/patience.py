@@ -8,6 +8,7 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import signal
 
@@ -39,11 +40,22 @@ def pytest_xdist_auto_num_workers():
     return 2 * len(os.sched_getaffinity(0))
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """What may take longest begins first, so that no process is left alone with it at the end. Then come the
     modules in a mixed order: of neighbours, which wait for the same, the processors would be idle at one time
     and too few at another."""
-    items.sort(key=lambda item: (-limit_of(item), mixed(item.nodeid.partition("::")[0])))
+    usual = float(config.getini("timeout") or 0)
+    longest = sorted((item for item in items if limit_of(item) > usual), key=limit_of, reverse=True)
+    others = [item for item in items if limit_of(item) <= usual]
+    others.sort(key=lambda item: mixed(item.nodeid.partition("::")[0]))
+    items[:] = dealt(longest, others, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def dealt(longest, others, workers):
+    """Of n processes, each begins with the next n-th part of the list: each gets its share of the longest."""
+    ends = [len(others) * number // workers for number in range(workers + 1)]
+    shares = [others[begin:end] for begin, end in itertools.pairwise(ends)]
+    return [item for number, share in enumerate(shares) for item in (*longest[number::workers], *share)]
 
 
 def mixed(module):

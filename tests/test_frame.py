@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import windlass
+from tests.patience import dealt
 
 ROOT = Path(__file__).parents[1]
 LOCKS = sorted(ROOT.glob("requirements/*.lock"))
@@ -128,6 +129,15 @@ def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytes
     ran = pytester.runpytest_subprocess(*BARE, timeout=30)
     ran.stdout.no_fnmatch_line("INTERNALERROR*")
     ran.stdout.fnmatch_lines(["*1 failed, 1 passed*"])
+
+
+def test_each_process_begins_with_its_share_of_the_longest_tests_and_none_is_lost():
+    longest, others = [*range(100, 105)], [*range(10)]
+    order = dealt(longest, others, 2)
+    assert sorted(order) == sorted(longest + others)
+    first, second = order[: len(order) // 2 + 1], order[len(order) // 2 + 1 :]
+    assert (first[:3], second[:2]) == ([100, 102, 104], [101, 103])
+    assert dealt(longest, others, 1) == longest + others
 
 
 @pytest.fixture
