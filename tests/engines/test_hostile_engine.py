@@ -260,6 +260,13 @@ async def test_an_engine_that_tells_its_id_is_used(tmp_path, short):
         ("::1", ["::1/128"], True),
         ("fe80::1", ["fe80::/10"], False),
         ("8.8.8.8", [], False),
+        ("::ffff:169.254.169.254", ["::/0"], False),
+        ("::ffff:169.254.169.254", ["0.0.0.0/0", "::ffff:0:0/96"], False),
+        ("::ffff:127.0.0.1", ["::/0", "127.0.0.0/8"], False),
+        ("::ffff:0.0.0.0", ["::/0", "0.0.0.0/0"], False),
+        ("::ffff:203.0.113.9", ["203.0.113.0/24"], True),
+        ("::", ["::/0"], False),
+        ("ff02::1", ["::/0"], False),
     ],
 )  # fmt: skip
 def test_addresses_of_this_machine_and_its_link_have_to_be_allowed_alone(address, allowed, is_admitted):

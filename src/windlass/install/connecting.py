@@ -43,6 +43,8 @@ class EngineReach(Reach):
         super().__init__(allowed, public=False)
 
     def admits(self, address: Address) -> bool:
+        # ::ffff:169.254.169.254 reaches 169.254.169.254.
+        address = getattr(address, "ipv4_mapped", None) or address
         if address.is_link_local or address.is_multicast or address.is_unspecified or _is_own(address):
             return ip_network(address) in self._allowed
         return self.names(address)

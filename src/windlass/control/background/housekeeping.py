@@ -34,6 +34,9 @@ EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
 UNKNOWN = "the database does not know it"
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
+ERASED_AT_ONCE = 2
+"""Deleted services of one cluster whose data is erased at one time: the slots are for all organizations."""
+ERASE_LATER, SLOW = 2 * SECOND, MINUTE
 
 
 async def sweep(ctx: Context, claim: Claim) -> None:
@@ -98,15 +101,33 @@ async def discard(ctx: Context, claim: Claim) -> None:
         return
     cluster = await ctx.store.reads.deletions.left_at(service)
     place = await ctx.places.at(cluster)
+    if place.reconnect is not None and ctx.places.erasing[place.id] >= ERASED_AT_ONCE:
+        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + ERASE_LATER))
+        return
     async with ctx.routing[service]:
         await forget(ctx, place, service)
     await ctx.point("about to discard")
-    async with apart(place):  # Sweeping finds it when the host is back.
-        await _discard_at(ctx, place, service)
+    if ctx.places.slow_until.get(place.id, 0) <= ctx.clock.now():
+        await _discard_soon(ctx, place, service)
     await ctx.point("builds discarded")
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
     await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
+    """Erases all data of a deleted service, unless the engine of its cluster is away or slow: then sweeping
+    does it, and does so for further services of the cluster, which would take the slots of others."""
+    is_erased = False
+    ctx.places.erasing[place.id] += 1
+    try:
+        async with apart(place):
+            await _discard_at(ctx, place, service)
+            is_erased = True
+    finally:
+        ctx.places.erasing[place.id] -= 1
+    if not is_erased:
+        ctx.places.slow_until[place.id] = ctx.clock.now() + SLOW
 
 
 async def _discard_at(ctx: Context, place: Place, service: str) -> None:
@@ -162,7 +183,8 @@ class Autoscaler(Struct):
         if not able:
             return
         now = ctx.clock.now()
-        usage: dict[str, Usage] = {}
+        usage: dict[str, dict[str, Usage]] = {}
+        """By service and instance: an engine may name an instance of another service."""
         by_service: dict[str, list[Instance]] = {}
 
         async def look(place: Place) -> None:
@@ -175,11 +197,11 @@ class Autoscaler(Struct):
                         continue  # The engine of a cluster tells of services of others.
                     by_service.setdefault(instance.service, []).append(instance)
                     if instance.id in used:
-                        usage[instance.id] = used[instance.id]
+                        usage.setdefault(instance.service, {})[instance.id] = used[instance.id]
 
         await everywhere(ctx, look)
         for service, workload in able.items():
-            await self._judge(ctx, workload, by_service.get(service, []), usage, now)
+            await self._judge(ctx, workload, by_service.get(service, []), usage.get(service, {}), now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Services that may have more instances than the least."""

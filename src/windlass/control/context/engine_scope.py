@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from windlass.core.deploy.workload import OutputLine
 from windlass.engines.engine import Notice, Sink
+
+MOST_LOOK_UPS: Final = 100
+"""Look-ups of services at one time. An engine may name any number of services that never were."""
 
 
 class ServiceClusters(Protocol):
@@ -26,6 +29,8 @@ class EngineScope:
     def __init__(self, places: ServiceClusters, cluster: str, notice: Notice, sink: Sink) -> None:
         self._places, self._cluster = places, cluster
         self._notice, self._sink = notice, sink
+        self._looking = 0
+        """Look-ups under way."""
 
     def notice(self, service: str) -> None:
         self._pass_on(service, lambda: self._notice(service))
@@ -35,11 +40,16 @@ class EngineScope:
 
     def _pass_on(self, service: str, action: Callable[[], None]) -> None:
         known = self._places.known_cluster_of(service)
-        if known is None:  # deployed by another server a moment ago
-            self._places.later(self._look_up(service, action))
+        if known is None:  # deployed by another server a moment ago, or invented
+            if self._looking < MOST_LOOK_UPS:
+                self._looking += 1
+                self._places.later(self._look_up(service, action))
         elif known == self._cluster:
             action()
 
     async def _look_up(self, service: str, action: Callable[[], None]) -> None:
-        if await self._places.cluster_of(service) == self._cluster:
-            action()
+        try:
+            if await self._places.cluster_of(service) == self._cluster:
+                action()
+        finally:
+            self._looking -= 1

@@ -8,6 +8,7 @@ share one place; each cluster at another address has a place of its own.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final, Protocol
 
@@ -133,6 +134,10 @@ class Places:
         self._changed: set[str] = set()
         self._must_look = asyncio.Event()
         self._watch: tuple[Notice, Sink] | None = None
+        self.erasing: Counter[str] = Counter()
+        """By cluster: deleted services whose data is being erased."""
+        self.slow_until: dict[str, int] = {}
+        """By cluster: the time until which deleted services are left to the next sweep."""
         self.adopts = False
         """The operator goes on with this database where others run what it does not know (`--adopt`)."""
         self.examined: set[str] = set()

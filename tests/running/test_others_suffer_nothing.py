@@ -1,0 +1,141 @@
+"""The engine of a cluster that hangs, or tells of what is not its own, holds up and changes nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.running.clusters import application_on, cluster, deploy, engine_of
+from tests.world import World, make_world
+from windlass.control.background import housekeeping
+from windlass.control.background.worker import QUICK_SLOTS
+from windlass.control.context import engine_scope
+from windlass.control.context.engine_scope import EngineScope
+from windlass.core.deploy.workload import Usage
+
+# Erasing
+
+
+async def erasing(world: World) -> tuple[set[str], asyncio.Task[None]]:
+    """More deleted services than there are slots on a cluster whose engine hangs, and the worker."""
+    east, hanging = await cluster(world), set[str]()
+    apps = [await application_on(world, east) for _ in range(QUICK_SLOTS + 2)]
+    for app in apps:
+        await deploy(world, app)
+
+    async def hangs(service: str) -> None:
+        hanging.add(service)
+        await asyncio.Event().wait()
+
+    engine: Any = engine_of(world, east)
+    engine.discard = hangs
+    for app in apps:
+        assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
+    return hanging, asyncio.create_task(world.installation.worker.run())
+
+
+async def ended(working: asyncio.Task[None], world: World) -> None:
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    await world.installation.worker.stop()
+
+
+async def test_an_engine_that_hangs_while_it_erases_leaves_slots_to_others():
+    async with make_world() as world:
+        local = await world.application()
+        await deploy(world, local)
+        hanging, working = await erasing(world)
+        assert (await world.delete(f"/application/{local}?skipReconcile=true")).status == 204
+        async with asyncio.timeout(20):
+            while local not in world.engine.discarded:  # noqa: ASYNC110 (the fake tells nobody)
+                await asyncio.sleep(0.001)
+        assert len(hanging) == housekeeping.ERASED_AT_ONCE
+        await ended(working, world)
+
+
+async def test_without_the_limit_a_hanging_engine_would_take_all_quick_slots(monkeypatch):
+    monkeypatch.setattr(housekeeping, "ERASED_AT_ONCE", 1000)
+    async with make_world() as world:
+        hanging, working = await erasing(world)
+        async with asyncio.timeout(20):
+            while len(hanging) < QUICK_SLOTS:  # noqa: ASYNC110 (the fake tells nobody)
+                await asyncio.sleep(0.001)
+        assert await world.installation.worker.start_due() == 0
+        await ended(working, world)
+
+
+async def test_what_a_slow_engine_did_not_erase_is_erased_by_a_sweep():
+    async with make_world() as world:
+        east = await cluster(world)
+        apps = [await application_on(world, east) for _ in range(4)]
+        for app in apps:
+            await deploy(world, app)
+        engine: Any = engine_of(world, east)
+        engine.away = True
+        for app in apps:
+            assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
+        await world.run(10)
+        assert engine.discarded == []
+        engine.away = False
+        await world.run(700)
+        assert set(engine.discarded) == set(apps)
+
+
+# Usage
+
+
+@pytest.mark.parametrize("is_lied_about", [False, True])
+async def test_usage_of_a_service_is_told_by_its_own_engine_alone(is_lied_about):
+    async with make_world() as world:
+        east = await cluster(world)
+        own, app = (
+            await application_on(world, east),
+            await world.application(min_running_instances=1, max_running_instances=3),
+        )
+        for service in (own, app):
+            await deploy(world, service)
+        (local,) = world.engine.instances.values()
+        liar: Any = engine_of(world, east)
+        (copy,) = liar.instances.values()
+        liar.instances = {(own, 1, 0): replace(copy, id=local.id)}
+        busy: Any = liar if is_lied_about else world.engine
+        for second in range(8):
+            world.engine.load = {local.id: Usage(cpu_ms=0, memory=1)}
+            busy.load = {local.id: Usage(cpu_ms=second * 15_000, memory=1)}
+            await world.run(15)
+        assert (len(world.engine.instances) == 1) is is_lied_about
+
+
+# Services that never were
+
+
+class Clusters:
+    """Knows no service, and never gets to look."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def known_cluster_of(self, service: str) -> str | None:
+        return None
+
+    async def cluster_of(self, service: str) -> str:
+        return "east"
+
+    def later(self, action: Any) -> None:
+        self.waiting.append(action)
+
+
+async def test_services_that_an_engine_invents_are_looked_up_a_few_at_a_time():
+    clusters, noticed = Clusters(), list[str]()
+    scope = EngineScope(clusters, "east", noticed.append, lambda service, lines: None)
+    for number in range(1000):
+        scope.notice(str(number))
+    assert len(clusters.waiting) == engine_scope.MOST_LOOK_UPS
+    for action in clusters.waiting:
+        await action
+    scope.notice("one more")
+    await clusters.waiting[-1]
+    assert noticed[-1] == "one more"
