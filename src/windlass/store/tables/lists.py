@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from windlass.store.tables.table import FAR, ChangeSession, Table
+from windlass.store.tables.table import ChangeSession, Table
 
 if TYPE_CHECKING:
     from windlass.store.tables.resources import Row
@@ -69,23 +69,30 @@ class ListTable(Table):
         elif (behind := live - skip - most) <= _NEAR:
             rows = (await self._session.all(PAGE_BACKWARDS, parent, family, most, behind))[::-1]
         else:
-            start, rest = await self._start(parent, family, skip)
+            start, rest = await self._start(parent, family, skip, last, last - live)
             rows = await self._session.all(PAGE_SKIPPING, parent, family, start, most, rest)
         return [row[0] for row in rows], live
 
-    async def _start(self, parent: str, family: str, skip: int) -> tuple[int, int]:
-        """Returns the place to start at, and how many rows to skip from there, to stand after `skip` rows."""
+    async def _start(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
+        """Returns the place to start at, and how many rows to skip from there, to stand after `skip` rows of
+        a list with so many holes up to its last place."""
         block, rest = 0, skip
         for level in range(_LEVELS, 0, -1):
             size = _FANOUT**level
-            end = block + _FANOUT if level < _LEVELS else FAR
-            rows = await self._session.all(HOLES, parent, family, level, block, end)
-            holes: dict[int, int] = {row[0]: row[1] for row in rows}
-            while rest >= size - holes.get(block, 0):
-                rest -= size - holes.get(block, 0)
-                block += 1
             block *= _FANOUT
-        return block + 1, rest
+            if size >= last:
+                continue  # the first block is the whole list
+            end = block + (rest + holes) // size + 1
+            for holed, count in await self._session.all(HOLES, parent, family, level, block, end):
+                rows = (holed - block + 1) * size - count
+                if rest < rows:
+                    holes = count
+                    break
+                rest -= rows
+                block = holed + 1
+            block += rest // size
+            rest %= size
+        return block * _FANOUT + 1, rest
 
 
 class ListChanges(ListTable):
