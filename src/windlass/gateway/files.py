@@ -21,6 +21,11 @@ CONTROL, HANDOVER, JOURNAL, LOCK, LOG = "control", "handover", "journal", "lock"
 _SOURCES: Final = ("gateway", "routers", "base/http_in")
 
 
+def folder_of(data_dir: str) -> Path:
+    """Returns the folder of the gateway of a data directory."""
+    return Path(data_dir).resolve() / FOLDER
+
+
 @cache
 def build() -> str:
     """Returns a fingerprint of the code of a gateway: a server replaces one that runs other code."""

@@ -39,7 +39,8 @@ AskGateway = Callable[[Call], Awaitable[GatewayState]]
 
 
 class GatewayLink:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, started: int = 0) -> None:
+        """`started` is the process id of a gateway that this server has started there already, or 0."""
         self._folder = folder
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[GatewayReply]] = {}
@@ -47,7 +48,7 @@ class GatewayLink:
         self._is_ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self._greetings: list[Callable[[AskGateway], Awaitable[None]]] = []
-        self._children: set[int] = set()
+        self._children = {started} if started else set()
         self._users = 0
         self._process = 0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.gateway.files import LOG
+from windlass.gateway.files import CONTROL, LOG, connect_to
 
 _LARGEST_LOG: Final = 10 * 1024 * 1024
 
@@ -38,6 +40,20 @@ def start_gateway(folder: Path) -> int:
     finally:
         os.close(output)
         os.close(nothing)
+
+
+def start_missing_gateway(folder: Path) -> int:
+    """Starts a gateway unless one runs in this folder. Returns its process id, or 0."""
+    if connection := connect_to(folder / CONTROL, socket.SOCK_STREAM):
+        connection.close()
+        return 0
+    return start_gateway(folder)
+
+
+def end_gateway(process: int) -> None:
+    """Ends a gateway that this process has started, and that serves no server yet."""
+    if process and not has_ended(process):
+        os.kill(process, signal.SIGTERM)
 
 
 def has_ended(process: int) -> bool:

@@ -21,7 +21,7 @@ from windlass.control.context.places import EngineAccess, HttpRouter, Place
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
-from windlass.gateway.files import FOLDER
+from windlass.gateway.files import folder_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.builtin import BuiltinRouter
@@ -59,9 +59,9 @@ def _is_own(address: Address) -> bool:
     return False
 
 
-def gateway_link(settings: Settings) -> GatewayLink:
+def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
     """Returns a link to the gateway of a data directory. It starts with its first use."""
-    return GatewayLink(Path(settings.data_dir).resolve() / FOLDER)
+    return GatewayLink(folder_of(settings.data_dir), started)
 
 
 class DockerConnector:

@@ -261,18 +261,19 @@ async def install(
     lease: int = LEASE,
     adopt: bool = False,
     keeps_engine: bool = False,
+    gateway: int = 0,
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none.
 
     `adopt`: goes on where data directory and database do not belong together, and sets aside what the
     database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
     with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
-    one was doing when it was killed."""
+    one was doing when it was killed. `gateway`: process id of the gateway that was started for it, or 0."""
     clock, out = clock or SystemClock(), out or way_out(settings)
     make_private(Path(settings.data_dir))
 
     async def parts_for(installation: str) -> Parts:
-        return parts or await real_parts(settings, clock, installation)
+        return parts or await real_parts(settings, clock, installation, gateway)
 
     report = await examine(settings, parts_for)
     if report.reason and not adopt:

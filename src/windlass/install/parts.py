@@ -44,8 +44,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     """The id of the server as the owner of its place; empty where all servers share the place."""
 
 
-async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
-    """`installation` tells what is ours from what is of another Windlass on the same engine."""
+async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
+    """`installation` tells what is ours from what is of another Windlass on the same engine. `gateway` is the
+    process id of the gateway that was started for this server, or 0."""
     folder = await in_thread(Path(settings.data_dir).resolve)
     engine, builder = await _engine(settings, folder, clock, installation)
     try:
@@ -56,7 +57,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         )
     except ValueError as error:
         raise BadSetting(f"outbound_allow: {error}") from error
-    link = await in_thread(gateway_link, settings)
+    link = await in_thread(gateway_link, settings, gateway)
     return Parts(
         engine=engine,
         builder=builder,

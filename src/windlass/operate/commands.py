@@ -48,9 +48,12 @@ def serve(adopt: bool, **options: Any) -> None:
     """
     with plainly():
         settings, _ = given(options)
+        from windlass.operate.first_steps import begin  # noqa: PLC0415 (nothing for other commands)
+
+        gateway = begin(settings)
         from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
 
-        run(settings, adopt=adopt)
+        run(settings, adopt=adopt, gateway=gateway)
 
 
 @click.command("stop", cls=Command, params=flags("data_dir"))

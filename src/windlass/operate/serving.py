@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 
 import click
 import msgspec
 import uvloop
 
 from windlass import __version__
+from windlass.base.cleanup import on_failure
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
+from windlass.gateway.starting import end_gateway
 from windlass.install.database import looking
 from windlass.install.installation import install
 from windlass.install.parts import concerns, isolation_in_use, kept_engine
@@ -30,10 +31,11 @@ from windlass.terminal.refused import CommandRefused
 _log = log("main")
 
 
-def run(settings: Settings, *, adopt: bool = False) -> None:
+def run(settings: Settings, *, adopt: bool = False, gateway: int = 0) -> None:
+    """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
     keep_secrets()
-    uvloop.run(_serve(settings, adopt))
+    uvloop.run(_serve(settings, adopt, gateway))
 
 
 def keep_secrets() -> None:
@@ -42,16 +44,16 @@ def keep_secrets() -> None:
     refuse_dumps()
 
 
-async def _serve(settings: Settings, adopt: bool) -> None:
-    check_folder(settings)
-    await check_engine(settings)
-    try:
-        listening = listen(settings.host, settings.port)
-    except OSError as error:
-        raise cannot_listen(settings.host, settings.port, error) from error
-    # A port that was left to the system is known now, and is a part of the built-in issuer's name.
-    settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
-    installation = await install(settings, adopt=adopt)
+async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
+    with on_failure(partial(end_gateway, gateway)):  # a server that is refused leaves no program behind
+        await check_engine(settings)
+        try:
+            listening = listen(settings.host, settings.port)
+        except OSError as error:
+            raise cannot_listen(settings.host, settings.port, error) from error
+        # A port that was left to the system is known now, and is a part of the built-in issuer's name.
+        settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
+        installation = await install(settings, adopt=adopt, gateway=gateway)
 
     isolation = await isolation_in_use(settings)
     reporting: list[asyncio.Task[None]] = []
@@ -86,22 +88,6 @@ def goodbye(settings: Settings, services: int) -> str:
             return f"1 service goes on running; `{stop}` ends it"
         case _:
             return f"{services} services go on running; `{stop}` ends them"
-
-
-def check_folder(settings: Settings) -> None:
-    """Said before anything is begun, and with the name of the setting."""
-    folder = Path(settings.data_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise CommandRefused(
-            f"the data directory {folder} cannot be made: {error.strerror}: choose another with --data-dir"
-        ) from error
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise CommandRefused(
-            f"the data directory {folder} cannot be read and written by this user: change its permissions, "
-            "or choose another with --data-dir"
-        )
 
 
 async def check_engine(settings: Settings) -> None:

@@ -1,0 +1,37 @@
+"""The first steps of a server, taken before its code is loaded: they need little of it.
+
+The gateway is a program of its own, which takes as long to load as half of the server: both load at once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from windlass.base.private import private_folder
+from windlass.config import Settings
+from windlass.gateway.files import folder_of
+from windlass.gateway.starting import start_missing_gateway
+from windlass.terminal.refused import CommandRefused
+
+
+def begin(settings: Settings) -> int:
+    """Starts the gateway if none runs. Returns its process id, or 0."""
+    check_folder(settings)
+    return start_missing_gateway(private_folder(folder_of(settings.data_dir)))
+
+
+def check_folder(settings: Settings) -> None:
+    """Said before anything is begun, and with the name of the setting."""
+    folder = Path(settings.data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CommandRefused(
+            f"the data directory {folder} cannot be made: {error.strerror}: choose another with --data-dir"
+        ) from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise CommandRefused(
+            f"the data directory {folder} cannot be read and written by this user: change its permissions, "
+            "or choose another with --data-dir"
+        )
