@@ -190,3 +190,32 @@ async def test_the_services_of_another_organization_are_not_there(world, shop):
     assert (await world.get(f"/organization/{world.org}/services", token=token)).status == 404
     foreign = await world.get(f"/organization/{other}/services?project_id={shop['Shop']}", token=token)
     assert foreign["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("shop/production/wbe", "; did you mean web?"),
+        ("shop/prodution/web", "; did you mean production?"),
+        ("shp/production/web", "; did you mean Shop?"),
+        ("shop/production/entirely-else", ""),
+    ],
+)
+async def test_a_name_with_a_typing_error_is_answered_with_the_name_that_is_spelled_alike(
+    world, shop, path, meant
+):
+    answer = await world.get(f"/resource?family=application&path={path}")
+    assert answer.status == 404
+    assert answer.message.partition(" here")[2] == meant
+
+
+async def test_no_name_is_suggested_to_a_token_that_may_not_see_it(world, shop):
+    token = await world.new_token("Read", limited_to=[shop["Shop/staging"]])
+    for name, meant in (("stagin", "; did you mean staging?"), ("productio", "")):
+        answer = await world.get(f"/resource?family=environment&path={name}", token=token)
+        assert answer.message.partition(" here")[2] == meant
+
+
+async def test_a_family_with_a_typing_error_is_answered_with_the_family_that_is_spelled_alike(world):
+    answer = await world.get("/resource?family=aplication&path=web")
+    assert (answer.status, answer.message.partition(";")[2]) == (400, " did you mean application?")

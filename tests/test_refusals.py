@@ -19,7 +19,7 @@ REMEDY = re.compile(rf"(^|[:;.,] (or )?)({VERBS.replace(' ', '|')})\b", re.I)
 
 
 SHORT = {
-    "There is no … … here": "of a name that was typed, in a sentence that names it",
+    "There is no … … here…": "of a name that was typed, in a sentence that names it",
     "The repository cannot be read: …": "the words of git's failures, which say what to do",
     "accessibility: …": "the engine's own words, which have a test of their own",
 }

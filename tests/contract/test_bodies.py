@@ -172,3 +172,10 @@ async def test_numbers_come_back_as_whole_numbers(embedded) -> None:
     body = (await embedded.get(f"/application/{application}")).body
     assert b'"cpu":1000,' in body
     assert b'"memory":1024,' in body
+
+
+async def test_a_value_that_is_no_choice_is_answered_with_all_choices_and_the_nearest(world) -> None:
+    body = {"name": "db", "type": "POSTGRES", "version": "16", "mode": "CONTAINER"}
+    answer = await world.post(f"/environment/{await world.environment()}/database", body)
+    choices = "MONGODB, MYSQL, POSTGRESQL, REDIS"
+    is_refused(answer, 400, f"type: must be one of {choices}; did you mean POSTGRESQL?")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -15,8 +17,12 @@ from windlass.control.request.reading import EVERYTHING, paging
 from windlass.core.access import Where, may
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
+from windlass.core.declare.validation import did_you_mean
 from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
+
+_MOST_COMPARED: Final = 200
+"""Names that are compared with a wrong one."""
 
 
 class PathPart(Struct, frozen=True):
@@ -60,7 +66,8 @@ def parts_of(registry: Registry, query: Naming) -> list[PathPart]:
     family = registry.families.get(query.family)
     if family is None or not _has_names(family):
         known = sorted(family.name for family in registry.families.values() if _has_names(family))
-        raise Invalid(f"family: must be one of {', '.join(known)}")
+        meant = did_you_mean(get_close_matches(query.family, known, 1))
+        raise Invalid(f"family: must be one of {', '.join(known)}{meant}")
     line = _line(registry, family, query.below)
     words = query.path.split("/") if query.path else []
     if len(words) > len(line):
@@ -118,7 +125,15 @@ class Search:
         """Raises Missing for the first part of the path that does not exist."""
         for length, part in enumerate(parts, 1):
             if part.text and not await self.matches(parts[:length]):
-                raise Missing(f"There is no {part.family.noun} {part.text!r} here")
+                meant = await self._meant([*parts[: length - 1], PathPart(part.family, "")], part)
+                raise Missing(f"There is no {part.family.noun} {part.text!r} here{did_you_mean(meant)}")
+
+    async def _meant(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
+        """Returns names that are spelled like a wrong one, among the first of those that the caller sees."""
+        found = (await self.matches(siblings))[:_MOST_COMPARED]
+        names = [match.name or await self._name(match.ids[0]) for match in found]
+        by_key = {name.casefold(): name for name in names}
+        return [by_key[key] for key in get_close_matches(part.text.casefold(), by_key)]
 
     async def shown(self, parts: Sequence[PathPart], match: Match) -> bytes:
         name = match.name or await self._name(match.ids[0])

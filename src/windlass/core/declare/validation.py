@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -30,6 +30,7 @@ def converted(value: Any, wanted: type[T]) -> T:
         raise Invalid(explain(error, wanted)) from error
 
 
+_CHOICE: Final = "Invalid enum value "
 _MATCHING = "Expected `str` matching regex "
 
 
@@ -69,6 +70,10 @@ def explain(error: Exception, wanted: Any = None) -> str:
         match = pattern.match(text)
         if match is None:
             continue
+        if text.startswith(_CHOICE) and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+            value = text.removeprefix(_CHOICE).strip("'")
+            meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
+            return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and wanted is not None:
             form += _meant(match[1], _at(path, wanted))
         if "field `" in text:
@@ -99,4 +104,30 @@ def _meant(name: str, shape: type[Struct] | None) -> str:
     similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(
         name, names, 1, 0.75
     )
-    return f"; did you mean {' or '.join(similar[:3])}?" if similar else ""
+    return did_you_mean(similar[:3])
+
+
+def did_you_mean(similar: Sequence[str]) -> str:
+    """Returns the end of a message that suggests these words, if there are any."""
+    return f"; did you mean {' or '.join(similar)}?" if similar else ""
+
+
+def _choices(path: str, shape: type[Struct] | None) -> list[str]:
+    """Returns the values that the field at the end of a path may have."""
+    name = re.sub(r"\[.*", "", path.rpartition(".")[2])
+    types = [field.type for field in fields(shape) if field.encode_name == name] if shape else []
+    return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
+
+
+def _literals(info: msgspec.inspect.Type) -> tuple[Any, ...]:
+    match info:
+        case msgspec.inspect.LiteralType(values=values):
+            return values
+        case msgspec.inspect.EnumType(cls=cls):
+            return tuple(member.value for member in cls)
+        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
+            return _literals(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return tuple(value for part in types for value in _literals(part))
+        case _:
+            return ()
