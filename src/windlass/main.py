@@ -54,12 +54,27 @@ class Windlass(click.Group):
                 formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one])
 
 
+def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        commit = import_module("windlass.base.commit").commit()
+        schema = import_module("windlass.store.migrate").newest()
+        click.echo(f"windlass {__version__} (commit {commit}, schema {schema})")
+        ctx.exit()
+
+
 def _derived() -> Any:
     return import_module("windlass.cli.commands")
 
 
 @click.group(cls=Windlass, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="windlass")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, its commit and its schema of the database, and exit.",
+)
 @click.option("--url", envvar="WINDLASS_URL", default="http://127.0.0.1:8080", help="Address of the server.")
 @click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
 @click.option("--json/--text", FORM, default=None, help="Output as JSON, the default in pipes, or as text.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from tests.fakes.engine import FakeEngine
 from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped, value
@@ -22,10 +23,9 @@ from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance
 from windlass.families import registry
-from windlass.store import Reads
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
-from windlass.store.tables.figures import FIGURES, MOST_COUNTED
+from windlass.store.tables.figures import FIGURES, MOST_COUNTED, Figure
 
 
 async def deployed(world: World, **fields: Any) -> str:
@@ -172,28 +172,21 @@ def sample(metrics: Iterable[Metric], name: str, *labels: str) -> object:
     return next(dict(metric.samples).get(labels) for metric in metrics if metric.name == name)
 
 
-class AwayDatabase:
-    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
-        raise Unavailable("The database cannot be reached.")
+class AwayStore:
+    def __init__(self) -> None:
+        self.connections: Mapping[str, int] = {}
 
-    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        raise Unavailable("The database cannot be reached.")
-
-    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    async def figures(self, now: int) -> list[Figure]:
         raise Unavailable("The database cannot be reached.")
 
 
 async def test_metrics_of_everything_else_are_told_while_the_database_is_away(world: World):
-    store = world.installation.ctx.store
-    reads, store.reads = store.reads, Reads(AwayDatabase())
-    try:
-        text = await scraped(world)
-    finally:
-        store.reads = reads
-    assert value(text, "database_up") == 0
-    assert value(text, "queue_due", {"queue": "quick"}) is None
-    assert value(text, "engine_up", {"place": "local"}) == 1
-    assert value(text, "process_open_fds")
+    store: Any = AwayStore()
+    source = InstallationMetrics(replace(world.installation.ctx, store=store))
+    metrics = await source.all()
+    assert sample(metrics, "database_up") == 0
+    assert sample(metrics, "engine_up", "local", "fake") == 1
+    assert "queue_due" not in {metric.name for metric in metrics}
     assert await measured(world, "database_up") == 1
 
 
@@ -288,11 +281,11 @@ async def test_counts_stop_at_the_bound(world: World):
 
     async def add(tx):
         for number in range(30):
-            await tx.work.ask("tidy", f"piece-{number}")
+            await tx.work.ask("sweep", f"piece-{number}")
 
     await store.write(add)
     rows = await store.reads.session.all(FIGURES, world.clock.now(), 7)
-    assert [row[3] for row in rows if row[0] == "due"] == [7]
+    assert max(row[3] for row in rows if row[0] == "due") == 7
 
 
 async def test_attempts_to_deliver_are_counted_by_their_result():

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from tests.operate.installations import contents, stopped
 from windlass.config import DATABASE, PREFIX, Settings
 from windlass.main import main
+from windlass.store.migrate import newest
 from windlass.store.sqlite import connect
 
 SECRETS = {
@@ -207,7 +208,10 @@ def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp
 def test_doctor_looks_into_an_installation(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     found = findings("--data-dir", str(tmp_path))
-    assert found["Database"] == ("ok", f"SQLite {apsw.sqlite_lib_version()} answers, and is up to date")
+    assert found["Database"] == (
+        "ok",
+        f"SQLite {apsw.sqlite_lib_version()} answers, with schema {newest()}, which is up to date",
+    )
     assert found["Secrets"][0] == found["Key"][0] == found["Clock"][0] == "ok"
 
 

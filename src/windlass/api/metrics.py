@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,15 @@ class Metrics:
     def counter(self, name: str, help: str, value: Callable[[], float]) -> None:
         """Adds a counter that is kept elsewhere, and read with each scrape."""
         self._numbers.append(lambda: counter(name, help, value()))
+
+    def info(self, name: str, help: str, labels: Callable[[], Mapping[str, str]]) -> None:
+        """Adds facts about the server: the labels of a gauge that is always 1."""
+
+        def number() -> Metric:
+            facts = labels()
+            return Metric(name, help, MetricType.GAUGE, tuple(facts), [(tuple(facts.values()), 1)])
+
+        self._numbers.append(number)
 
     def add(self, source: Source) -> None:
         """Adds a part of the server, which is asked with each scrape."""

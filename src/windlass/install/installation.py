@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+from windlass import __version__
 from windlass.api.app import App
 from windlass.api.callers import Callers
 from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
-from windlass.base.clock import Clock, SystemClock
+from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.commit import commit
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
@@ -42,7 +44,7 @@ from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
 from windlass.families import registry
-from windlass.install import mark
+from windlass.install import last_backup, mark
 from windlass.install.composition import (
     assemble,
     check_installation,
@@ -60,6 +62,7 @@ from windlass.install.ownership import (
 )
 from windlass.install.parts import Parts, kept_engine, real_parts
 from windlass.store import CLUSTER, ROUTE, Tx
+from windlass.store.migrate import newest
 
 _log = log("main")
 _STORM = 0.05
@@ -85,6 +88,8 @@ class Installation:
         self.place_owner = PlaceOwner(ctx, lease)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
+        self.metrics.gauge("last_backup_timestamp_seconds", "Time of the last backup, or 0", self._backed_up)
+        self.metrics.info("build_info", "The version of this server, and its schema", version_labels)
         store = ctx.store
         self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
         self.metrics.counter("write_groups_total", "Groups of committed changes", lambda: store.groups)
@@ -242,6 +247,10 @@ class Installation:
         await self.ctx.store.reads.facts.get(FACT)
         return ""
 
+    def _backed_up(self) -> float:
+        note = last_backup.read(self.ctx.settings)
+        return note.at / SECOND if note else 0
+
     def _document(self) -> bytes:
         from windlass.api.openapi import served  # noqa: PLC0415 (made at the first request for it, not at every start)
 
@@ -307,6 +316,10 @@ async def install(
         await installation.note_mark()
         undo.pop_all()
     return installation
+
+
+def version_labels() -> dict[str, str]:
+    return {"version": __version__, "commit": commit(), "schema": str(newest())}
 
 
 async def _ask_again(tx: Tx, services: Iterable[str]) -> None:

@@ -19,19 +19,22 @@ from windlass.base.cleanup import on_failure
 from windlass.base.clock import Clock, SystemClock, stamp
 from windlass.base.encryption import Encryption
 from windlass.base.isolation.users import Users, range_of
+from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.log_store import LOGS, recover, replaced, restored
 from windlass.core.deploy.workload import StoredData
-from windlass.install import mark
+from windlass.install import last_backup, mark
 from windlass.install.database import looking, replacing
 from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
+from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, look, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest, in_batches
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
 from windlass.terminal.refused import CommandRefused
 
+_log = log("backup")
 _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -64,7 +67,16 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 users=writer.users(_users(settings).all()),
             )
             writer.close(manifest, encryption)
+    _note(settings, BackupNote(at=now))
     return manifest
+
+
+def _note(settings: Settings, note: BackupNote) -> None:
+    """Notes the backup for metrics. It is whole without the note, too."""
+    try:
+        last_backup.write(settings, note)
+    except OSError as error:
+        _log.warning("metrics will not show this backup", extra={"error": str(error)})
 
 
 async def restore(

@@ -32,7 +32,7 @@ from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
 from windlass.store.archive import Snapshot
-from windlass.store.migrate import migrations, missing
+from windlass.store.migrate import migrations, missing, newest
 from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.refused import CommandRefused
 
@@ -235,9 +235,10 @@ async def _form(moment: Snapshot) -> Finding:
     waiting = missing(migrations(), applied)
     if not applied:
         return ok("Database", f"{moment.database} answers; the first start makes the tables")
+    form = f"{moment.database} answers, with schema {max(applied)}"
     if waiting:
-        return ok("Database", f"{moment.database} answers; the next start brings it up to date")
-    return ok("Database", f"{moment.database} answers, and is up to date")
+        return ok("Database", f"{form}; the next start brings it to {newest()}")
+    return ok("Database", f"{form}, which is up to date")
 
 
 async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:

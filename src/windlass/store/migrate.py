@@ -60,6 +60,11 @@ def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Mig
     return [migration for migration in wanted if migration.number not in applied]
 
 
+def newest() -> int:
+    """Returns the number of the schema that this version has."""
+    return migrations()[-1].number
+
+
 @cache
 def migrations() -> Sequence[Migration]:
     folder = resources.files("windlass.store") / "migrations"

@@ -23,6 +23,7 @@ from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.nudges import DEAF
 from windlass.store.statements import LOOKING
+from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
 
@@ -166,6 +167,9 @@ class PostgresStore(GroupCommit):
     def connections(self) -> Mapping[str, int]:
         idle = self._pool.get_idle_size()
         return {"used": self._pool.get_size() - idle, "idle": idle, "most": self._pool.get_max_size()}
+
+    async def figures(self, now: int) -> list[Figure]:
+        return await FigureTable(self.reads.session).all(now)
 
     async def close(self) -> None:
         await self._wind_up()

@@ -21,9 +21,11 @@ from windlass.base.clock import Clock
 from windlass.base.commit_thread import CommitThread
 from windlass.base.errors import Unavailable
 from windlass.base.private import private_file
+from windlass.base.subprocesses import in_thread
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.tables import work
+from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
 
@@ -241,6 +243,17 @@ class SqliteStore(GroupCommit):
     @property
     def connections(self) -> Mapping[str, int]:
         return {}
+
+    async def figures(self, now: int) -> list[Figure]:
+        """Reads in a thread: counting takes longer than an answer may wait."""
+        return await in_thread(self._read_figures, now)
+
+    def _read_figures(self, now: int) -> list[Figure]:
+        try:
+            with contextlib.closing(self.snapshot()) as connection:
+                return _finish(FigureTable(SqliteSession(connection)).all(now))
+        except _AWAY as error:
+            raise _unreadable() from error
 
     def snapshot(self) -> apsw.Connection:
         """Opens a connection of its own, for a long read of one moment."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from windlass.store.tables.figures import Figure
 from windlass.store.transaction import Reads, Write
 
 T = TypeVar("T")
@@ -30,6 +31,10 @@ class Store(Protocol):
     def connections(self) -> Mapping[str, int]:
         """How many connections of the pool are in use and idle, and how many there may be; empty without a
         pool."""
+        ...
+
+    async def figures(self, now: int) -> list[Figure]:
+        """Returns figures of the whole installation. Other reads do not wait for it."""
         ...
 
     def listen(self, listener: Callable[[str], None]) -> None:

@@ -19,7 +19,6 @@ from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
 from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
 from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
-from windlass.store.tables.figures import FigureTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
 from windlass.store.tables.links import LinkChanges, LinkTable
@@ -44,7 +43,7 @@ class Reads:
 
     __slots__ = (
         "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
-        "figures", "idempotency", "identities", "links", "lists", "names", "owners", "receivers", "resources",
+        "idempotency", "identities", "links", "lists", "names", "owners", "receivers", "resources",
         "session", "statuses", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
@@ -58,7 +57,6 @@ class Reads:
         self.deployments = DeploymentTable(session)
         self.events = EventTable(session)
         self.facts = FactTable(session)
-        self.figures = FigureTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
         self.links = LinkTable(session)
@@ -111,7 +109,6 @@ class Tx(Reads):
         self.deployments = DeploymentChanges(changing)
         self.events = EventChanges(changing)
         self.facts = FactChanges(changing)
-        self.figures = FigureTable(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
         self.links = LinkChanges(changing)

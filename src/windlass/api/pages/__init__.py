@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from windlass import __version__
+from windlass.base.commit import commit
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 
@@ -95,8 +97,9 @@ class Pages:
         )
 
     async def _healthz(self) -> Rendered:
-        """Answers while the process is alive."""
-        return 200, encode({"status": "ok"}), _JSON, ()
+        """Answers while the process is alive, and tells its version."""
+        answer = {"status": "ok", "version": __version__, "commit": commit()}
+        return 200, encode(answer), _JSON, ()
 
     async def _readyz(self) -> Rendered:
         """Answers 200 if the database answers and no stop is under way, and 503 otherwise."""

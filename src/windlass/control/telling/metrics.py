@@ -32,6 +32,7 @@ _QUEUES: Final[Mapping[int, str]] = {
     Queue.QUICK: "quick",
     Queue.RECONCILE: "deployments",
     Queue.DELIVER: "deliveries",
+    Queue.LOCAL: "housekeeping",
 }
 _OF_CLUSTERS: Final = "clusters"
 """The queues of all clusters with an engine of their own, together."""
@@ -65,7 +66,7 @@ class InstallationMetrics:
         now = self._ctx.clock.now()
         try:
             async with asyncio.timeout(self._patience):
-                figures = await store.reads.figures.all(now)
+                figures = await store.figures(now)
         except (Unavailable, TimeoutError):
             figures = None
         seconds = time.perf_counter() - began
