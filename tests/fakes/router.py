@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from windlass.base.metrics import Metric
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
@@ -44,6 +45,9 @@ class FakeRouter:
 
     async def complete(self) -> None:
         self.is_complete = True
+
+    async def metrics(self) -> Sequence[Metric]:
+        return ()
 
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()

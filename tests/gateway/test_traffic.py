@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+import pytest
+
 from tests.gateway.conftest import GatewayTown
+from tests.metrics.prometheus import needs_promtool, promtool, value
 from tests.routers.town import request
+from windlass.api.prometheus import text_of
+from windlass.gateway import router as gateway_router
+from windlass.gateway.messages import ServiceTraffic
 from windlass.gateway.router import GatewayRouter
+from windlass.gateway.traffic import MOST_SERVICES, metrics_of
 
 
 async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: GatewayTown):
@@ -18,3 +28,47 @@ async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: Gate
     assert told.answers == (0, 0, 3, 0, 0, 0)
     assert sum(told.buckets) > 0
     assert told.seconds > 0
+
+
+async def test_a_scrape_shows_requests_by_service_and_class(town: GatewayTown):
+    router: GatewayRouter = town.router  # type: ignore[assignment]
+    await town.shop(await town.instance("one"))
+    for _ in range(3):
+        await town.ask(request())
+    text = text_of("windlass", await router.metrics()).decode()
+    assert value(text, "gateway_up") == 1
+    assert value(text, "gateway_requests_total", {"service": "shop", "class": "2xx"}) == 3
+    count = value(text, "gateway_request_seconds_count", {"service": "shop"})
+    assert count
+    assert value(text, "gateway_request_seconds_bucket", {"service": "shop", "le": "+Inf"}) == count
+
+
+async def test_a_gateway_that_does_not_answer_is_down_in_the_metrics(
+    town: GatewayTown, monkeypatch: pytest.MonkeyPatch
+):
+    router: GatewayRouter = town.router  # type: ignore[assignment]
+    monkeypatch.setattr(gateway_router, "_SCRAPE_SECONDS", 0.1)
+    process = await town.process()
+    os.kill(process, signal.SIGSTOP)
+    try:
+        text = text_of("windlass", await router.metrics()).decode()
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert value(text, "gateway_up") == 0
+
+
+def test_services_beyond_a_number_share_their_samples():
+    told = [ServiceTraffic(f"s{n}", 3, 1, (0, 0, 2, 0, 0, 0), (2, *[0] * 11), 0.5) for n in range(700)]
+    text = text_of("windlass", metrics_of(told)).decode()
+    further = 700 - MOST_SERVICES
+    assert value(text, "gateway_active", {"service": "other"}) == further
+    assert value(text, "gateway_requests_total", {"service": "other", "class": "2xx"}) == 2 * further
+    assert value(text, "gateway_request_seconds_count", {"service": "other"}) == 2 * further
+    assert value(text, "gateway_active", {"service": f"s{MOST_SERVICES - 1}"}) == 1
+    assert value(text, "gateway_active", {"service": f"s{MOST_SERVICES}"}) is None
+
+
+@needs_promtool
+def test_promtool_finds_nothing_to_correct_in_the_metrics_of_a_gateway():
+    told = [ServiceTraffic("s", 3, 1, (0, 0, 2, 0, 0, 0), (2, *[0] * 11), 0.5)]
+    assert promtool("check", "metrics", text=text_of("windlass", metrics_of(told)).decode()) == (0, "")

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -14,6 +15,8 @@ from typing import Final
 
 import windlass
 from windlass.base.cleanup import on_failure
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.files import useful_files
 
 FOLDER: Final = "gateway"
 """Below the data directory."""
@@ -28,9 +31,10 @@ def folder_of(data_dir: str) -> Path:
 
 @cache
 def build() -> str:
-    """Returns a fingerprint of the code of a gateway: a server replaces one that runs other code."""
+    """Returns a fingerprint of the code of a gateway, its Python, and the files that it may open: a server
+    replaces a gateway that was started with others."""
     root = Path(windlass.__file__).parent
-    content = hashlib.sha256()
+    content = hashlib.sha256(f"{sys.executable} {sys.version} {useful_files(Bounds().connections)}".encode())
     for folder in _SOURCES:
         for file in sorted((root / folder).rglob("*.py")):
             content.update(file.read_bytes())

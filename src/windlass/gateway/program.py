@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from windlass.base.filelock import open_lock_file, release, wait_for
 from windlass.base.log import log
 from windlass.gateway.doors import Doors, is_same_place
-from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, build, is_of_this_user, listen_at
+from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
+from windlass.gateway.log_file import LogFile
 from windlass.gateway.messages import (
     Ask,
     AskTraffic,
@@ -74,7 +75,9 @@ class GatewayProgram:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked.set)
         control, succession = await self._begin()
-        watching = [loop.create_task(self._watch()), loop.create_task(self._end_after_servers())]
+        watching = [
+            loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
+        ]
         try:
             await _first_of(self._relieved, self._ended)
             control.close()
@@ -209,6 +212,12 @@ class GatewayProgram:
             lost = lost + 1 if _inode(self._folder / CONTROL) != mark else 0
             if useless > _USELESS or lost > _LOST:
                 self._ended.set()
+
+    async def _keep_log(self) -> None:
+        log_file = LogFile(self._folder / LOG)
+        while True:
+            log_file.look()
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def _end_after_servers(self) -> None:
         """Ends the program when a signal asks for it, after the servers: one that is connected would start

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.base.metrics import Metric, gauge
 from windlass.gateway.link import AskGateway, GatewayLink
 from windlass.gateway.messages import (
     AskTraffic,
@@ -19,7 +22,11 @@ from windlass.gateway.messages import (
     ServiceTraffic,
     SetRoutes,
 )
+from windlass.gateway.traffic import metrics_of
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+
+_SCRAPE_SECONDS: Final = 2.0
+"""Time in which a gateway must tell its metrics."""
 
 
 class GatewayRouter:
@@ -89,6 +96,14 @@ class GatewayRouter:
     async def traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the requests of services, of all doors of the gateway."""
         return (await self._link.call(AskTraffic())).traffic
+
+    async def metrics(self) -> Sequence[Metric]:
+        try:
+            async with asyncio.timeout(_SCRAPE_SECONDS):
+                traffic, is_up = await self.traffic(), True
+        except (RouteError, TimeoutError):
+            traffic, is_up = (), False
+        return [gauge("gateway_up", "1 if the gateway answered this scrape", is_up), *metrics_of(traffic)]
 
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services

@@ -6,24 +6,17 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from windlass.gateway.files import CONTROL, LOG, connect_to
-
-_LARGEST_LOG: Final = 10 * 1024 * 1024
+from windlass.gateway.log_file import open_log
 
 
 def start_gateway(folder: Path) -> int:
     """Returns the process id. A gateway that runs in this folder already is relieved by the new one.
 
     It gets no variable of this server: they contain secrets."""
-    log = folder / LOG
-    with suppress(FileNotFoundError):
-        if log.stat().st_size > _LARGEST_LOG:
-            log.replace(log.with_name(f"{LOG}.1"))
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    output = open_log(folder / LOG)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.posix_spawn(

@@ -101,6 +101,7 @@ class Installation:
             "place_lost", "Whether the server that runs the services is gone", lambda: int(ownership.is_lost)
         )
         self.metrics.add(InstallationMetrics(ctx).all)
+        self.metrics.add(ctx.places.local.router.metrics)
         store.measure_with(ctx.meters.take)
         self.stopping = False
         self.first_token: str | None = None

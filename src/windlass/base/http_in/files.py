@@ -34,6 +34,12 @@ def allowed_connections(wanted: int) -> int:
     return allowed
 
 
+def useful_files(wanted: int) -> int:
+    """Returns how many files this process may open, up to as many as so many clients need."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _DUTIES * wanted if hard == resource.RLIM_INFINITY else min(hard, _DUTIES * wanted)
+
+
 def raised_limit(wanted: int) -> int:
     """Raises the soft limit of open files to as many as wanted, if the machine allows it, and returns it.
 

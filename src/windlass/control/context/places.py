@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Unavailable
 from windlass.base.locks import Locks
 from windlass.base.log import log
+from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
 from windlass.control.context.engine_scope import EngineScope
 from windlass.control.context.servers import Servers
@@ -44,6 +45,10 @@ class HttpRouter(Router, Protocol):
 
     @property
     def port(self) -> int: ...
+
+    async def metrics(self) -> Sequence[Metric]:
+        """Returns metrics of the requests to services, also of routers beside this one. Never raises."""
+        ...
 
     async def retire(self, patience: float) -> None:
         """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
+from windlass.base.metrics import Metric
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
@@ -163,6 +164,10 @@ class BuiltinRouter:
 
     async def complete(self) -> None:
         self._shared.is_complete = True
+
+    async def metrics(self) -> Sequence[Metric]:
+        """Returns none: the gateway that it is in tells them, from `traffic`."""
+        return ()
 
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services

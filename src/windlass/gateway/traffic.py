@@ -1,0 +1,70 @@
+"""Metrics of the requests to services, as a gateway counted them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from windlass.base.metrics import Histogram, Metric, MetricType, Sample
+from windlass.gateway.messages import ServiceTraffic
+from windlass.routers.builtin.traffic import BOUNDS
+
+MOST_SERVICES: Final = 500
+"""The number of services with samples of their own: those that had requests first. The others share one."""
+OTHERS: Final = "other"
+_CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
+
+
+def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
+    own, others = traffic[:MOST_SERVICES], traffic[MOST_SERVICES:]
+    shown = [*own, _sum(others)] if others else own
+    answers: list[Sample] = [
+        ((told.service, name), count)
+        for told in shown
+        for name, count in zip(_CLASSES, told.answers, strict=True)
+        if count
+    ]
+    yield Metric(
+        "gateway_requests_total",
+        "Requests that ended, by id of the service and class of the status; none: the client left before",
+        MetricType.COUNTER,
+        ("service", "class"),
+        answers,
+    )
+    times: list[Sample] = [((told.service,), _histogram(told)) for told in shown]
+    yield Metric(
+        "gateway_request_seconds",
+        "Time from a request to the end of its answer; of frequent ones each eighth stands for eight",
+        MetricType.HISTOGRAM,
+        ("service",),
+        times,
+    )
+    active: list[Sample] = [((told.service,), told.active) for told in shown]
+    yield Metric(
+        "gateway_active",
+        "Requests, websockets and TCP connections under way",
+        MetricType.GAUGE,
+        ("service",),
+        active,
+    )
+
+
+def _sum(traffic: Sequence[ServiceTraffic]) -> ServiceTraffic:
+    return ServiceTraffic(
+        service=OTHERS,
+        requests=sum(told.requests for told in traffic),
+        active=sum(told.active for told in traffic),
+        answers=_sums(told.answers for told in traffic),
+        buckets=_sums(told.buckets for told in traffic),
+        seconds=sum(told.seconds for told in traffic),
+    )
+
+
+def _sums(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*rows, strict=True)))
+
+
+def _histogram(told: ServiceTraffic) -> Histogram:
+    histogram = Histogram(BOUNDS)
+    histogram.buckets, histogram.total = list(told.buckets), told.seconds
+    return histogram
