@@ -90,10 +90,10 @@ class ServerProcess:
 
 
 @contextlib.asynccontextmanager
-async def application(there: Place) -> AsyncIterator[tuple[ServerProcess, str, str]]:
+async def application(there: Place, source: str = APP) -> AsyncIterator[tuple[ServerProcess, str, str]]:
     """A server with one application that is reached; its id and its address."""
     repository = Repository(there.folder.with_name(there.folder.name + "-beside") / "repository")
-    repository.put({"requirements.txt": "", "app.py": APP, "Procfile": "web: python app.py"}).commit()
+    repository.put({"requirements.txt": "", "app.py": source, "Procfile": "web: python app.py"}).commit()
     server = ServerProcess(there)
     await server.start()
     org = (await server.call("GET", "/organization"))["results"][0]["id"]

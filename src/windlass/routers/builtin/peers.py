@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +70,13 @@ class Peer:
         self.retry_at = now + pause * 2 ** min(self._refusals, _MOST_DOUBLINGS)
         self._refusals += 1
 
+    def must_be_tried(self, now: float) -> bool:
+        """True, once, when an endpoint that refused connections has been avoided for long enough."""
+        is_due = bool(self.penalty) and self.routes > 0 and now >= self.retry_at
+        if is_due:
+            self.retry_at = math.inf
+        return is_due
+
     def answered(self) -> None:
         self.penalty = self._refusals = 0
 
@@ -83,9 +91,7 @@ class Peer:
         for upstream in waiting:
             upstream.hang_up()
 
-    def sweep(self, now: float, oldest: float) -> None:
-        if self.penalty and now >= self.retry_at:
-            self.penalty = 0
+    def sweep(self, oldest: float) -> None:
         # The connection used last is taken first, so that those idle for longest are at the front.
         while self.idle and self.idle[0].since < oldest:
             self.idle.pop(0).hang_up()

@@ -26,6 +26,16 @@ _log = log("router")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
+class _Trial(asyncio.Protocol):
+    """A connection to an endpoint that refused: it says nothing."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def hang_up(self) -> None:
+        self._transport.close()
+
+
 class SharedState:
     def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
         self.bounds = bounds
@@ -107,6 +117,9 @@ class SharedState:
     def _sweep(self, now: float) -> None:
         self.now = now
         for endpoint, peer in list(self.peers.items()):
-            peer.sweep(now, now - self.bounds.pooled_seconds)
+            peer.sweep(now - self.bounds.pooled_seconds)
+            if peer.must_be_tried(now):
+                # Without a request: it may be away in such a way that connecting takes until its time limit.
+                self.dial(peer, _Trial, _Trial.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):
                 del self.peers[endpoint]
