@@ -46,7 +46,7 @@ _LOGGER: Final = logging.getLogger("uvicorn.error")
 class Connection(ClientSocket):
     """One connection with the requests on it. uvicorn makes it, and gives the names of its parameters."""
 
-    __slots__ = ("_app", "_app_state", "_body", "_config", "_cycle", "_head", "_state")
+    __slots__ = ("_app", "_app_state", "_asgi", "_body", "_config", "_cycle", "_head", "_state")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Connection(ClientSocket):
         self._state = server_state
         self._app_state = app_state
         self._app = config.loaded_app
+        self._asgi = {"version": config.asgi_version, "spec_version": "2.3"}
         self._head: RequestHead | None = None
         """The head of the last request, which the next one usually repeats."""
         self._cycle: RequestResponseCycle | None = None
@@ -192,7 +193,7 @@ class Connection(ClientSocket):
         path = raw_path.decode("ascii")
         scope: Any = {
             "type": "http",
-            "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
+            "asgi": self._asgi,
             "http_version": "1.0" if head.old else "1.1",
             "server": self._server,
             "client": self._client,

@@ -104,8 +104,12 @@ def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
 
 
 def behaviour_of(family: Family) -> AnyBehaviour:
-    of_traits = (TRAIT_BEHAVIOURS[trait.name] for trait in family.traits if trait.name in TRAIT_BEHAVIOURS)
-    return BEHAVIOURS.get(family.name) or next(of_traits, _PLAIN)
+    if own := BEHAVIOURS.get(family.name):
+        return own
+    for trait in family.traits:
+        if trait.name in TRAIT_BEHAVIOURS:
+            return TRAIT_BEHAVIOURS[trait.name]
+    return _PLAIN
 
 
 def check_behaviours(registry: Registry) -> None:

@@ -76,7 +76,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
     await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
-    answer = await unveiled(ctx, tx, call, row) if call else row.body
+    answer = await unveiled(ctx, tx, call, row) if call and family.veiled else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
 

@@ -61,14 +61,12 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     for name, flag in family.flags.items():
         document[flag] = bool(getattr(spec, name))
     document |= extras
-    shapes = _shapes(family.view)
-    return family.view(
-        **{
-            name: value if (shape := shapes[name]) is None else msgspec.convert(value, shape)
-            for name, value in document.items()
-            if name in shapes
-        }
-    )
+    for name, shape in _shapes(family.view).items():
+        if name in document:
+            document[name] = msgspec.convert(document[name], shape)
+    for name in document.keys() - family.view.__struct_fields__:
+        del document[name]
+    return family.view(**document)
 
 
 @cache
@@ -76,8 +74,7 @@ def _shapes(view: type[Struct]) -> Mapping[str, Any]:
     """Returns the fields of an answer whose type is more than a plain value."""
     fields = msgspec.structs.fields(view)
     return {
-        field.name: None if _is_plain(msgspec.inspect.type_info(field.type)) else field.type
-        for field in fields
+        field.name: field.type for field in fields if not _is_plain(msgspec.inspect.type_info(field.type))
     }
 
 

@@ -6,6 +6,7 @@ places, where resources were removed.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from windlass.store.tables.table import ChangeSession, Table
@@ -42,6 +43,7 @@ PAGE_BACKWARDS: Final = """
 SELECT body FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos DESC LIMIT $3 OFFSET $4"""
 
 _FANOUT, _LEVELS = 64, 4
+_first_column = itemgetter(0)
 # Up to here, skipping rows is cheaper than looking for the place.
 _NEAR = 256
 
@@ -71,7 +73,7 @@ class ListTable(Table):
         else:
             start, rest = await self._start(parent, family, skip, last, last - live)
             rows = await self._session.all(PAGE_SKIPPING, parent, family, start, most, rest)
-        return [row[0] for row in rows], live
+        return list(map(_first_column, rows)), live
 
     async def _start(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
         """Returns the place to start at, and how many rows to skip from there, to stand after `skip` rows of
