@@ -52,7 +52,7 @@ def event(container: str, action: str, service: str, **more: str) -> dict[str, A
 
 
 class HostileEngine:
-    """Answers by the end of the path; what a test does not say is 404."""
+    """Answers by the longest end of the path that a test names; anything else is 404."""
 
     def __init__(self, issuer: Authority) -> None:
         self.authority, self.port = issuer, 0
@@ -75,8 +75,9 @@ class HostileEngine:
         body = await request.read()
         head = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
         self.sent.append(f"{request.path_qs}\n{head}\n".encode() + body)
-        matching = [say for end, say in self.answers.items() if request.path.endswith(end)]
-        return await (matching[-1] if matching else says({"message": "no such thing"}, 404))(request)
+        ends = [end for end in self.answers if request.path.endswith(end)]
+        missing = says({"message": "no such thing"}, 404)
+        return await (self.answers[max(ends, key=len)] if ends else missing)(request)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a cluster whose engine this is."""
