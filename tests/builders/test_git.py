@@ -45,7 +45,7 @@ async def test_without_a_branch_the_default_branch_is_fetched(git, repository, i
 async def test_the_head_of_a_named_branch_is_read_without_fetching(git, repository):
     head = repository.commit()
     assert await git.head(GitSource(repository.url, branch="main")) == ("main", head)
-    with pytest.raises(GitError, match="There is no branch old in file://"):
+    with pytest.raises(GitError, match="there is no branch old in file://"):
         await git.head(GitSource(repository.url, branch="old"))
 
 
@@ -114,11 +114,15 @@ async def test_a_missing_branch_commit_or_folder_is_named(git, repository, tmp_p
     Repository(tmp_path / "empty")
     url = repository.url
 
-    assert await refused(git, GitSource(url, branch="nope")) == f"There is no branch nope in {url}."
-    assert await refused(git, GitSource(url, commit="0" * 40)) == f"There is no commit {'0' * 40} in {url}."
+    assert await refused(git, GitSource(url, branch="nope")) == (
+        f"Choose another branch, or push this one: there is no branch nope in {url}."
+    )
+    assert await refused(git, GitSource(url, commit="0" * 40)) == (
+        f"Choose another commit, or push this one: there is no commit {'0' * 40} in {url}."
+    )
     assert "There is no commit 0000000, or more" in await refused(git, GitSource(url, commit="0" * 7))
     assert "has no commits yet" in await refused(git, GitSource(f"file://{tmp_path}/empty"))
-    assert "There is no repository at" in await refused(git, GitSource(f"file://{tmp_path}/none"))
+    assert "there is no repository at" in await refused(git, GitSource(f"file://{tmp_path}/none"))
 
 
 async def test_something_that_is_not_a_commit_is_refused(git, repository, refused):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct, field
 
 from windlass.core.deploy.workload import Artifact
+
+FULL: Final = "Ask the operator for room: the disk of the machine that runs Windlass is full."
 
 
 class BuildError(Exception):

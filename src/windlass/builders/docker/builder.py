@@ -123,10 +123,12 @@ class DockerBuilder:
             undo.pop_all()
         if progress.error:
             await self._clean(progress)
-            raise BuildError(f"The build failed at {progress.failure}")
+            raise BuildError(f"Look at the build log, and mend the step that failed: {progress.failure}")
         artifact = await self._artifact(order.service, order.key)
         if artifact is None:
-            raise BuildError("The Docker engine ended the build without an image, and did not say why")
+            raise BuildError(
+                "Deploy again: the Docker engine ended the build without an image, and did not say why"
+            )
         return artifact
 
     async def _send(self, order: Order, files: BuildContext, kit: bool, progress: BuildProgress) -> None:

@@ -48,15 +48,21 @@ class BuildContext(Struct, frozen=True):
 def context(order: Order) -> BuildContext:
     """Finds the files of the context. Reads nothing outside of the commit, wherever links point."""
     source = Path(os.path.realpath(order.source))
-    folder = _within(source, source / order.root, f"root_path: there is no folder {order.root}")
+    folder = _within(
+        source,
+        source / order.root,
+        f"root_path: name a folder of the repository: there is no folder {order.root}",
+    )
     if not folder.is_dir():
-        raise BuildError(f"root_path: {order.root} is no folder")
+        raise BuildError(f"root_path: name a folder of the repository: {order.root} is none")
     named = order.dockerfile or "Dockerfile"
     place = os.path.normpath(folder / named)
     if not os.path.lexists(place):
         where = order.root if order.root not in ("", ".") else "the repository's root"
         raise BuildError(f"There is no {named} in {where}: add one, or say in dockerfile_path where it is")
-    file = _within(source, Path(place), f"dockerfile_path: {named} points out of the repository")
+    file = _within(
+        source, Path(place), f"dockerfile_path: name a file of the repository: {named} points out of it"
+    )
     if not file.is_file() or file.stat().st_size > LARGEST_DOCKERFILE:
         raise BuildError(f"dockerfile_path: {named} is no Dockerfile")
     inside = Path(place).is_relative_to(folder)

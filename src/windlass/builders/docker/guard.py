@@ -105,7 +105,7 @@ def check_image(ref: str, found: Mapping[str, Any], service: str, label: str) ->
         )
     config = found.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
-        raise BuildError(f"The image {ref} was built for another service, and cannot be used here")
+        raise BuildError(f"Use another image than {ref}: it was built for another service")
     _check_triggers(ref, config.get("OnBuild") or ())
 
 

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from windlass.base import addresses
 from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
+from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
 from windlass.builders.git.copy import Copy
 from windlass.builders.git.limits import Limits
@@ -186,7 +187,9 @@ def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
 
 def _no_head(url: str, source: GitSource) -> tuple[str, str]:
     if source.branch:
-        raise GitError(f"There is no branch {source.branch} in {url}.")
+        raise GitError(
+            f"Choose another branch, or push this one: there is no branch {source.branch} in {url}."
+        )
     raise GitError(f"{url} has no commits yet, or no default branch.")
 
 
@@ -217,7 +220,7 @@ def _translated(limits: Limits) -> Iterator[None]:
         raise limits.too_slow() from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GitError("The disk of the machine that runs Windlass is full.") from error
+            raise GitError(FULL) from error
         raise GitError(
             "The machine that runs Windlass could not write the copy of the repository."
         ) from error

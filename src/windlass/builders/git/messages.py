@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from windlass.builders.builder import FULL
 from windlass.builders.git.source import GitError
 
 LONGEST: Final = 300
@@ -81,16 +82,20 @@ _ABOUT_TOKEN: Final = {
     False: "it does not exist, or is private and needs a git token",
 }
 _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
-    (r"couldn't find remote ref HEAD", GitError, "{url} has no commits yet, or no default branch."),
+    (
+        r"couldn't find remote ref HEAD",
+        GitError,
+        "Push a commit first: {url} has no commits yet, or no default branch.",
+    ),
     (
         r"couldn't find remote ref refs/heads/(?P<branch>.+)",
         GitError,
-        "There is no branch {branch} in {url}.",
+        "Choose another branch, or push this one: there is no branch {branch} in {url}.",
     ),
     (
         r"(not our ref|couldn't find remote ref) (?P<commit>[0-9a-f]+)",
         GitError,
-        "There is no commit {commit} in {url}.",
+        "Choose another commit, or push this one: there is no commit {commit} in {url}.",
     ),
     (r"unadvertised object", NotByName, "The server of {url} does not give commits by their name."),
     (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{url}: {token}."),
@@ -102,21 +107,29 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"repository .* not found|returned error: (404|410)|not appear to be a git repository|does not exist",
         GitError,
-        "There is no repository at {url}, or it is private and needs a git token.",
+        "Check the address: there is no repository at {url}, or it is private and needs a git token.",
     ),
-    (r"host key verification failed", GitError, "{url}: the server shows another key than it did before."),
+    (
+        r"host key verification failed",
+        GitError,
+        "Ask the operator whether {url} is still the same server: it shows another key than before.",
+    ),
     (
         r"permission denied \(",
         GitError,
         "{url} asks for an ssh key, and Windlass has none: use its https:// address, with a git token.",
     ),
-    (r"cannot run ssh", GitError, "ssh is not installed on the machine that runs Windlass: use https://."),
-    (r"SSL|certificate|TLS", GitError, "{url}: the server's certificate is not valid."),
+    (r"cannot run ssh", GitError, "Use https://: ssh is not installed on the machine that runs Windlass."),
+    (
+        r"SSL|certificate|TLS",
+        GitError,
+        "Check the address, or ask the operator: at {url}, the server's certificate is not valid.",
+    ),
     (
         r"dumb http transport|is this a git repository|invalid server response|protocol error|"
         r"bad line length",
         GitError,
-        "{url} does not answer as a git server does.",
+        "Check the address: {url} does not answer as a git server does.",
     ),
     (
         r"mismatched algorithms.*server (?P<names>\w+)",
@@ -127,9 +140,13 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
         r"failed to connect|couldn't connect|connection (refused|timed out|reset|closed)|empty reply|"
         r"no route to host|network is unreachable|hung up unexpectedly|early EOF|transfer closed",
         GitError,
-        "{url} cannot be reached, or broke off.",
+        "Check the address, or deploy again: {url} cannot be reached, or broke off.",
     ),
-    (r"no space left", GitError, "The disk of the machine that runs Windlass is full."),
+    (
+        r"no space left",
+        GitError,
+        FULL,
+    ),
     (
         r"fsck error|is corrupt|bad object|unresolved deltas",
         GitError,

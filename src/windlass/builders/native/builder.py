@@ -22,7 +22,7 @@ from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.private import private_folder
-from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.builder import FULL, BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
 from windlass.builders.native.artifacts import (
     CACHE,
@@ -153,7 +153,7 @@ class _Work:
 
     def _check(self) -> None:
         if _real_folders(self.found) != self.real_folders:
-            raise BuildError("An install script has put a link in the place of a folder of the application.")
+            raise BuildError("Mend the install script: it puts a link in the place of a folder.")
 
     async def _python(self) -> None:
         lines: list[str] = []
@@ -314,7 +314,7 @@ def _folders(*wanted: Path) -> None:
 
 def _writable(texts: Collection[str]) -> None:
     if any("\0" in text for text in texts):
-        raise BuildError("The command or a variable holds a NUL character, which no program can be given.")
+        raise BuildError("Take the NUL character out of the command or the variable: no program takes one.")
 
 
 @asynccontextmanager
@@ -334,7 +334,7 @@ def _in_plain_words() -> Iterator[None]:
     except OSError as error:
         why = _reason(error)
         if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
-            raise BuildError("The disk of the machine that runs Windlass is full.") from error
+            raise BuildError(FULL) from error
         raise BuildError(
             f"The machine that runs Windlass could not put together what is built: {why}."
         ) from error

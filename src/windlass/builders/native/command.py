@@ -56,7 +56,7 @@ def settled(command: Command, site: Site, say: Say) -> tuple[str, ...]:
 
 def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
     if not argv[0]:
-        raise BuildError("The command that starts the application is empty.")
+        raise BuildError("Name the command that starts the application: the present one is empty.")
     first, *rest = (site.layout.here(word) for word in argv)
     program = _program(argv[0], first, site, say)
     _check_script(program, rest, site)

@@ -68,7 +68,7 @@ def package(folder: Path) -> Package | None:
     try:
         content = msgspec.json.decode(file.read_bytes())
     except msgspec.DecodeError as error:
-        raise BuildError(f"package.json cannot be read: {error}.") from error
+        raise BuildError(f"Mend package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise BuildError("package.json must hold an object.")
     return Package(
@@ -157,7 +157,7 @@ async def in_place(
     folder = needed.package.folder
     await _npm(tools, folder, given)
     if (folder / "node_modules").is_symlink():
-        raise BuildError("npm install left a symbolic link as node_modules: it must be a folder.")
+        raise BuildError("Make node_modules a folder: npm install left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
     await group.in_thread(tree.move, folder / "node_modules", made / "node_modules")
     await group.in_thread(_mend, made / "node_modules", folder / "node_modules", app)
@@ -200,9 +200,11 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
             path = named["path"] or named["bare"]
             place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))
             if not place.is_relative_to(root.folder):
-                raise BuildError(f"package.json names {path}, which is outside of the folder that it is in.")
+                raise BuildError(
+                    f"Take {path} out of package.json: it is outside of the folder of that file."
+                )
             if not place.exists():
-                raise BuildError(f"package.json names {path}, which is not there.")
+                raise BuildError(f"Commit {path}, or take it out of package.json: it is not there.")
             if place not in seen and len(seen) < MOST_PACKAGES:
                 seen.add(place)
                 yield place

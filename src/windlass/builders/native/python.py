@@ -264,9 +264,9 @@ def described(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         if (folder / "setup.py").is_file():
             return {}
-        raise BuildError("There is no pyproject.toml to install the project by.") from error
+        raise BuildError("Add a pyproject.toml to install the project by: there is none.") from error
     except ValueError as error:
-        raise BuildError(f"pyproject.toml cannot be read: {error}.") from error
+        raise BuildError(f"Mend pyproject.toml, which cannot be read: {error}.") from error
 
 
 def _declared(described: Mapping[str, Any]) -> list[str] | None:

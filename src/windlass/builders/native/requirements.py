@@ -32,12 +32,12 @@ class Requirement(NamedTuple):
 def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
     """Reads a requirements file and those it includes."""
     if deep > DEEPEST:
-        raise BuildError(f"{file.name} includes other files too deep, or itself.")
+        raise BuildError(f"Mend {file.name}: it includes other files too deep, or itself.")
     whole = tree.inside(top, file)
     if whole is None or not whole.is_file():
         raise BuildError(f"There is no {file.relative_to(top) if file.is_relative_to(top) else file.name}.")
     if whole.stat().st_size > LONGEST:
-        raise BuildError(f"{file.name} is longer than {LONGEST // 1024**2} MiB.")
+        raise BuildError(f"Shorten {file.name}: it is longer than {LONGEST // 1024**2} MiB.")
     text = whole.read_text(encoding="utf-8-sig", errors="replace")
     for line in text.replace("\0", "").splitlines():
         plain = line.strip()
@@ -88,5 +88,5 @@ def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
         if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (folder / path).exists()):
             local = tree.within(folder, folder, path, "requirements.txt")
             if not local.exists():
-                raise BuildError(f"requirements.txt names {path}, which is not there.")
+                raise BuildError(f"Commit {path}, or take it out of requirements.txt: it is not there.")
             yield local

@@ -36,7 +36,7 @@ def by_procfile(folder: Path) -> Start | None:
             continue
         process = _PROCESS.match(line.strip())
         if not process:
-            raise BuildError(f"Procfile line {number}: it is not of the form `web: command`.")
+            raise BuildError(f"Write line {number} of the Procfile as `web: command`: it has another form.")
         processes.setdefault(process["name"], process["command"])
     name = "web" if "web" in processes else next(iter(processes), "")
     if not name:

@@ -175,7 +175,7 @@ class Tools:
                 return code
         except FileNotFoundError as error:
             raise BuildError(
-                f"{what} cannot be started: {Path(argv[0]).name} is not on this machine."
+                f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
             ) from error
 
     def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ def within(top: Path, base: Path, path: str, what: str) -> Path:
     """Resolves a path in a file of the repository from `base`. Refuses one that leaves the folder."""
     found = base / path
     if not _within(os.path.realpath(found), os.path.realpath(top)):
-        raise BuildError(f"{what} names {path}, which is outside of the folder that is deployed.")
+        raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")
     return found
 
 

@@ -39,7 +39,10 @@ async def build(ledger: Ledger) -> None:
 def reason_of(error: Exception, seconds: int) -> str:
     """Says why a build failed that may take so many seconds."""
     if isinstance(error, TimeoutError):
-        return f"The build took longer than {seconds} seconds (build_seconds)"
+        return (
+            f"Make the build shorter, or ask the operator for more build_seconds: it took longer than "
+            f"{seconds} seconds"
+        )
     return str(error)
 
 
