@@ -129,7 +129,13 @@ def ended(process: subprocess.Popen[Any]) -> None:
 
 
 def _clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    """Returns our environment without settings of Windlass. Programs keep their bytecode, as usual: otherwise
+    each start of a clone that was never compiled would compile all of it again."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("WINDLASS_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def resident(pid: int) -> float:
