@@ -32,6 +32,8 @@ CONVERGED = 30.0
 """Seconds after a start by which everything has come to where it belongs: promised, not measured."""
 LEASE = 1000
 """Milliseconds; only where there may be replicas. Elsewhere who starts knows that nobody else holds work."""
+LOOK_EVERY = 0.05
+"""Seconds. A look reads the records of all services, and the environments of all processes of the machine."""
 AT_MOST = 120.0
 """Whatever takes longer does not come any more."""
 
@@ -292,7 +294,7 @@ class House:
                 os.kill(self.pid, signal.SIGUSR1)
                 await asyncio.sleep(0.5)
                 raise AssertionError(f"{why}\n{self.log}")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def amiss(self) -> str:
         """What is not yet as its record says it should be."""
