@@ -6,7 +6,9 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.test_glossary import FILES
 
@@ -95,6 +97,40 @@ def words_of(node: ast.expr) -> str:
     return ""
 
 
+VAGUE = frozenset({"one", "each", "found", "said", "told", "gate", "there", "made", "given", "known", "it"})
+"""Names of parameters and local variables that do not say what they hold."""
+VAGUE_LEFT = {
+    "control": 100, "base": 30, "store": 20, "api": 20, "gateway": 20, "install": 15, "core": 15,
+    "docker": 15, "launch": 15, "demo": 10, "main.py": 5, "terminal": 5, "families": 5, "serve": 5,
+    "config.py": 5, "operate": 3,
+}  # fmt: skip
+"""Vague names of each room. The numbers only become smaller; a room that is not listed has none."""
+
+
+def vague_names(text: str) -> Iterator[str]:
+    """Yields vague names of parameters and local variables of functions."""
+    seen: set[ast.AST] = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                match node:
+                    case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) if name in VAGUE:
+                        if node not in seen:
+                            seen.add(node)
+                            yield name
+
+
+def test_local_variables_say_what_they_hold():
+    vague = Counter(file.split("/")[0] for file, text in FILES.items() for _ in vague_names(text))
+    assert {room: count for room, count in vague.items() if count > VAGUE_LEFT.get(room, 0)} == {}
+
+
+def test_a_vague_name_of_a_local_variable_is_found():
+    text = "def f(given):\n for one in given:\n  it = [each.said for each in one]\n return lambda found: 1\n"
+    assert sorted(vague_names(text)) == ["each", "found", "given", "it", "one"]
+    assert [*vague_names("class Finding:\n    found: str\ndef f(findings): return findings.found")] == []
+
+
 def participles(text: str) -> Iterator[str]:
     """Yields names of classes that are no nouns. A failure may be named by the event: `BuildRefused`."""
     for node in ast.walk(ast.parse(text)):
@@ -109,6 +145,19 @@ def is_failure(node: ast.ClassDef) -> bool:
         re.search(r"(Exception|Error|Failure|Refused|Stopped|Failed)$", ast.unparse(base))
         for base in node.bases
     )
+
+
+LATE_IN_A_TEST = re.compile(r"def test_(who|whose|whom|whoever|what|of|whether|it|its|they|how|that|to)_\w+")
+
+
+def test_names_of_tests_begin_with_their_subject():
+    files = Path(__file__).parent.rglob("*.py")
+    assert [name[0] for file in files for name in LATE_IN_A_TEST.finditer(file.read_text())] == []
+
+
+def test_a_name_of_a_test_with_a_late_subject_is_found():
+    assert LATE_IN_A_TEST.search("def " + "test_what_is_removed_is_gone():")
+    assert not LATE_IN_A_TEST.search("def " + "test_a_removed_service_is_gone():")
 
 
 def test_messages_begin_with_their_subject_and_use_the_usual_words():

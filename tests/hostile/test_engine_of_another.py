@@ -240,7 +240,7 @@ async def test_a_measurement_that_there_cannot_be_is_refused(tmp_path, figure):
             await place.engine.usage()
 
 
-async def test_what_an_engine_says_about_an_end_is_cut(tmp_path):
+async def test_a_long_message_of_an_engine_about_an_end_is_cut(tmp_path):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         await told(there, engine, labels_of(place, SERVICE), Status="exited", Error="x" * 2**19)

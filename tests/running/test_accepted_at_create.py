@@ -143,7 +143,7 @@ async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_an
         ),
     ],
 )
-async def test_what_an_engine_can_never_run_is_refused_when_it_is_created_and_when_it_is_changed(
+async def test_a_size_beyond_the_engine_is_refused_when_a_service_is_created_or_changed(
     tmp_path, body, field
 ):
     async with world_with("native", tmp_path) as world:

@@ -82,7 +82,7 @@ async def test_a_container_gets_variables_and_secrets_of_its_own(world: World):
     assert "PASSWORD" in running.hidden
 
 
-async def test_its_neighbours_find_a_container_with_a_port(world: World):
+async def test_neighbours_find_a_container_with_a_port(world: World):
     environment = await world.environment()
     one = await container(world, environment, ports=[{"internal_port": 80}])
     app = await world.application(environment)

@@ -24,16 +24,16 @@ class BundledRepositories:
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
-        git, found = await self._found(source)
-        return await git.fetch(found, into, progress)
+        git, near = await self._found(source)
+        return await git.fetch(near, into, progress)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
-        git, found = await self._found(source)
-        return await git.commits(found, most)
+        git, near = await self._found(source)
+        return await git.commits(near, most)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
-        git, found = await self._found(source)
-        return await git.head(found)
+        git, near = await self._found(source)
+        return await git.head(near)
 
     async def sweep(self) -> None:
         await self._others.sweep()
@@ -43,5 +43,5 @@ class BundledRepositories:
         if source.url != demo.URL:
             return self._others, source
         # Written each time, because a new version of Windlass brings a new commit.
-        made = await group.in_thread(demo.repository, self._repository)
-        return self._local, replace(source, url=f"file://{made}", token=None)
+        folder = await group.in_thread(demo.repository, self._repository)
+        return self._local, replace(source, url=f"file://{folder}", token=None)

@@ -66,24 +66,26 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
         return before[-1] if before else None
 
-    def outer(self, given: Mapping[str, str], platform: Mapping[str, str] | None = None) -> dict[str, str]:
+    def outer(
+        self, arguments: Mapping[str, str], platform: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         """Returns the values that FROM knows. `platform` are those that the builder sets by itself."""
-        known: dict[str, str] = dict(platform or {})
+        variables: dict[str, str] = dict(platform or {})
         size = 0
         for argument in self.arguments:
-            if argument.name in given:
-                known[argument.name] = given[argument.name]
+            if argument.name in arguments:
+                variables[argument.name] = arguments[argument.name]
             elif argument.default is not None:
-                known[argument.name] = self.read(argument.line, argument.default, known)
-                size += len(known[argument.name])
+                variables[argument.name] = self.read(argument.line, argument.default, variables)
+                size += len(variables[argument.name])
             if size > LONGEST:
                 raise DockerfileError(argument.line, "the values of all ARG together become too long")
-        return known
+        return variables
 
-    def read(self, line: int, text: str, known: Mapping[str, str]) -> str:
+    def read(self, line: int, text: str, variables: Mapping[str, str]) -> str:
         """Returns a word with its variables replaced."""
         try:
-            return substituted(text, known, self.escape)
+            return substituted(text, variables, self.escape)
         except BadWord as error:
             raise DockerfileError(line, f"{short(text)} {error}") from error
 

@@ -40,8 +40,8 @@ class Ignore(Struct, frozen=True):
 
 def read(text: str) -> Ignore:
     lines = (line.strip() for line in text[:LONGEST].removeprefix("\ufeff").splitlines())
-    said = [line for line in lines if line and not line.startswith("#")]
-    return Ignore(tuple(filter(None, map(_pattern, said[:MOST]))))
+    rules = [line for line in lines if line and not line.startswith("#")]
+    return Ignore(tuple(filter(None, map(_pattern, rules[:MOST]))))
 
 
 def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
@@ -100,5 +100,5 @@ def _past_stars(here: set[int], pattern: Sequence[str]) -> set[int]:
 @lru_cache(maxsize=MOST)
 def _form(pattern: str) -> re.Pattern[str]:
     # fnmatch knows no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
-    plain = re.sub(r"\\(.)", lambda found: f"[{found[1]}]", pattern.replace("[^", "[!"))
+    plain = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", pattern.replace("[^", "[!"))
     return re.compile(fnmatch.translate(plain))

@@ -22,14 +22,14 @@ class BadWord(ValueError):
 
 def words(text: str, escape: str) -> list[str]:
     """Splits text at blanks outside of quotes. Quotes and escapes stay, for `substituted`."""
-    found: list[str] = []
+    names: list[str] = []
     word, quote, place = "", "", 0
     begun = False
     while place < len(text):
         sign = text[place]
         if not quote and sign.isspace():
             if begun:
-                found.append(word)
+                names.append(word)
             word, begun = "", False
         else:
             begun = True
@@ -46,17 +46,17 @@ def words(text: str, escape: str) -> list[str]:
             word += sign
         place += 1
     if begun and word:
-        found.append(word)
-    return found
+        names.append(word)
+    return names
 
 
 def substituted(text: str, variables: Mapping[str, str], escape: str) -> str:
     """Replaces variables by their values, and removes quotes."""
     reading = _Substitution(text, variables, escape)
-    made = reading.until("")
+    value = reading.until("")
     if reading.place < len(text):
         raise BadWord("cannot be read to its end")
-    return made
+    return value
 
 
 class _Substitution:
@@ -68,20 +68,20 @@ class _Substitution:
         self.place = 0
 
     def until(self, stop: str, *, raw: bool = False) -> str:
-        made: list[str] = []
+        parts: list[str] = []
         size = 0
         while self.place < len(self._text):
             sign = self._text[self.place]
             if stop and sign == stop:
                 self.place += 1
-                return "".join(made)
-            made.append(self._piece(sign, raw=raw))
-            size += len(made[-1])
+                return "".join(parts)
+            parts.append(self._piece(sign, raw=raw))
+            size += len(parts[-1])
             if size > LONGEST:
                 raise BadWord("becomes too long")
         if stop:
             raise BadWord(f"has no closing {stop}")
-        return "".join(made)
+        return "".join(parts)
 
     def _piece(self, sign: str, *, raw: bool) -> str:
         if sign == "$":
@@ -107,12 +107,12 @@ class _Substitution:
 
     def _double(self) -> str:
         self.place += 1
-        made: list[str] = []
+        parts: list[str] = []
         while (sign := self._peek()) != '"':
             if not sign:
                 raise BadWord('has no closing "')
             if sign == "$":
-                made.append(self._dollar())
+                parts.append(self._dollar())
                 continue
             self.place += 1
             if sign == self._escape:
@@ -120,9 +120,9 @@ class _Substitution:
                 if following and following in f'"${self._escape}':
                     self.place += 1
                     sign = following
-            made.append(sign)
+            parts.append(sign)
         self.place += 1
-        return "".join(made)
+        return "".join(parts)
 
     def _dollar(self) -> str:
         self.place += 1
@@ -163,9 +163,9 @@ class _Substitution:
         return other if value is None else value
 
     def _name(self) -> str:
-        found = _NAME.match(self._text, self.place)
-        self.place = found.end() if found else self.place
-        return found[0] if found else ""
+        name = _NAME.match(self._text, self.place)
+        self.place = name.end() if name else self.place
+        return name[0] if name else ""
 
     def _take(self) -> str:
         sign = self._peek()
@@ -189,28 +189,28 @@ def _trimmed(value: str, how: str, pattern: str) -> str:
 
 def _signs(pattern: str) -> list[str]:
     """Returns `*` and `?` as they are, and every other sign behind a dot."""
-    made: list[str] = []
+    parts: list[str] = []
     place = 0
     while place < len(pattern):
         escaped = pattern[place] == "\\" and place + 1 < len(pattern)
         place += escaped
         plain = escaped or pattern[place] not in "*?"
-        made.append(f".{pattern[place]}" if plain else pattern[place])
+        parts.append(f".{pattern[place]}" if plain else pattern[place])
         place += 1
-    return made
+    return parts
 
 
 def _ends(signs: list[str], value: str) -> list[int]:
     """Returns the positions up to which the value matches the pattern, without backtracking."""
-    found: list[int] = []
+    positions: list[int] = []
     here = _spread(signs, {0})
     for place in range(len(value) + 1):
         if len(signs) in here:
-            found.append(place)
+            positions.append(place)
         if place == len(value) or not here:
             break
         here = _spread(signs, {_next(signs, at) for at in here if _fits(signs, at, value[place])})
-    return found
+    return positions
 
 
 def _next(signs: list[str], at: int) -> int:

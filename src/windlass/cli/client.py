@@ -107,13 +107,13 @@ class Api:
 
     def everything(self, path: str, /, **query: Any) -> list[Any]:
         """Returns a list from its first page to its last."""
-        found: list[Any] = []
+        items: list[Any] = []
         page = 1
         while True:
             answer = self.get(path, page=page, page_size=_PAGE, **query)
-            found += answer["results"]
+            items += answer["results"]
             if page >= answer.get("pagination", {}).get("total_pages", 1):
-                return found
+                return items
             page += 1
 
     def call(
@@ -204,11 +204,11 @@ def _headers(sent: Message) -> dict[str, str]:
 
 def _message(answer: ApiAnswer) -> str:
     try:
-        said = str(answer.json["message"])
+        message = str(answer.json["message"])
     except (Stopped, KeyError, TypeError):
         phrase = HTTPStatus(answer.status).phrase if answer.status in set(HTTPStatus) else ""
         return f"{answer.status} {phrase}, and not in the words of Windlass: is it the right --url?"
-    return plain(said)
+    return plain(message)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -99,21 +99,21 @@ def _deeper(options: CommandOptions) -> str | None:
     return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
 
 
-def _call(derived: DerivedCommand, options: CommandOptions, **given: Any) -> None:
-    api = api_of(given)
-    if given.get("wait"):
+def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
+    api = api_of(arguments)
+    if arguments.get("wait"):
         api.be_patient(when_too_many)
-    invocation = Invocation(derived, options, given, api)
-    as_json, wide = wants_json(given.get(FORM)), bool(given.get("wide"))
+    invocation = Invocation(derived, options, arguments, api)
+    as_json, wide = wants_json(arguments.get(FORM)), bool(arguments.get("wide"))
     if derived.lists_services and invocation.is_overview(as_json=as_json):
         return _show_services(invocation, as_json=as_json, wide=wide)
     operation = invocation.operation
     path = path_of(operation.path, invocation.ids())
-    if operation.method == "DELETE" and not given["yes"]:
-        _make_sure(derived, given)
-    if given.get("wait"):
+    if operation.method == "DELETE" and not arguments["yes"]:
+        _make_sure(derived, arguments)
+    if arguments.get("wait"):
         return _wait(api, invocation, path, as_json=as_json)
-    if operation.paged and not any(values("query", options.query, given)):
+    if operation.paged and not any(values("query", options.query, arguments)):
         answer: Any = {"results": api.everything(path)}
     else:
         reply = invocation.answered(path)
@@ -206,14 +206,14 @@ class Invocation:
     """One call of a command: its arguments, and the API requests that they mean."""
 
     def __init__(
-        self, derived: DerivedCommand, options: CommandOptions, given: Mapping[str, Any], api: Api
+        self, derived: DerivedCommand, options: CommandOptions, values: Mapping[str, Any], api: Api
     ) -> None:
         self.command = derived
         self._options = options
-        self._given = given
+        self._given = values
         self._api = api
         self._above = {
-            name: text for name in options.above if (text := given.get(f"above_{name}")) is not None
+            name: text for name in options.above if (text := values.get(f"above_{name}")) is not None
         }
         self._names = NameResolver(api, registry(), self._above)
         self._chosen: CommandPath | None = None
@@ -304,11 +304,11 @@ class Invocation:
         return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
 
     def _body(self) -> dict[str, Any]:
-        given = [
+        values = [
             *((field.path, self._resolved(field.refers, value)) for field, value in self._fields()),
             *free_fields(self._options.fields, self._given),
         ]
-        return body_of(base_body(self._given), given)
+        return body_of(base_body(self._given), values)
 
     def _fields(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._given))
@@ -317,11 +317,11 @@ class Invocation:
         return self._names.id_of(registry()[refers], value) if refers else value
 
 
-def _make_sure(derived: DerivedCommand, given: Mapping[str, Any]) -> None:
+def _make_sure(derived: DerivedCommand, values: Mapping[str, Any]) -> None:
     """Asks for confirmation in a terminal. A script is not asked."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         what = (
-            f"the {derived.group.replace('-', ' ')} {given['subject_0']}"
+            f"the {derived.group.replace('-', ' ')} {values['subject_0']}"
             if derived.paths[0].subject
             else "this"
         )

@@ -82,16 +82,16 @@ def demo_command() -> click.Command:
     )
 
 
-def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **said: Any) -> None:
-    demo = Demo(api_of(said), project, patience)
+def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **options: Any) -> None:
+    demo = Demo(api_of(options), project, patience)
     if remove:
         demo.remove(sure=yes or not (sys.stdin.isatty() and sys.stdout.isatty()))
         return
-    made = demo.deploy(version, docs=f"{demo.api.url}/docs")
-    if wants_json(said.get(FORM)):
-        print_json(made)
+    address = demo.deploy(version, docs=f"{demo.api.url}/docs")
+    if wants_json(options.get(FORM)):
+        print_json(address)
     else:
-        click.echo(f"\nOpen {click.style(made['url'], bold=True)}\n")
+        click.echo(f"\nOpen {click.style(address['url'], bold=True)}\n")
 
 
 class Demo:
@@ -150,26 +150,26 @@ class Demo:
         return {"name": self._project, "description": MADE}
 
     def _own_project(self) -> Any:
-        found = self._named(self._projects, self._project)
-        if found is not None and found.get("description") != MADE:
+        project = self._named(self._projects, self._project)
+        if project is not None and project.get("description") != MADE:
             raise Stopped(
-                f"there is a project {found['name']!r} already that is not the demonstration, and it is left "
-                "as it is: choose another name with --project"
+                f"there is a project {project['name']!r} already that is not the demonstration, and it is "
+                "left as it is: choose another name with --project"
             )
-        return found
+        return project
 
     def _existing(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
-        found = self._named(path, body[by], by)
-        return self._made(path, body, by) if found is None else found
+        resource = self._named(path, body[by], by)
+        return self._made(path, body, by) if resource is None else resource
 
     def _made(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
-        made = self.api.call("POST", path, msgspec.json.encode(body)).json
+        created = self.api.call("POST", path, msgspec.json.encode(body)).json
         say(f"Made the {_spoken(path)} {body[by]}.")
-        return made
+        return created
 
     def _named(self, path: str, name: str, by: str = "name") -> Any:
         listed = self.api.everything(path)
-        return next((one for one in listed if one[by].casefold() == name.casefold()), None)
+        return next((row for row in listed if row[by].casefold() == name.casefold()), None)
 
     # Running parts
 

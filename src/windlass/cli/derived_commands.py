@@ -102,15 +102,15 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
 
 def ancestry(registry: Registry, family: Family) -> list[Family]:
     """Returns all families that a resource of this one may lie below, nearest first."""
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     level: list[Family] = [family]
     while level:
         level = [above for child in level for above in registry.parents(child) if above is not None]
         # Moved to the end: a family above in several ways is above all of them.
         for above in level:
-            found.pop(above.name, None)
-            found[above.name] = above
-    return list(found.values())
+            families.pop(above.name, None)
+            families[above.name] = above
+    return list(families.values())
 
 
 def about(command: DerivedCommand) -> str:

@@ -48,9 +48,9 @@ def api_command() -> click.Command:
     )
 
 
-def _api(method: str, path: str, data: str | None, include: bool, **said: Any) -> None:
+def _api(method: str, path: str, data: str | None, include: bool, **options: Any) -> None:
     body = sys.stdin.read() if data == "-" else data
-    answer = api_of(said).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
+    answer = api_of(options).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
     if include:
         _print_head(answer)
     if answer.going_on is None:
@@ -81,14 +81,14 @@ def token_command() -> click.Group:
     """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
     derived = group("api-token")
     assert derived is not None
-    known = derived.commands
+    commands = derived.commands
     return click.Group(
         "token",
         help="API tokens of the organization. `windlass api-token` can say more of them.",
         commands={
-            "create": _shortened(known["create"]),
-            "list": known["list"],
-            "revoke": _renamed(known["delete"]),
+            "create": _shortened(commands["create"]),
+            "list": commands["list"],
+            "revoke": _renamed(commands["delete"]),
         },
     )
 
@@ -118,11 +118,11 @@ class TimeOption(click.ParamType[str]):
     name = "when"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        found = _DURATION.fullmatch(value)
-        if found is None:
+        match = _DURATION.fullmatch(value)
+        if match is None:
             return value
         try:
-            ends = datetime.now(UTC) + int(found[1]) * _UNITS[found[2]]
+            ends = datetime.now(UTC) + int(match[1]) * _UNITS[match[2]]
         except OverflowError:
             self.fail(f"{value} is too long", param, ctx)
         return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -62,29 +62,29 @@ def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool
     """Yields the options of fields. `wanted` is true if everything around these fields is required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
-        kind, said = _bare(types.type_info(field.type))
+        kind, extra = _bare(types.type_info(field.type))
         required = field.required and wanted
         if isinstance(kind, types.StructType) and kind.cls not in seen:
             yield from _fields(kind.cls, path, seen | {kind.cls}, required)
         else:
-            yield _field(path, kind, said, field.default, required)
+            yield _field(path, kind, extra, field.default, required)
 
 
-def _field(path: Path, kind: types.Type, said: Mapping[str, Any], default: Any, required: bool) -> Field:
+def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any, required: bool) -> Field:
     many = isinstance(kind, types.ListType)
     inner, of_each = _bare(kind.item_type) if isinstance(kind, types.ListType) else (kind, {})
     scalar, choices = _scalar(inner)
-    said = {**of_each, **said}
+    extra = {**of_each, **extra}
     return Field(
         path=path,
         kind=scalar,
         many=many and scalar is not None,
         choices=choices,
-        meaning=str(said.get("description", "")),
-        refers=str(said.get("refers", "")),
+        meaning=str(extra.get("description", "")),
+        refers=str(extra.get("refers", "")),
         default=default if scalar is not None and default is not UNSET else NODEFAULT,
         required=required,
-        is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(said),
+        is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(extra),
     )
 
 
@@ -102,19 +102,19 @@ def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
     """Returns a type without absence and null, and its annotations."""
     match kind:
         case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
-            bare, said = _bare(inner)
-            return bare, said | (schema or {}) | (extra or {})
+            bare, metadata = _bare(inner)
+            return bare, metadata | (schema or {}) | (extra or {})
         case types.UnionType(types=several):
-            left = [one for one in several if not isinstance(one, types.NoneType)]
+            left = [option for option in several if not isinstance(option, types.NoneType)]
             return _bare(left[0]) if len(left) == 1 else (kind, {})
         case _:
             return kind, {}
 
 
-def body_of(base: Mapping[str, Any], given: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+def body_of(base: Mapping[str, Any], values: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
     """Returns an object with each value put at its path, over earlier values."""
     body = dict(base)
-    for path, value in given:
+    for path, value in values:
         inner = body
         for name in path[:-1]:
             below = inner.get(name)

@@ -168,15 +168,15 @@ def _stream_of(answer: ApiAnswer) -> ResponseStream:
 
 def heard(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
     """Yields the events of a stream by the rules of the HTML standard. Comments are ignored."""
-    said: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for line in _lines(pieces):
         name, _, value = line.partition(":")
         if line and name:
-            said.setdefault(name, []).append(value.removeprefix(" "))
-        elif not line and said:
-            kind, id = (said.get(field, [""])[-1] for field in ("event", "id"))
-            yield StreamEvent(kind or LINE, "\n".join(said.get("data", [])), id)
-            said = {}
+            fields.setdefault(name, []).append(value.removeprefix(" "))
+        elif not line and fields:
+            kind, id = (fields.get(field, [""])[-1] for field in ("event", "id"))
+            yield StreamEvent(kind or LINE, "\n".join(fields.get("data", [])), id)
+            fields = {}
 
 
 def pauses(soonest: float, latest: float) -> Iterator[float]:

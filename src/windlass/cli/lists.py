@@ -69,11 +69,11 @@ def _readable(operation: Operation, row: dict[str, Any]) -> dict[str, Any]:
 
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
     """Returns the fields worth showing: name, state and address first."""
-    known = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
-    there = [name for name in dict.fromkeys(known) if any(name in row for row in rows) and name not in _LATE]
+    names = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
+    shown = [name for name in dict.fromkeys(names) if any(name in row for row in rows) and name not in _LATE]
     late = [name for name in _LATE if any(name in row for row in rows)]
     return sorted(
-        (name for name in (*there, *late) if _tells(operation, rows, name)),
+        (name for name in (*shown, *late) if _tells(operation, rows, name)),
         key=lambda name: _place(operation, name),
     )
 

@@ -30,10 +30,10 @@ class ResolvedResource(Struct, frozen=True):
 class NameResolver:
     """Looks names up, below the given resources of the families above."""
 
-    def __init__(self, api: Api, registry: Registry, given: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, registry: Registry, ids: Mapping[str, str]) -> None:
         self._api = api
         self._registry = registry
-        self._given = given
+        self._given = ids
         self._known: dict[tuple[str, str, str], ResolvedResource] = {}
 
     @property
@@ -58,22 +58,22 @@ class NameResolver:
         if len(families) < 2 or _ID.fullmatch(text):
             return self.id_of(families[0] if families else None, text)
         missing: ApiRefused | None = None
-        found: list[tuple[str, ResolvedResource]] = []
+        candidates: list[tuple[str, ResolvedResource]] = []
         for family in families:
             if family.names is None:
                 continue
             try:
-                found.append((_spoken(family), self.find(family, text)))
+                candidates.append((_spoken(family), self.find(family, text)))
             except ApiRefused as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
                 missing = error
-        if len(found) == 1:
-            return found[0][1].id
-        if not found and missing:
+        if len(candidates) == 1:
+            return candidates[0][1].id
+        if not candidates and missing:
             kinds = ", ".join(_spoken(family) for family in families)
             raise Misused(f"check the name {text!r}, or give an id: there is none of {kinds}") from missing
-        ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in found)
+        ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in candidates)
         raise Misused(f"give an id: {text!r} could be each of these: {ways}")
 
     def find(self, family: Family, text: str) -> ResolvedResource:
@@ -131,11 +131,11 @@ class NameResolver:
 
 def _agreed(family: Family, first: str, other: str) -> str:
     """Merges two values for the same level; an id wins over a name."""
-    given = [text for text in (first, other) if text]
-    exact = [text for text in given if _ID.fullmatch(text)]
-    if len({text.casefold() for text in exact or given}) > 1:
+    texts = [text for text in (first, other) if text]
+    exact = [text for text in texts if _ID.fullmatch(text)]
+    if len({text.casefold() for text in exact or texts}) > 1:
         raise Misused(f"the {_spoken(family)} is said to be both {first!r} and {other!r}: say one of them")
-    return (exact or given or [""])[0]
+    return (exact or texts or [""])[0]
 
 
 def _spoken(family: Family) -> str:

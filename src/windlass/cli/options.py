@@ -66,17 +66,17 @@ def call_options() -> list[click.Option]:
     ]
 
 
-def api_of(given: Mapping[str, Any]) -> Api:
+def api_of(options: Mapping[str, Any]) -> Api:
     """Returns the API with the options of the command, of `windlass` before it, or of the environment."""
     root = click.get_current_context().find_root().params
-    return Api(given.get("url") or root["url"], given.get("token") or root["token"] or "")
+    return Api(options.get("url") or root["url"], options.get("token") or root["token"] or "")
 
 
-def values(prefix: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
+def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
     """Yields the fields that were given, each with its value."""
-    at_stdin: set[str] = {"--from-file"} if _is_stdin(given.get("from_file")) else set()
+    at_stdin: set[str] = {"--from-file"} if _is_stdin(options.get("from_file")) else set()
     for place, field in enumerate(fields):
-        value = given.get(f"{prefix}_{place}")
+        value = options.get(f"{prefix}_{place}")
         if value is None or value == ():
             continue
         if field.kind is None:
@@ -91,11 +91,11 @@ def _is_stdin(file: Any) -> bool:
     return getattr(file, "name", "") == "<stdin>"
 
 
-def base_body(given: Mapping[str, Any]) -> dict[str, Any]:
+def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the body as far as it was given as a whole."""
     body: dict[str, Any] = {}
     for name, option in (("from_file", "--from-file"), ("data", "--data")):
-        text = given.get(name)
+        text = options.get(name)
         if text is not None:
             fields = _json(text.read() if name == "from_file" else text, option)
             if not isinstance(fields, dict):
@@ -104,14 +104,16 @@ def base_body(given: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def free_fields(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def free_fields(
+    fields: tuple[Field, ...], options: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yields the paths and values given as `--field path=JSON`."""
-    known = {".".join(field.path): field.path for field in fields}
-    for text in given.get("field", ()):
+    paths = {".".join(field.path): field.path for field in fields}
+    for text in options.get("field", ()):
         name, equals, value = text.partition("=")
         if not equals:
             raise Misused(f"--field: must be like ports=[], and is {text!r}")
-        yield known.get(name, tuple(name.split("."))), _json(value, f"--field {name}")
+        yield paths.get(name, tuple(name.split("."))), _json(value, f"--field {name}")
 
 
 def _json(text: str, where: str) -> Any:

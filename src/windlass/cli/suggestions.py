@@ -70,20 +70,20 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
 
-def no_such_option(error: click.NoSuchOption, known: Collection[str]) -> NoReturn:
+def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoReturn:
     """Raises the error again, with a suggestion if another tool calls the option so, or a part of it."""
     name = error.option_name
-    suggestions = [_OPTIONS[name]] if _OPTIONS.get(name) in known else _with_the_same_end(name, known)
-    if parts := [option for option in known if option.startswith(f"{name}.")]:
+    suggestions = [_OPTIONS[name]] if _OPTIONS.get(name) in names else _with_the_same_end(name, names)
+    if parts := [option for option in names if option.startswith(f"{name}.")]:
         suggestions = [f"--field {name.removeprefix('--').replace('-', '_')}=JSON", parts[0]]
     if not suggestions:
         raise error
     raise click.UsageError(_message("option", name, suggestions), error.ctx) from error
 
 
-def _with_the_same_end(name: str, known: Collection[str]) -> list[str]:
+def _with_the_same_end(name: str, names: Collection[str]) -> list[str]:
     """Returns the options for a field inside another that has this name, unless there are many."""
-    alike = [option for option in known if option.endswith(f".{name.removeprefix('--')}")]
+    alike = [option for option in names if option.endswith(f".{name.removeprefix('--')}")]
     return alike if len(alike) <= _MOST else []
 
 

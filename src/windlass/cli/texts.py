@@ -42,7 +42,7 @@ def _content(option: str, name: str) -> str:
         raise Misused(f"{option}: name a file after the @; {literal}")
     try:
         with Path(name).open("rb") as file:
-            found = file.read(MOST + 1)
+            content = file.read(MOST + 1)
     except FileNotFoundError as error:
         raise Misused(f"{option}: check the name of the file: there is no file {name}; {literal}") from error
     except IsADirectoryError as error:
@@ -52,7 +52,7 @@ def _content(option: str, name: str) -> str:
         raise Misused(
             f"{option}: let this user read {name}, which cannot be read ({why}); {literal}"
         ) from error
-    return _decoded(option, name, found)
+    return _decoded(option, name, content)
 
 
 def _decoded(option: str, name: str, content: bytes) -> str:

@@ -105,9 +105,9 @@ class ArchiveWriter:
                 left -= len(block)
         return ArchiveFile(file=LOGS + name, sha256=file.digest)
 
-    def users(self, given: Mapping[str, int]) -> ArchiveFile:
+    def users(self, numbers: Mapping[str, int]) -> ArchiveFile:
         with self._opened(USERS) as file:
-            file.write(msgspec.json.encode(given))
+            file.write(msgspec.json.encode(numbers))
         return ArchiveFile(file=USERS, sha256=file.digest)
 
     def close(self, manifest: Manifest, encryption: Encryption) -> None:
@@ -187,10 +187,10 @@ class Archive:
     def opened(cls, path: Path) -> Iterator[Archive]:
         with contextlib.ExitStack() as stack:
             with _understood(path):
-                found = cls(stack.enter_context(zipfile.ZipFile(path)))
-                if found.manifest.format != FORMAT:
-                    raise BadArchive(f"{path} is a {found.manifest.format!r}, and this reads a {FORMAT!r}")
-            yield found
+                archive = cls(stack.enter_context(zipfile.ZipFile(path)))
+                if archive.manifest.format != FORMAT:
+                    raise BadArchive(f"{path} is a {archive.manifest.format!r}, and this reads a {FORMAT!r}")
+            yield archive
 
     def verify(self, encryption: Encryption) -> None:
         """All of it, before any of it is used."""
@@ -222,12 +222,12 @@ class Archive:
 
     def services(self) -> set[str]:
         """Returns the services of which the archive has a record, deleted ones included."""
-        found: set[str] = set()
+        values: set[str] = set()
         for table in tables(level(self.manifest.migrations)):
             if column := _SERVICES.get(table.name):
                 place = table.columns.index(column)
-                found |= {row[place] for row in self.rows(table)}
-        return found
+                values |= {row[place] for row in self.rows(table)}
+        return values
 
     def extract_logs(self, folder: Path) -> None:
         for part in self.manifest.logs:

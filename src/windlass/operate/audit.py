@@ -67,10 +67,10 @@ async def verified(settings: Settings, noted: str = "") -> Verdict:
 def _head(noted: str) -> Head | None:
     if not noted:
         return None
-    found = _HEAD.fullmatch(noted)
-    if found is None:
+    match = _HEAD.fullmatch(noted)
+    if match is None:
         raise CommandRefused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
-    return Head(int(found[1]), bytes.fromhex(found[2]))
+    return Head(int(match[1]), bytes.fromhex(match[2]))
 
 
 class _Walk:
@@ -87,11 +87,11 @@ class _Walk:
         self._newest: EventRow | None = None
 
     async def whole(self) -> None:
-        told = self._told
+        counts = self._told
         unchained = await self._reads.counters.get("unchained")
         counted = await self._reads.counters.get("event")
         if anchor := await self._reads.events.anchor():
-            told.let_go = anchor.number
+            counts.let_go = anchor.number
             self._due = anchor.number + 1
             if anchor.number > unchained:
                 self._before = anchor.head.hash
@@ -100,26 +100,26 @@ class _Walk:
             self._look(EventRow(*row), unchained, row)
         self._check_end(counted)
         if self._newest is not None:
-            told.until, told.number = stamp(self._newest.at), self._newest.seq
-            told.hash = (self._newest.hash or b"").hex()
-            told.head = f"{told.number}:{told.hash}" if told.hash else ""
+            counts.until, counts.number = stamp(self._newest.at), self._newest.seq
+            counts.hash = (self._newest.hash or b"").hex()
+            counts.head = f"{counts.number}:{counts.hash}" if counts.hash else ""
 
     def _look(self, event: EventRow, unchained: int, row: Sequence[Any]) -> None:
-        told = self._told
-        told.events += 1
-        if told.events == 1:
-            told.first, told.since = event.seq, stamp(event.at)
+        counts = self._told
+        counts.events += 1
+        if counts.events == 1:
+            counts.first, counts.since = event.seq, stamp(event.at)
         missing = event.seq != self._due
         if missing:
-            told.blame(f"{_numbers(self._due, event.seq - 1)}: removed.")
+            counts.blame(f"{_numbers(self._due, event.seq - 1)}: removed.")
         if event.seq <= unchained:
-            told.unchained += 1
+            counts.unchained += 1
         elif event.hash is None:
-            told.blame(f"{_said(event)}: has no hash; it was changed or added.")
+            counts.blame(f"{_said(event)}: has no hash; it was changed or added.")
         else:
             # After a gap the previous hash is unknown; the gap itself was reported already.
             if not missing and event.hash != hashed(self._before, row[:-1]):
-                told.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
+                counts.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
             self._before = event.hash
             self._compare(event.seq, event.hash)
         self._due, self._newest = event.seq + 1, event

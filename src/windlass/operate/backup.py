@@ -80,7 +80,7 @@ def _note(settings: Settings, note: BackupNote) -> None:
 
 
 async def restore(
-    settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda said: None
+    settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda message: None
 ) -> Manifest:
     """Restores everything or nothing: it is one transaction, and checked before.
 

@@ -75,12 +75,14 @@ class EngineReport(Struct, frozen=True, kw_only=True):
 async def clusters(settings: Settings) -> list[Finding]:
     """Checks all of them at once, so that several that are away take no longer than one."""
     try:
-        found = await connected_clusters(settings)
+        clusters = await connected_clusters(settings)
     except (CannotDecrypt, WrongKey, BadSetting) as error:
         reason = f"bring back the key of this installation: {error}"
         return [fail("Clusters", reason, "it encrypts the keys of clusters, so none of them was asked")]
     connector = DockerConnector(settings, "", gateway_link(settings))
-    checks = await asyncio.gather(*(_examined(settings, connector, found_cluster) for found_cluster in found))
+    checks = await asyncio.gather(
+        *(_examined(settings, connector, found_cluster) for found_cluster in clusters)
+    )
     return [finding for findings in checks for finding in findings]
 
 
@@ -115,52 +117,52 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
 
 
 async def _should_run(reads: Reads, id: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for service in await reads.statuses.on_cluster(id):
         status, row = await reads.statuses.get(service), await reads.resources.get(service)
         if status and row and status.serving and status.instances:
-            found[service] = row.read(NamedDocument).name
-    return found
+            places[service] = row.read(NamedDocument).name
+    return places
 
 
 async def _examined(
-    settings: Settings, connector: DockerConnector, found: ConnectedCluster
+    settings: Settings, connector: DockerConnector, cluster: ConnectedCluster
 ) -> Sequence[Finding]:
-    address = found.access.address
+    address = cluster.access.address
     findings: list[Finding] = []
     report: EngineReport | None = None
     try:
         async with asyncio.timeout(SECONDS):
-            report = await _asked(connector, found)
+            report = await _asked(connector, cluster)
     except TimeoutError:
         reason = f"check the host at {address}: its Docker engine did not answer within {SECONDS} seconds"
-        findings.append(fail(found.title, reason, _LEFT_ALONE))
+        findings.append(fail(cluster.title, reason, _LEFT_ALONE))
     except (Away, EngineRefused, BadIdentity, OSError) as error:
-        findings.append(fail(found.title, str(error), _LEFT_ALONE))
+        findings.append(fail(cluster.title, str(error), _LEFT_ALONE))
     else:
-        findings += [_running(found, report), _clock(found, report)]
-    findings += _certificates(found, report)
-    if found.access.router_port:
-        findings.append(await asyncio.to_thread(_router_port, settings, found))
+        findings += [_running(cluster, report), _clock(cluster, report)]
+    findings += _certificates(cluster, report)
+    if cluster.access.router_port:
+        findings.append(await asyncio.to_thread(_router_port, settings, cluster))
     return findings
 
 
 # Asking
 
 
-async def _asked(connector: DockerConnector, found: ConnectedCluster) -> EngineReport:
-    docker = Docker(connector.transport(found.access))
+async def _asked(connector: DockerConnector, cluster: ConnectedCluster) -> EngineReport:
+    docker = Docker(connector.transport(cluster.access))
     try:
         before = time.time()
         info = await docker.json("GET", "/info")
         now = (before + time.time()) / 2
-        wanted = {"label": [f"{names.INSTALLATION}={found.label}"], "status": ["running"]}
+        wanted = {"label": [f"{names.INSTALLATION}={cluster.label}"], "status": ["running"]}
         containers = await docker.json("GET", "/containers/json", params={"filters": wanted})
         return EngineReport(
             version=str(info.get("ServerVersion", "of an unknown version")),
             ahead=datetime.fromisoformat(info["SystemTime"]).timestamp() - now,
             instances=Counter(str(container["Labels"].get(names.SERVICE)) for container in containers),
-            certificate_end=await _certificate_end(found.access),
+            certificate_end=await _certificate_end(cluster.access),
         )
     finally:
         await docker.close()
@@ -183,18 +185,18 @@ async def _certificate_end(access: EngineAccess) -> datetime:
 # Judging
 
 
-def _running(found: ConnectedCluster, report: EngineReport) -> Finding:
-    engine = f"Docker {report.version} at {found.access.address}"
+def _running(cluster: ConnectedCluster, report: EngineReport) -> Finding:
+    engine = f"Docker {report.version} at {cluster.access.address}"
     runs = f"services {len(report.instances)} run there, with instances {sum(report.instances.values())}"
-    absent = sorted(name for id, name in found.services.items() if id not in report.instances)
+    absent = sorted(name for id, name in cluster.services.items() if id not in report.instances)
     if absent:
         reason = f"deploy {', '.join(absent)} again, or read their logs: they should run there, and do not"
-        return warn(found.title, reason, f"{engine}: {runs}")
-    return ok(found.title, f"{engine}; {runs}")
+        return warn(cluster.title, reason, f"{engine}: {runs}")
+    return ok(cluster.title, f"{engine}; {runs}")
 
 
-def _clock(found: ConnectedCluster, report: EngineReport) -> Finding:
-    what, seconds = f"{found.title}: clock", abs(report.ahead)
+def _clock(cluster: ConnectedCluster, report: EngineReport) -> Finding:
+    what, seconds = f"{cluster.title}: clock", abs(report.ahead)
     if seconds > _APART:
         way = "ahead of" if report.ahead > 0 else "behind"
         reason = "set the clock of the host or of this machine, by NTP if you can: the host is"
@@ -206,8 +208,8 @@ def _clock(found: ConnectedCluster, report: EngineReport) -> Finding:
     return ok(what, "as this one")
 
 
-def _certificates(found: ConnectedCluster, report: EngineReport | None) -> Iterator[Finding]:
-    what, access = f"{found.title}: certificates", found.access
+def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Iterator[Finding]:
+    what, access = f"{cluster.title}: certificates", cluster.access
     try:
         ends = {
             "engine_ca_certificate": _end_of(access.ca_certificate),
@@ -237,8 +239,8 @@ def _end_of(pem: str) -> datetime:
     )
 
 
-def _router_port(settings: Settings, found: ConnectedCluster) -> Finding:
-    what, host, port = f"{found.title}: router port", settings.gateway_host, found.access.router_port
+def _router_port(settings: Settings, cluster: ConnectedCluster) -> Finding:
+    what, host, port = f"{cluster.title}: router port", settings.gateway_host, cluster.access.router_port
     try:
         listen(host, port).close()
     except OSError as error:

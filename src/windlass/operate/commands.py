@@ -112,18 +112,21 @@ def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
         click.echo(example(), nl=False)
         return
     with plainly():
-        found = describe(*given(options))
+        settings = describe(*given(options))
     if wants_json(as_json):
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(settings))
         return
-    for group, members in itertools.groupby(found, lambda one: one.group):
+    for group, members in itertools.groupby(settings, lambda setting: setting.group):
         click.secho(f"\n{group}", bold=True)
-        pairs((f"  {one.name}", _valued(one), f"{one.meaning}. {one.variable}") for one in members)
+        pairs(
+            (f"  {setting.name}", _valued(setting), f"{setting.meaning}. {setting.variable}")
+            for setting in members
+        )
 
 
 def _valued(setting: ShownSetting) -> str:
-    said = written(setting.value) or "(empty)"
-    return said if setting.source == "default" else f"{said}   ← {setting.source}"
+    text = written(setting.value) or "(empty)"
+    return text if setting.source == "default" else f"{text}   ← {setting.source}"
 
 
 @click.command("doctor", cls=Command, params=flags("data_dir"))
@@ -135,23 +138,23 @@ def doctor(as_json: bool | None, **options: Any) -> None:
         from windlass.operate.doctor import examined  # noqa: PLC0415 (both databases)
         from windlass.operate.findings import Level  # noqa: PLC0415 (with the doctor)
 
-        found = asyncio.run(examined(settings))
+        findings = asyncio.run(examined(settings))
     if wants_json(as_json):
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(findings))
     else:
-        _print_findings(found)
-    if any(one.level is Level.FAIL for one in found):
+        _print_findings(findings)
+    if any(finding.level is Level.FAIL for finding in findings):
         click.get_current_context().exit(1)
 
 
-def _print_findings(found: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[Finding]) -> None:
     colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-    wide = max(len(one.what) for one in found)
-    for one in found:
-        mark = click.style(f"{one.level:<4}", fg=colours[one.level], bold=True)
-        click.echo(f"{mark}  {one.what:<{wide}}  {indented(one.found, wide + 8)}")
-        if one.advice:
-            click.echo(f"{'':<{wide + 8}}{click.style(indented(one.advice, wide + 8), dim=True)}")
+    wide = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        mark = click.style(f"{finding.level:<4}", fg=colours[finding.level], bold=True)
+        click.echo(f"{mark}  {finding.what:<{wide}}  {indented(finding.found, wide + 8)}")
+        if finding.advice:
+            click.echo(f"{'':<{wide + 8}}{click.style(indented(finding.advice, wide + 8), dim=True)}")
 
 
 @click.command("backup", cls=Command, params=flags("data_dir"))
@@ -166,12 +169,12 @@ def backup(file: Path, **options: Any) -> None:
         settings, _ = given(options)
         from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
 
-        made = asyncio.run(back_up(settings, file))
+        backup = asyncio.run(back_up(settings, file))
     size = file.stat().st_size
-    click.echo(f"{file}: {_contents(made)}; {_sized(size)}.", err=True)
+    click.echo(f"{file}: {_contents(backup)}; {_sized(size)}.", err=True)
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     click.echo(
-        f"The key ({made.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
+        f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
         "can restore this.",
         err=True,
     )
@@ -217,21 +220,21 @@ def list_set_aside(as_json: bool | None, **options: Any) -> None:
         settings, _ = given(options)
         from windlass.operate.set_aside import listed  # noqa: PLC0415 (with every part of a server)
 
-        found = listed(settings)
+        services = listed(settings)
     if wants_json(as_json):
-        print_json(msgspec.to_builtins(found))
-    elif not found:
+        print_json(msgspec.to_builtins(services))
+    elif not services:
         click.echo("Nothing is set aside.")
     else:
         from windlass.base.clock import stamp  # noqa: PLC0415
 
-        for one in found:
+        for service in services:
             pairs(
                 (
-                    (one.service, one.name or "(name unknown)", ""),
-                    ("  since", stamp(one.at), ""),
-                    ("  why", one.why, ""),
-                    ("  has", f"instances {one.instances}, volumes {one.volumes}", ""),
+                    (service.service, service.name or "(name unknown)", ""),
+                    ("  since", stamp(service.at), ""),
+                    ("  why", service.why, ""),
+                    ("  has", f"instances {service.instances}, volumes {service.volumes}", ""),
                 )
             )
 
@@ -261,7 +264,7 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
         settings, _ = given(options)
         from windlass.operate.set_aside import listed, purge  # noqa: PLC0415 (with every part of a server)
 
-        meant = [one.service for one in listed(settings)] if everything else list(services)
+        meant = [record.service for record in listed(settings)] if everything else list(services)
         if not meant:
             shown = to_type(settings, "set-aside list")
             raise Misused(f"name the services to erase, or --all; `{shown}` shows them")
@@ -295,33 +298,33 @@ def verify(head: str, as_json: bool | None, **options: Any) -> None:
         settings, _ = given(options)
         from windlass.operate.audit import verified  # noqa: PLC0415 (both databases)
 
-        found = asyncio.run(verified(settings, head))
+        verdict = asyncio.run(verified(settings, head))
     if wants_json(as_json):
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(verdict))
     else:
-        _print_verdict(found)
-    if found.faults:
+        _print_verdict(verdict)
+    if verdict.faults:
         click.get_current_context().exit(1)
 
 
-def _print_verdict(found: Verdict) -> None:
-    if found.events:
-        span = f"from {found.since} to {found.until}, numbers {found.first} to {found.number}"
-        click.echo(f"{found.events} events, {span}.")
+def _print_verdict(verdict: Verdict) -> None:
+    if verdict.events:
+        span = f"from {verdict.since} to {verdict.until}, numbers {verdict.first} to {verdict.number}"
+        click.echo(f"{verdict.events} events, {span}.")
     else:
         click.echo("There are no events yet.")
-    if found.unchained:
-        click.echo(f"{found.unchained} of them are from before the chain began, and are not covered by it.")
-    if found.let_go:
-        click.echo(f"What came up to number {found.let_go} was let go because of its age.")
-    for fault in found.faults:
+    if verdict.unchained:
+        click.echo(f"{verdict.unchained} of them are from before the chain began, and are not covered by it.")
+    if verdict.let_go:
+        click.echo(f"What came up to number {verdict.let_go} was let go because of its age.")
+    for fault in verdict.faults:
         click.secho(fault, fg="red")
-    if found.more:
-        click.secho(f"And {found.more} more like these.", fg="red")
-    if not found.faults and found.head:
+    if verdict.more:
+        click.secho(f"And {verdict.more} more like these.", fg="red")
+    if not verdict.faults and verdict.head:
         click.secho("They hold together.", fg="green")
-        click.echo(f"The newest is {found.head}")
-        click.echo("Note it elsewhere. Compare later: windlass audit verify --head " + found.head)
+        click.echo(f"The newest is {verdict.head}")
+        click.echo("Note it elsewhere. Compare later: windlass audit verify --head " + verdict.head)
 
 
 def _contents(manifest: Manifest) -> str:

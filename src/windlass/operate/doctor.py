@@ -96,27 +96,29 @@ def _settings() -> Iterator[Finding]:
 
 def _folder(settings: Settings) -> Iterator[Finding]:
     folder = Path(settings.data_dir).absolute()
-    there = _nearest(settings)
-    if there == folder and folder.is_dir() and not _may_enter(settings):
+    nearest = _nearest(settings)
+    if nearest == folder and folder.is_dir() and not _may_enter(settings):
         owner = _owner(folder)
-        found = f"{folder} cannot be read by this user, so its key, database and services were not looked at"
+        problem = (
+            f"{folder} cannot be read by this user, so its key, database and services were not looked at"
+        )
         advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
-        yield fail("Data directory", found, advice)
-    elif not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield fail("Data directory", problem, advice)
+    elif not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
-        yield fail("Data directory", f"{there} cannot be written", advice)
-    elif there == folder:
+        yield fail("Data directory", f"{nearest} cannot be written", advice)
+    elif nearest == folder:
         yield ok("Data directory", f"{folder} can be written")
     else:
         yield ok("Data directory", f"{folder} is made by the first start")
-    free = shutil.disk_usage(there).free
-    said = f"{free / GIB:.1f} GiB free"
+    free = shutil.disk_usage(nearest).free
+    space = f"{free / GIB:.1f} GiB free"
     if free < _SCANT:
-        yield fail("Disk", said, "make room: without it nothing more can be stored")
+        yield fail("Disk", space, "make room: without it nothing more can be stored")
     elif free < _ENOUGH:
-        yield warn("Disk", said, "make room soon: builds and logs need some")
+        yield warn("Disk", space, "make room soon: builds and logs need some")
     else:
-        yield ok("Disk", said)
+        yield ok("Disk", space)
 
 
 def _nearest(settings: Settings) -> Path:
@@ -126,9 +128,9 @@ def _nearest(settings: Settings) -> Path:
 
 
 def _may_enter(settings: Settings) -> bool:
-    there = _nearest(settings)
-    return os.access(there, os.X_OK) and (
-        os.access(there, os.R_OK) or there != Path(settings.data_dir).absolute()
+    folder = _nearest(settings)
+    return os.access(folder, os.X_OK) and (
+        os.access(folder, os.R_OK) or folder != Path(settings.data_dir).absolute()
     )
 
 
@@ -210,8 +212,8 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
             "bring the volumes back, or uninstall these services and deploy them again, which begins empty: "
             "until then they are not started"
         )
-        found = f"services {len(report.lost)} are without the data that they stored: "
-        yield fail("Volumes", found + ", ".join(await _names(settings, report.lost)), advice)
+        problem = f"services {len(report.lost)} are without the data that they stored: "
+        yield fail("Volumes", problem + ", ".join(await _names(settings, report.lost)), advice)
     if report.aside:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"

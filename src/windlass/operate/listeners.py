@@ -21,8 +21,8 @@ def is_windlass(host: str, port: int) -> bool:
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
-        said = json.loads(answer.read(1000))
-        return said["status"] == "ok" and answer.getheader("x-ratelimit-limit") is not None
+        health = json.loads(answer.read(1000))
+        return health["status"] == "ok" and answer.getheader("x-ratelimit-limit") is not None
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return False
     finally:

@@ -72,14 +72,14 @@ async def _docker_version(host: str) -> str | Exception:
     docker = Docker(host)
     try:
         async with asyncio.timeout(SECONDS):
-            said = await docker.json("GET", "/version")
+            version = await docker.json("GET", "/version")
     except (Away, EngineRefused) as error:
         return error
     except TimeoutError:
         return Away(f"The Docker engine at {host} does not answer in time: check it, or restart it")
     finally:
         await docker.close()
-    return f"{said.get('Version', 'of an unknown version')} (API {said.get('ApiVersion', 'unknown')})"
+    return f"{version.get('Version', 'of an unknown version')} (API {version.get('ApiVersion', 'unknown')})"
 
 
 def _limits() -> Finding:
@@ -94,14 +94,14 @@ def _limits() -> Finding:
         offered = set()
     if offered == {"cpu", "memory"}:
         return ok("Limits", f"the kernel holds each instance to its CPU and memory (below {base})")
-    found = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
+    facts = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
     if "memory" not in offered:
-        found.append("memory is looked at every few seconds, and who uses too much is ended")
+        facts.append("memory is looked at every few seconds, and who uses too much is ended")
     advice = (
         "give Windlass a control group of its own: Delegate=yes in its systemd unit, or a container with "
         "a cgroup namespace"
     )
-    return warn("Limits", "; ".join(found), advice)
+    return warn("Limits", "; ".join(facts), advice)
 
 
 async def _records(settings: Settings) -> AsyncIterator[Finding]:
@@ -126,13 +126,13 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("Isolation", "off: a service reads what Windlass reads, its key included", advice)
         return
     try:
-        found = await asyncio.to_thread(isolation_of, settings)
+        isolation = await asyncio.to_thread(isolation_of, settings)
     except BadSetting as error:
         yield fail("Isolation", str(error), "see the manual, docs/running.md")
         return
-    holds = ", ".join(found.holds())
+    holds = ", ".join(isolation.holds())
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", advice)
-    for part in found.missing():
+    for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
         yield warn("Isolation", lacks, part.advice)
 
@@ -141,16 +141,18 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _native_databases() -> AsyncIterator[Finding]:
-    there = await asyncio.gather(*(servers(type, ServerFolders()) for type in KINDS))
-    for kind, found in zip(KINDS.values(), there, strict=True):
-        yield _native(kind, found)
+    installed = await asyncio.gather(*(servers(type, ServerFolders()) for type in KINDS))
+    for kind, candidates in zip(KINDS.values(), installed, strict=True):
+        yield _native(kind, candidates)
     yield ok("MongoDB", "runs only on the engine docker")
 
 
-def _native(kind: ServerKind, found: list[InstalledServer]) -> Finding:
-    if not found:
+def _native(kind: ServerKind, servers: list[InstalledServer]) -> Finding:
+    if not servers:
         return warn(kind.name, "not found: databases of this type cannot run here", f"install {kind.advice}")
-    return ok(kind.name, ", ".join(f"{_called(kind, one)} ({_short(one.program)})" for one in found))
+    return ok(
+        kind.name, ", ".join(f"{_called(kind, server)} ({_short(server.program)})" for server in servers)
+    )
 
 
 def _called(kind: ServerKind, server: InstalledServer) -> str:

@@ -66,8 +66,8 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
 
     await serve(installation, listening, announce)
     await asyncio.gather(*reporting)
-    if said := goodbye(settings, installation.left_running):
-        click.echo(said, err=True)
+    if message := goodbye(settings, installation.left_running):
+        click.echo(message, err=True)
 
 
 async def _report(isolation: Isolation, *, is_first: bool) -> None:

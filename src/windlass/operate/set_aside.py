@@ -61,11 +61,11 @@ async def purge(settings: Settings, services: Sequence[str]) -> None:
 
 
 def _record(settings: Settings, service: str) -> SetAside:
-    found = records(Path(settings.data_dir)).get(service)
-    if found is None:
+    record = records(Path(settings.data_dir)).get(service)
+    if record is None:
         shown = to_type(settings, "set-aside list")
         raise CommandRefused(f"no service {service} is set aside: `{shown}` shows those that are")
-    return found
+    return record
 
 
 def _called(record: SetAside) -> str:

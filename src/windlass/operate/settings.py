@@ -21,13 +21,15 @@ def everything() -> list[ShownSetting]:
 def flags(*names: str) -> list[click.Option]:
     """Flags for these settings, or for all; a secret on a command line could be read by every user."""
     file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
-    wanted = [one for one in everything() if not one.secret and (not names or one.name in names)]
+    wanted = [
+        setting for setting in everything() if not setting.secret and (not names or setting.name in names)
+    ]
     return [*map(_flag, wanted), file]
 
 
 def given(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
     """The settings that follow from these flags and from elsewhere, and where each came from."""
-    chosen = {one.name: options.get(one.name) for one in everything()}
+    chosen = {setting.name: options.get(setting.name) for setting in everything()}
     flags = {name: value for name, value in chosen.items() if value not in (None, ())}
     return load(flags, file=options["config_file"])
 
@@ -56,7 +58,7 @@ def written(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case list() | tuple():
-            return " ".join(str(one) for one in value)
+            return " ".join(str(item) for item in value)
         case _:
             return str(value)
 
@@ -68,11 +70,15 @@ def example() -> str:
         "# Flags win over variables of the environment, and those over this file.",
     ]
     group = ""
-    for one in everything():
-        if one.group != group:
-            group = one.group
+    for setting in everything():
+        if setting.group != group:
+            group = setting.group
             lines += ["", f"# {group}"]
-        lines += ["", f"# {one.meaning}  ({one.variable})", f"# {one.name} = {_toml(one.default)}"]
+        lines += [
+            "",
+            f"# {setting.meaning}  ({setting.variable})",
+            f"# {setting.name} = {_toml(setting.default)}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -83,6 +89,6 @@ def _toml(value: Any) -> str:
         case int() | float():
             return str(value)
         case list() | tuple():
-            return "[" + ", ".join(_toml(one) for one in value) + "]"
+            return "[" + ", ".join(_toml(item) for item in value) + "]"
         case _:
             return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -87,8 +87,8 @@ def _unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[Unreache
         path = f"/organization/{org}/cluster/{id}"
         status = insist(lambda path=path: api.get(f"{path}/status"), Patience())  # type: ignore[misc]
         if status["is_connected"] and not status["is_deployed"]:
-            there = {service["id"]: service["name"] for service in services if service["cluster_id"] == id}
-            unreached.append(UnreachedCluster(api.get(path)["name"], status["message"], there))
+            names = {service["id"]: service["name"] for service in services if service["cluster_id"] == id}
+            unreached.append(UnreachedCluster(api.get(path)["name"], status["message"], names))
     return unreached
 
 
@@ -111,21 +111,23 @@ def _running(api: Api) -> list[Any]:
 def _stop(service: Mapping[str, Any]) -> Operation:
     families = registry().services
     family = next(family for family in families if family.name.upper() == service["service_type"])
-    return next(one for one in registry().operations if one.handler == f"{family.name}.stop")
+    return next(
+        operation for operation in registry().operations if operation.handler == f"{family.name}.stop"
+    )
 
 
 def _wait(api: Api, stopping: set[str]) -> None:
     shown: dict[str, str] = {}
     for pause in pauses(0.3, 5.0):
-        states = {one["id"]: one for one in _services(api) if one["id"] in stopping}
-        for id, one in states.items():
-            if shown.get(id) != one["state"]:
-                shown[id] = one["state"]
-                say_state(one["name"], one["state"])
-        if not any(is_under_way(one) for one in states.values()):
+        states = {service["id"]: service for service in _services(api) if service["id"] in stopping}
+        for id, service in states.items():
+            if shown.get(id) != service["state"]:
+                shown[id] = service["state"]
+                say_state(service["name"], service["state"])
+        if not any(is_under_way(service) for service in states.values()):
             break
         time.sleep(pause)
-    failed = [one["name"] for one in states.values() if one["state"] != "STOPPED"]
+    failed = [service["name"] for service in states.values() if service["state"] != "STOPPED"]
     if failed:
         raise _not_stopped(failed)
 
@@ -148,8 +150,10 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
                 "WINDLASS_TOKEN: it has another data directory than this one"
             )
         unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
-        clusters = {one.service: await ctx.places.cluster_of(one.service) for one in stopping}
-        await _carried_out(installation, [one for one in stopping if clusters[one.service] not in unreached])
+        clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
+        await _carried_out(
+            installation, [service for service in stopping if clusters[service.service] not in unreached]
+        )
         elsewhere = set() if parts else await _end_elsewhere(ctx)
         elsewhere |= await _end_left_over(ctx, unreached)
         left = [
@@ -161,7 +165,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
         await installation.stop()
     if left:
         raise _not_reached(left)
-    return len({one.service for one in stopping} | elsewhere)
+    return len({service.service for service in stopping} | elsewhere)
 
 
 async def _trouble(place: Place) -> str:
@@ -176,10 +180,10 @@ async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
     for place in ctx.places.all():
         if place.reconnect is None or place.id in unreached:
             continue
-        known = set(await ctx.store.reads.statuses.on_cluster(place.id))
+        services = set(await ctx.store.reads.statuses.on_cluster(place.id))
         try:
             async with asyncio.timeout(LONGEST_APART):
-                running = {instance.service for instance in await place.engine.all()} & known
+                running = {instance.service for instance in await place.engine.all()} & services
                 for service in running:
                     await place.engine.remove(service, grace=ctx.settings.stop_seconds)
             ended |= running
@@ -195,14 +199,14 @@ async def _name(ctx: Context, cluster: str) -> str:
 
 def _on(cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]) -> dict[str, str]:
     """Returns the names of services that are to be stopped on a cluster, by id."""
-    return {one.service: one.name for one in stopping if clusters[one.service] == cluster}
+    return {service.service: service.name for service in stopping if clusters[service.service] == cluster}
 
 
 async def _was_used(ctx: Context, cluster: str) -> bool:
     """True if services were deployed on a cluster: instances may be left of one that is stopped by now."""
     reads = ctx.store.reads
-    found = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
-    return any(status and status.deployed_at for status in found)
+    statuses = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
+    return any(status and status.deployed_at for status in statuses)
 
 
 async def _installed(settings: Settings, parts: Parts | None) -> Installation:
@@ -219,16 +223,16 @@ async def _installed(settings: Settings, parts: Parts | None) -> Installation:
 async def _end_elsewhere(ctx: Context) -> set[str]:
     """Ends services on engines that the settings do not name: the server may have been started with another
     --engine. Returns their ids."""
-    known, ended = set(await ctx.store.reads.statuses.services()), set()
+    services, ended = set(await ctx.store.reads.statuses.services()), set()
     for name in ENGINES:
         if name == ctx.places.local.engine.name or (
             name == DOCKER and not await docker_answers(docker_at(ctx.settings))
         ):
             continue
         other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
-        await other.engine.start(lambda service: None, lambda service, said: None)
+        await other.engine.start(lambda service: None, lambda service, lines: None)
         try:
-            running = {one.service for one in await other.engine.all()} & known
+            running = {instance.service for instance in await other.engine.all()} & services
             for service in running:
                 await other.engine.remove(service, grace=ctx.settings.stop_seconds)
         finally:
@@ -246,14 +250,14 @@ async def _count(settings: Settings) -> int:
 async def _carried_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
     source, failed, left = installation.ctx.store.reads, [], list(stopping)
     while left:
-        for one in list(left):
-            deployment = await source.deployments.get(one.deployment)
+        for service in list(left):
+            deployment = await source.deployments.get(service.deployment)
             if deployment is not None and deployment.status in OPEN:
                 continue
-            left.remove(one)
+            left.remove(service)
             well = deployment is None or deployment.status == Progress.SUCCEEDED
-            say_state(one.name, "STOPPED" if well else "ERROR")
-            failed += [] if well else [one.name]
+            say_state(service.name, "STOPPED" if well else "ERROR")
+            failed += [] if well else [service.name]
         await asyncio.sleep(_LOOK if left else 0)
     if failed:
         raise _not_stopped(failed)
@@ -278,5 +282,5 @@ def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:
 
 def report(count: int) -> None:
     services = "1 service is" if count == 1 else f"{count} services are"
-    said = f"{services} stopped; data, settings and history stay" if count else "Nothing was running"
-    click.echo(said) if count else say(said)
+    outcome = f"{services} stopped; data, settings and history stay" if count else "Nothing was running"
+    click.echo(outcome) if count else say(outcome)

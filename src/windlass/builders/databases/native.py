@@ -125,19 +125,19 @@ def _run(module: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
-def _chosen(kind: ServerKind, version: str, found: Sequence[InstalledServer]) -> InstalledServer:
+def _chosen(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
     """Returns the newest server of the requested major version, or of all if the choice was left open."""
-    if not found:
+    if not servers:
         raise NoServer(
             "type",
             f"There is no {kind.name} on the machine that runs Windlass. Install {kind.advice}; it need not "
             f"run as a service. Or use a cluster with the engine docker, which brings its own.",
         )
     major = _major(version)
-    fitting = [one for one in found if version.lower() in ANY or _major(one.version) == major]
+    fitting = [server for server in servers if version.lower() in ANY or _major(server.version) == major]
     if not fitting:
-        had = ", ".join(f"{one.product} {one.version}" for one in found)
-        majors = " or ".join(dict.fromkeys(_major(one.version) for one in found))
+        had = ", ".join(f"{server.product} {server.version}" for server in servers)
+        majors = " or ".join(dict.fromkeys(_major(server.version) for server in servers))
         raise NoServer(
             "version",
             f"There is no {kind.name} {version} on the machine that runs Windlass; it has {had}. Set the "
@@ -159,8 +159,8 @@ def _check_client(kind: ServerKind, server: InstalledServer) -> None:
 
 
 def _major(version: str) -> str:
-    found = re.match(r"[vV]?0*(\d+)", version)
-    return found[1] if found else version.lower()
+    number = re.match(r"[vV]?0*(\d+)", version)
+    return number[1] if number else version.lower()
 
 
 def _gone(folder: Path) -> None:

@@ -153,8 +153,8 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
 
 def _files(context: BuildContext, below: str) -> Iterator[str]:
     """Yields the files, each folder before its content. Links stay links."""
-    with os.scandir(context.folder / below) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(context.folder / below) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         path = f"{below}/{entry.name}" if below else entry.name
         left_out = context.leaves_out(path)

@@ -87,23 +87,23 @@ def rewritten(text: str, around: Around) -> Rewritten:
         lines = list(writing.lines())
     except DockerfileError as error:
         raise BuildError(f"Dockerfile {_printable(str(error))}") from error
-    made = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
     arguments = {
         name: value
         for name, value in around.arguments.items()
         if not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
-    return Rewritten(made, tuple(dict.fromkeys(writing.images)), arguments)
+    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments)
 
 
-def check_image(ref: str, found: Mapping[str, Any], service: str, label: str) -> None:
+def check_image(ref: str, image: Mapping[str, Any], service: str, label: str) -> None:
     """Refuses an image of the engine that was built for another service, or is named by its id."""
     named = ref.lower().removeprefix("sha256:")
-    if str(found.get("Id", "")).removeprefix("sha256:").startswith(named):
+    if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
         raise BuildError(
             f"Name the image {ref} by its name and tag: images are not taken by the id that they have here"
         )
-    config = found.get("Config") or {}
+    config = image.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
         raise BuildError(f"Use another image than {ref}: it was built for another service")
     _check_triggers(ref, config.get("OnBuild") or ())
@@ -152,28 +152,28 @@ class _DockerfileWriter:
         return self._line(stage.line, f"FROM {_flags(start.flags)}{base}{named}")
 
     def _stage(self, stage: Stage) -> Iterator[str]:
-        known: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for instruction in stage.instructions:
-            yield self._line(instruction.line, self._instruction(stage, instruction, known))
+            yield self._line(instruction.line, self._instruction(stage, instruction, variables))
             for heredoc in instruction.heredocs:
                 yield from self._heredoc(instruction.line, heredoc)
-            self._learn(instruction, known)
+            self._learn(instruction, variables)
 
-    def _learn(self, instruction: Instruction, known: dict[str, str]) -> None:
+    def _learn(self, instruction: Instruction, variables: dict[str, str]) -> None:
         """Records ENV and ARG values, so that messages can name the address in an ADD."""
         if instruction.name == "ENV":
             for name, value in instructions.pairs(instruction, self._read.escape):
-                known[name] = self._value(value, known)
+                variables[name] = self._value(value, variables)
         elif instruction.name == "ARG":
             for argument in instructions.arguments(instruction, self._read.escape):
-                default = self._value(argument.default or "", known) or self._outer.get(argument.name, "")
-                known.setdefault(argument.name, self._around.arguments.get(argument.name, default))
+                default = self._value(argument.default or "", variables) or self._outer.get(argument.name, "")
+                variables.setdefault(argument.name, self._around.arguments.get(argument.name, default))
 
-    def _instruction(self, stage: Stage, instruction: Instruction, known: Mapping[str, str]) -> str:
+    def _instruction(self, stage: Stage, instruction: Instruction, variables: Mapping[str, str]) -> str:
         self._check_flags(instruction)
         match instruction.name:
             case "ADD":
-                return f"ADD {_flags(instruction.flags)}{self._sources(instruction, known)}"
+                return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
             case "COPY":
                 for ref in (value for name, value in instruction.flags if name == "from"):
                     self._taken_from(stage, instruction.line, ref)
@@ -182,25 +182,25 @@ class _DockerfileWriter:
                 return f"RUN {_flags(flags)}{instruction.text}"
             case "ONBUILD":
                 inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
-                return f"ONBUILD {self._instruction(stage, inner, known)}"
+                return f"ONBUILD {self._instruction(stage, inner, variables)}"
         return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
 
     # ADD
 
-    def _sources(self, instruction: Instruction, known: Mapping[str, str]) -> str:
+    def _sources(self, instruction: Instruction, variables: Mapping[str, str]) -> str:
         """Puts `./` before each source: it is a file of the repository, whatever its variables contain."""
         if instruction.json is not None:
             *sources, target = instruction.json
             for source in sources:
-                self._check_source(instruction, source, known)
+                self._check_source(instruction, source, variables)
             return msgspec.json.encode([*(f"./{source}" for source in sources), target]).decode()
         *sources, target = instruction.text.split()
         for source in sources:
-            self._check_source(instruction, source, known)
+            self._check_source(instruction, source, variables)
         return " ".join([*(_local(source, instruction) for source in sources), target])
 
-    def _check_source(self, instruction: Instruction, source: str, known: Mapping[str, str]) -> None:
-        meant = self._value(source, known)
+    def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
+        meant = self._value(source, variables)
         if _REMOTE.match(meant):
             raise BuildRefused(
                 instruction.line,
@@ -208,16 +208,16 @@ class _DockerfileWriter:
                 "download it in a RUN step, or commit it to the repository",
             )
 
-    def _value(self, text: str, known: Mapping[str, str]) -> str:
+    def _value(self, text: str, variables: Mapping[str, str]) -> str:
         """Replaces variables, for messages only; leaves them if that fails or the text grows too long."""
         if self._left <= 0:
             return text
         try:
-            made = substituted(text, known, self._read.escape)
+            value = substituted(text, variables, self._read.escape)
         except BadWord:
             return text
-        self._left -= len(made)
-        return made
+        self._left -= len(value)
+        return value
 
     # Images
 
@@ -250,27 +250,27 @@ class _DockerfileWriter:
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
         options = [part.partition("=") for part in value.split(",")]
-        given = {name.lower(): text for name, _, text in options}
-        if len(given) != len(options):
+        flags = {name.lower(): text for name, _, text in options}
+        if len(flags) != len(options):
             raise BuildRefused(line, f"RUN --mount={_short(value)}: each option may come once")
-        kind = given.get("type", "bind").lower()
+        kind = flags.get("type", "bind").lower()
         if kind not in _MOUNTS:
             raise BuildRefused(
                 line, f"RUN --mount=type={_short(kind)} is not known here{_MOUNT_HINTS.get(kind, '')}"
             )
-        if "from" in given:
-            self._taken_from(stage, line, given["from"])
+        if "from" in flags:
+            self._taken_from(stage, line, flags["from"])
         if kind != "cache":
             return value
-        target = given.get("target") or given.get("dst") or given.get("destination") or ""
+        target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
         kept = [name + equals + text for name, equals, text in options if name.lower() != "id"]
-        return ",".join([*kept, f"id={self._around.org}/{given.get('id') or target}"])
+        return ",".join([*kept, f"id={self._around.org}/{flags.get('id') or target}"])
 
     # Common to all instructions
 
     def _check_flags(self, instruction: Instruction) -> None:
-        known = _FLAGS.get(instruction.name)
-        if known is None:
+        allowed = _FLAGS.get(instruction.name)
+        if allowed is None:
             return
         if instruction.text.startswith("--"):
             raise BuildRefused(
@@ -278,7 +278,7 @@ class _DockerfileWriter:
                 f"{instruction.name} {_short(instruction.text.split()[0])}: write the flag as --name=value",
             )
         for name, value in instruction.flags:
-            if name not in known:
+            if name not in allowed:
                 raise BuildRefused(instruction.line, f"{instruction.name} --{name} is not known here")
             self._check_plain(instruction, value)
 
@@ -304,9 +304,9 @@ class _DockerfileWriter:
         if not _HEREDOC.fullmatch(heredoc.name):
             raise BuildRefused(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
         content = heredoc.content.split("\n")[:-1]
-        if found := next((each for each in content if _LIKE_AN_INSTRUCTION.match(each)), None):
+        if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION.match(row)), None):
             raise BuildRefused(
-                line, f"{_short(found.strip())} cannot stand in a heredoc here: COPY it from a file"
+                line, f"{_short(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
             )
         yield from content
         yield heredoc.name

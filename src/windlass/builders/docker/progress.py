@@ -64,16 +64,16 @@ class BuildProgress:
         self.containers: list[str] = []
         """Containers of steps of the classic builder."""
 
-    def take(self, said: Mapping[str, Any]) -> None:
-        if "stream" in said:
-            self._written(str(said["stream"]))
-        elif said.get("id") == "moby.buildkit.trace":
-            self._trace(base64.b64decode(said["aux"]))
-        elif "error" in said:
-            detail = said.get("errorDetail") or {}
-            self.error = str(detail.get("message") or said["error"])
-        elif "status" in said and "progressDetail" not in said:
-            self._say(str(said["status"]))
+    def take(self, message: Mapping[str, Any]) -> None:
+        if "stream" in message:
+            self._written(str(message["stream"]))
+        elif message.get("id") == "moby.buildkit.trace":
+            self._trace(base64.b64decode(message["aux"]))
+        elif "error" in message:
+            detail = message.get("errorDetail") or {}
+            self.error = str(detail.get("message") or message["error"])
+        elif "status" in message and "progressDetail" not in message:
+            self._say(str(message["status"]))
 
     def close(self) -> None:
         self._classic.close()
@@ -97,10 +97,10 @@ class BuildProgress:
             self._step, self._layer_is_ours = line.partition(" : ")[2], " : FROM " not in line
         elif line == " ---> Using cache":
             self._layer_is_ours = False
-        elif found := _RUNNING.match(line):
-            self.containers.append(found[1])
-        elif (found := _LAYER.match(line)) and self._layer_is_ours:
-            self.made.append(found[1])
+        elif match := _RUNNING.match(line):
+            self.containers.append(match[1])
+        elif (match := _LAYER.match(line)) and self._layer_is_ours:
+            self.made.append(match[1])
         if line.strip():
             self._say(line)
 

@@ -41,21 +41,21 @@ def read(message: bytes) -> tuple[list[Vertex], list[Output]]:
 
 
 def _vertex(message: bytes) -> Vertex:
-    found = dict(_fields(message))
+    fields = dict(_fields(message))
     return Vertex(
-        digest=_text(found.get(1)),
-        name=_text(found.get(3)),
-        cached=bool(found.get(4)),
-        started=5 in found,
-        completed=6 in found,
-        error=_text(found.get(7)),
+        digest=_text(fields.get(1)),
+        name=_text(fields.get(3)),
+        cached=bool(fields.get(4)),
+        started=5 in fields,
+        completed=6 in fields,
+        error=_text(fields.get(7)),
     )
 
 
 def _output(message: bytes) -> Output:
-    found = dict(_fields(message))
-    text = found.get(4, b"")
-    return Output(_text(found.get(1)), text if isinstance(text, bytes) else b"")
+    fields = dict(_fields(message))
+    text = fields.get(4, b"")
+    return Output(_text(fields.get(1)), text if isinstance(text, bytes) else b"")
 
 
 def _text(value: int | bytes | None) -> str:

@@ -36,9 +36,9 @@ class Copy(Struct, frozen=True):
         """Fetches the wanted commit, and so many commits before it, into the store."""
         _, tags = await group.run_together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
-        if not (found := commits(await self.remote.ask(*words, copy=self.folder), tags)):
+        if not (listed := commits(await self.remote.ask(*words, copy=self.folder), tags)):
             raise GitError("This is not a commit.")
-        return found
+        return listed
 
     async def check_out(self, commit: str) -> None:
         listing = TreeListing(self.remote.limits)
@@ -80,11 +80,11 @@ class Copy(Struct, frozen=True):
         await self._pull(wanted_ref(self.source))
         try:
             words = ("rev-parse", "--verify", f"{commit}^{{commit}}")
-            found = await self.remote.ask(*words, copy=self.folder)
+            answer = await self.remote.ask(*words, copy=self.folder)
         except GitError as error:
             where = f"{self.source.branch or 'the default branch'} of {self.remote.url}"
             raise GitError(f"There is no commit {commit}, or more than one, on {where}.") from error
-        await self.remote.run("update-ref", WANTED, found.strip(), copy=self.folder)
+        await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
 
     async def _pull(self, ref: str, *depth: str) -> None:
         fixed = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
@@ -102,8 +102,8 @@ class Copy(Struct, frozen=True):
 def _lay_out(store: Path, names: str) -> None:
     """Makes an empty repository, see gitrepository-layout(5). `git init` would take as long as a small
     fetch."""
-    for each in ("objects", "refs"):
-        (store / each).mkdir(parents=True)
+    for folder in ("objects", "refs"):
+        (store / folder).mkdir(parents=True)
     (store / "HEAD").write_text("ref: refs/heads/none\n")
     (store / "config").write_text(CONFIG[names])
 

@@ -82,9 +82,9 @@ class Git:
         """Returns the newest commits of a branch, or those before the named commit, newest first."""
 
         async def action(remote: Remote) -> list[GitCommit]:
-            async with self._scratch() as made:
+            async with self._scratch() as scratch:
                 # Commits without their content, from every server that can filter.
-                return await Copy(remote, source, made, options=("--filter=tree:0",)).commits(most)
+                return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(most)
 
         return await self._at(source, action)
 
@@ -137,9 +137,9 @@ class Git:
     async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
         pinned = await self._judged(where)
         header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
-        given = environment(where, pinned, self._home, header)
+        variables = environment(where, pinned, self._home, header)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
-        return Remote(where.url, given, self._home, self._limits, hidden, bool(header))
+        return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
 
     async def _judged(self, where: RemoteAddress) -> Sequence[Address]:
         """Returns the addresses of the host, after every one was found to be allowed."""
@@ -167,11 +167,11 @@ class Git:
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
-        made = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._home))
+        folder = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._home))
         try:
-            yield made
+            yield folder
         finally:
-            await group.in_thread(_gone, made)
+            await group.in_thread(_gone, folder)
 
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
@@ -194,20 +194,20 @@ def _no_head(url: str, source: GitSource) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def _fresh(made: Path) -> AsyncIterator[None]:
-    await group.in_thread(_gone, made)
+async def _fresh(folder: Path) -> AsyncIterator[None]:
+    await group.in_thread(_gone, folder)
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(group.in_thread, _gone, made)
-        await group.in_thread(partial(made.mkdir, mode=0o700, parents=True))
+        undo.push_async_callback(group.in_thread, _gone, folder)
+        await group.in_thread(partial(folder.mkdir, mode=0o700, parents=True))
         yield
         undo.pop_all()
 
 
-def _gone(made: Path) -> None:
+def _gone(folder: Path) -> None:
     """Removes a folder, even while a stopping program still writes a last file."""
     for _ in range(TRIES):
-        shutil.rmtree(made, ignore_errors=True)
-        if not made.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
             return
         time.sleep(0.02)
 

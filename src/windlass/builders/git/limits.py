@@ -42,8 +42,8 @@ def measured(top: Path) -> tuple[int, int]:
     size = entries = 0
     left = [str(top)]
     while left:
-        with suppress(OSError), os.scandir(left.pop()) as found:
-            for entry in found:
+        with suppress(OSError), os.scandir(left.pop()) as scan:
+            for entry in scan:
                 entries += 1
                 if not entry.is_dir(follow_symlinks=False):
                     with suppress(FileNotFoundError):

@@ -70,8 +70,8 @@ def explained(complaint: str, url: str, *, has_token: bool) -> GitError:
     """Explains why git failed. Unknown errors are shown as they are, without paths of this machine."""
     plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
     for pattern, kind, words in _MEANINGS:
-        if found := re.search(pattern, plain, re.IGNORECASE):
-            return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **found.groupdict()))
+        if match := re.search(pattern, plain, re.IGNORECASE):
+            return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **match.groupdict()))
     lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
     return GitError(f"git could not fetch {url}: {reason}")

@@ -55,12 +55,12 @@ class Remote(Struct, frozen=True):
         progress: Progress = silent,
         watched: Path | None = None,
     ) -> None:
-        said = GitOutput(progress, (*self.hidden, str(copy or self.home)))
+        output = GitOutput(progress, (*self.hidden, str(copy or self.home)))
         async with group.running(["git", *words], cwd=copy or self.home, env=self._given(copy)) as process:
             self.limits.confine(process)
             await group.run_together(
                 group.pump(process.stdout, take),
-                group.pump(process.stderr, said.feed),
+                group.pump(process.stderr, output.feed),
                 process.wait(),
                 guard=self._watch(watched) if watched else None,
             )
@@ -68,7 +68,7 @@ class Remote(Struct, frozen=True):
         if code:
             if watched:  # the kernel may have stopped it at a file that is too large
                 self.limits.check(*await asyncio.to_thread(measured, watched))
-            raise explained(said.complaint(), self.url, has_token=self.has_token)
+            raise explained(output.complaint(), self.url, has_token=self.has_token)
 
     def _given(self, copy: Path | None) -> Mapping[str, str]:
         if copy is None:

@@ -72,7 +72,7 @@ SSH: Final = (
 def environment(
     where: RemoteAddress | None, pinned: Sequence[Address], home: Path, header: str = ""
 ) -> dict[str, str]:
-    given = {
+    variables = {
         "PATH": os.pathsep.join(os.get_exec_path()),
         "HOME": str(home),
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -86,10 +86,10 @@ def environment(
     }
     settings = list(HARDENED.items())
     if where and where.scheme == "ssh":
-        given |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
+        variables |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
     elif where and where.scheme in ("http", "https"):
         settings += _over_http(where, pinned, header)
-    return given | _numbered(settings)
+    return variables | _numbered(settings)
 
 
 def authorization(token: str, host: str) -> str:
@@ -104,10 +104,10 @@ def authorization(token: str, host: str) -> str:
 def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
     """Returns the command of ssh: it connects to the judged address, and keeps the server's key by host
     name."""
-    known = str(home / "known_hosts").replace("%", "%%")
+    known_hosts = str(home / "known_hosts").replace("%", "%%")
     options = (
         *SSH,
-        f'UserKnownHostsFile="{known}"',
+        f'UserKnownHostsFile="{known_hosts}"',
         f"HostName={pinned}",
         f"HostKeyAlias={where.host if where.port == 22 else f'[{where.host}]:{where.port}'}",
     )
@@ -117,15 +117,15 @@ def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
 def _over_http(where: RemoteAddress, pinned: Sequence[Address], header: str) -> list[tuple[str, str]]:
     settings = []
     if isinstance(where.host, str):
-        found = ",".join(f"[{each}]" if each.version == 6 else str(each) for each in pinned)
-        settings.append(("http.curloptResolve", f"{where.host}:{where.port}:{found}"))
+        addresses = ",".join(f"[{address}]" if address.version == 6 else str(address) for address in pinned)
+        settings.append(("http.curloptResolve", f"{where.host}:{where.port}:{addresses}"))
     if header:
         settings.append((f"http.{where.origin}.extraHeader", header))
     return settings
 
 
 def _numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    given = {"GIT_CONFIG_COUNT": str(len(settings))}
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for place, (key, value) in enumerate(settings):
-        given |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
-    return given
+        variables |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    return variables

@@ -70,11 +70,11 @@ class ArtifactStore:
     def making(self) -> Iterator[Path]:
         """Yields a folder to build in, which is removed afterwards. The result is moved elsewhere from it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _new(self.folder, NEW) as made:
+        with _new(self.folder, NEW) as fresh:
             try:
-                yield made
+                yield fresh
             finally:
-                _gone(made)
+                _gone(fresh)
 
     @contextmanager
     def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
@@ -82,31 +82,31 @@ class ArtifactStore:
         complete."""
         deps = self.folder / DEPS
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for known in sorted(deps.glob(f"{digest}-*")):
-            if known.is_dir() and (held := _hold(known, shared=True)) is not None:
+        for present in sorted(deps.glob(f"{digest}-*")):
+            if present.is_dir() and (held := _hold(present, shared=True)) is not None:
                 try:
-                    if (known / COMPLETE).exists():
-                        yield known, True
+                    if (present / COMPLETE).exists():
+                        yield present, True
                         return
                 finally:
                     os.close(held)
-        with _new(deps, f"{digest}-", keeps=True) as made:
+        with _new(deps, f"{digest}-", keeps=True) as fresh:
             try:
-                yield made, False
+                yield fresh, False
             finally:
-                if not (made / COMPLETE).exists():
-                    _gone(made)
+                if not (fresh / COMPLETE).exists():
+                    _gone(fresh)
 
-    def put(self, made: Path, artifact: Artifact) -> Artifact:
+    def put(self, folder: Path, artifact: Artifact) -> Artifact:
         """Moves a whole artifact to its final name. An earlier one is used instead: it was made of the
         same."""
-        with tree.fresh(made / RECORD).open("xb") as file:
+        with tree.fresh(folder / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
-        synced(made)
+        synced(folder)
         final = self.at(artifact.key)
         for _ in range(2):
             try:
-                made.rename(final)
+                folder.rename(final)
             except OSError:
                 if not final.exists():
                     raise
@@ -184,9 +184,11 @@ class ArtifactStore:
 
 def services(folder: Path) -> list[str]:
     """Returns the folders of services."""
-    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
     return [
-        each.name for each in there if _PLAIN.fullmatch(each.name) and each.name != CACHE and each.is_dir()
+        entry.name
+        for entry in entries
+        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE and entry.is_dir()
     ]
 
 
@@ -236,13 +238,13 @@ def _read(path: Path) -> Artifact | None:
 @contextmanager
 def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
     """Yields a folder that exists only while its lock is held, or after it was kept."""
-    made, held = _locked(folder, beginning)
+    present, held = _locked(folder, beginning)
     try:
-        made.mkdir(mode=0o700)
-        yield made
+        present.mkdir(mode=0o700)
+        yield present
     finally:
-        if not (keeps and made.exists()):
-            _lock(made).unlink(missing_ok=True)
+        if not (keeps and present.exists()):
+            _lock(present).unlink(missing_ok=True)
         os.close(held)
 
 
@@ -250,10 +252,10 @@ def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
     """Returns a new name and its held lock. A sweep may remove the lock file before: then another one is
     tried."""
     while True:
-        made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
-        os.close(filelock.open_lock_file(_lock(made)))
-        if (held := _hold(made)) is not None:
-            return made, held
+        fresh = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
+        os.close(filelock.open_lock_file(_lock(fresh)))
+        if (held := _hold(fresh)) is not None:
+            return fresh, held
 
 
 def _lock(path: Path) -> Path:

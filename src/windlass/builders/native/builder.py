@@ -75,9 +75,9 @@ class NativeBuilder:
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
         async with lock:
-            if known := await self.find(order.service, order.key):
+            if artifact := await self.find(order.service, order.key):
                 say("This was built before, and is used again.")
-                return known
+                return artifact
             with _in_plain_words():
                 return await self._build(order, say)
 
@@ -106,38 +106,44 @@ class NativeBuilder:
     async def _build(self, order: Order, say: Say) -> Artifact:
         store = ArtifactStore(self._folder, order.service)
         async with _aside() as held:
-            made = await group.in_thread(held.enter_context, store.making())
-            home, cache = made / "home", self._folder / CACHE / name_of(order.org)
-            await group.in_thread(_folders, home, cache, made / "artifact")
+            folder = await group.in_thread(held.enter_context, store.making())
+            home, cache = folder / "home", self._folder / CACHE / name_of(order.org)
+            await group.in_thread(_folders, home, cache, folder / "artifact")
             found_sources = await group.in_thread(sources.read, order)
             for line in found_sources.remarks:
                 say(line)
             cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
-            work = _Work(order, found_sources, tools, store, made / "artifact", held)
-            return await group.in_thread(store.put, made / "artifact", await work.done())
+            work = _Work(order, found_sources, tools, store, folder / "artifact", held)
+            return await group.in_thread(store.put, folder / "artifact", await work.done())
 
 
 class _Work:
     """One build, after its sources are read."""
 
     def __init__(
-        self, order: Order, found: Sources, tools: Tools, store: ArtifactStore, made: Path, held: ExitStack
+        self,
+        order: Order,
+        sources: Sources,
+        tools: Tools,
+        store: ArtifactStore,
+        folder: Path,
+        held: ExitStack,
     ) -> None:
         self.order = order
-        self.found = found
-        self.layout = found.layout
+        self.found = sources
+        self.layout = sources.layout
         self.tools = tools
         self.say = tools.say
         self.store = store
-        self.made = made
+        self.made = folder
         self.held = held
         self.final = store.at(order.key)
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
-        self.real_folders = _real_folders(found)
+        self.real_folders = _real_folders(sources)
         """Checks files that we read and move as ourselves, after steps of the build could change them."""
 
     async def done(self) -> Artifact:
@@ -166,27 +172,27 @@ class _Work:
             _shims(self.made / "bin", version)
             self.places.append((self.made / "bin", self.final / "bin"))
             return
-        given = about_registries(self.found.variables) | python.asked_for(needed, self.found.variables)
-        venv = await self._venv(needed, version, given)
+        variables = about_registries(self.found.variables) | python.asked_for(needed, self.found.variables)
+        venv = await self._venv(needed, version, variables)
         self.environment["VIRTUAL_ENV"] = str(venv)
         self.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
             site = self.made / "site"  # the only part of the artifact that a step may change
             await group.in_thread(_folders, site)
             self.tools.cells.writable.append(site)
-            await python.project(self.tools, version, needed, venv, site, given)
+            await python.project(self.tools, version, needed, venv, site, variables)
             self.places.append((site / "bin", self.final / "site" / "bin"))
             self.environment["PYTHONPATH"] = str(self.final / "site")
 
     async def _venv(
-        self, needed: python.PythonDependencies, version: python.Interpreter, given: Mapping[str, str]
+        self, needed: python.PythonDependencies, version: python.Interpreter, variables: Mapping[str, str]
     ) -> Path:
-        digest = await group.in_thread(python.digest, needed, version, given)
-        deps, there = await self._depending(digest)
-        if there:
+        digest = await group.in_thread(python.digest, needed, version, variables)
+        deps, is_present = await self._depending(digest)
+        if is_present:
             self.say("The Python dependencies have not changed: they are used as they were installed before.")
         else:
-            await python.environment(self.tools, version, needed, deps, given)
+            await python.environment(self.tools, version, needed, deps, variables)
             await group.in_thread(_complete, deps)
         (self.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
         return deps / "venv"
@@ -196,8 +202,8 @@ class _Work:
         dependencies: tuple[Path, bool] = await group.in_thread(
             self.held.enter_context, self.store.depending(digest)
         )
-        deps, there = dependencies
-        if not there:
+        deps, is_present = dependencies
+        if not is_present:
             self.tools.cells.writable.append(deps)
         return dependencies
 
@@ -239,16 +245,16 @@ class _Work:
         variables = self.found.variables
         version = await node.version(self.tools)
         if needed.in_place:
-            given = {name: value for name, value in variables.items() if name.upper() not in NOT_FOR_TOOLS}
-            await node.in_place(self.tools, needed, self.made, self.layout.app, given)
+            settings = {name: value for name, value in variables.items() if name.upper() not in NOT_FOR_TOOLS}
+            await node.in_place(self.tools, needed, self.made, self.layout.app, settings)
             return
-        given = about_registries(variables) | node.asked_for(needed, variables)
-        digest = await group.in_thread(node.digest, needed, version, given)
-        deps, there = await self._depending(digest)
-        if there:
+        settings = about_registries(variables) | node.asked_for(needed, variables)
+        digest = await group.in_thread(node.digest, needed, version, settings)
+        deps, is_present = await self._depending(digest)
+        if is_present:
             self.say("The Node dependencies have not changed: they are used as they were installed before.")
         else:
-            await node.apart(self.tools, needed, deps, given)
+            await node.apart(self.tools, needed, deps, settings)
             await group.in_thread(_complete, deps)
         (self.made / "node_modules").symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
 

@@ -112,14 +112,14 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
             return ours if "/" in ours else f"./{ours}"
         # In a virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
         return (_on_path(name, site) if "/bin/" in program else None) or _missing(program, site)
-    if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
-        return known
-    if known and tools.found(name, site.path[:1]):
-        return known
+    if (installed := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
+        return installed
+    if installed and tools.found(name, site.path[:1]):
+        return installed
     return (
         program
         if os.access(program, os.X_OK) and Path(program).is_file()
-        else known or _missing(program, site)
+        else installed or _missing(program, site)
     )
 
 

@@ -93,9 +93,9 @@ class Hints(Struct, kw_only=True):
                 return entrypoint  # a shell gets the words of CMD as arguments, which it ignores
 
 
-def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hints:
-    """Reads the hints of a stage and of the earlier stages that it is FROM. `given`: build arguments."""
-    hints = _HintReader(dockerfile, given).hints(wanted)
+def hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, str]) -> Hints:
+    """Reads the hints of a stage and of the earlier stages that it is FROM. `arguments`: build arguments."""
+    hints = _HintReader(dockerfile, arguments).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
     hints.skipped = tuple(
         _skipped(instruction)
@@ -107,10 +107,10 @@ def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hi
 
 
 class _HintReader:
-    def __init__(self, dockerfile: Dockerfile, given: Mapping[str, str]) -> None:
+    def __init__(self, dockerfile: Dockerfile, arguments: Mapping[str, str]) -> None:
         self._dockerfile = dockerfile
-        self._outer = dockerfile.outer(given)
-        self._given = given
+        self._outer = dockerfile.outer(arguments)
+        self._given = arguments
         self._size = 0
 
     def hints(self, wanted: Stage) -> Hints:
@@ -128,13 +128,13 @@ class _HintReader:
     def _take(self, hints: Hints, instruction: Instruction) -> None:
         match instruction.name:
             case "ENV":
-                known = hints.variables  # an ENV does not see what its own line sets
+                variables = hints.variables  # an ENV does not see what its own line sets
                 for name, value in pairs(instruction, self._dockerfile.escape):
                     self._set(
                         hints,
                         instruction,
-                        self._read(instruction, name, known),
-                        self._read(instruction, value, known),
+                        self._read(instruction, name, variables),
+                        self._read(instruction, value, variables),
                     )
             case "ARG":
                 self._declare(hints, instruction)
@@ -171,12 +171,12 @@ class _HintReader:
             elif argument.name in self._outer:
                 hints.arguments[argument.name] = self._outer[argument.name]
 
-    def _read(self, instruction: Instruction, text: str, known: Mapping[str, str]) -> str:
-        made = self._dockerfile.read(instruction.line, text, known)
-        self._size += len(made)
+    def _read(self, instruction: Instruction, text: str, variables: Mapping[str, str]) -> str:
+        value = self._dockerfile.read(instruction.line, text, variables)
+        self._size += len(value)
         if self._size > LARGEST:
             raise DockerfileError(instruction.line, "the values of variables make this stage too large")
-        return made
+        return value
 
 
 def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None:

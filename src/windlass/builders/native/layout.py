@@ -25,8 +25,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     @property
     def below(self) -> str:
         """The working folder, below `app`."""
-        found = posixpath.relpath(self.workdir, self.top)
-        return "" if found == "." else found
+        below = posixpath.relpath(self.workdir, self.top)
+        return "" if below == "." else below
 
     @property
     def folder(self) -> Path:
@@ -34,7 +34,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     def here(self, text: str) -> str:
         """Replaces paths of the image, in the deployed folder, by paths from the working folder."""
-        return _PATHS.sub(lambda found: self._relative(found[0]), text) if self.image else text
+        return _PATHS.sub(lambda match: self._relative(match[0]), text) if self.image else text
 
     def _relative(self, path: str) -> str:
         whole = posixpath.normpath(path)
@@ -42,8 +42,8 @@ class Layout(Struct, frozen=True, kw_only=True):
         # machine's.
         if not below(whole, self.top) or (self.top == "/" and not os.path.lexists(self.app / whole[1:])):
             return path
-        made = posixpath.relpath(whole, self.workdir)
-        return f"{made}/" if path.endswith("/") and made != "." else made
+        relative = posixpath.relpath(whole, self.workdir)
+        return f"{relative}/" if path.endswith("/") and relative != "." else relative
 
 
 def below(path: str, top: str) -> bool:

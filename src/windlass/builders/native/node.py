@@ -104,14 +104,14 @@ def needs(package: Package, top: Path, say: Say) -> NodeDependencies:
     return NodeDependencies(package=package, files=tuple(files), local=tuple(_local(package, top)))
 
 
-def digest(needed: NodeDependencies, version: str, given: Mapping[str, str]) -> str:
+def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str]) -> str:
     total = hashlib.sha256()
     folder = needed.package.folder
     for part in (
         version,
         tree.digest(folder, needed.files),
         tree.digest(folder, needed.local),
-        *(f"{name}={value}" for name, value in sorted(given.items())),
+        *(f"{name}={value}" for name, value in sorted(variables.items())),
     ):
         total.update(part.encode(errors="surrogateescape") + b"\0")
     return "node-" + total.hexdigest()[:32]
@@ -137,30 +137,30 @@ async def version(tools: Tools) -> str:
     return (answer or "").strip()
 
 
-async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mapping[str, str]) -> None:
-    """Installs into `made`/node_modules, where it stays. npm sees only the files that it needs."""
+async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]) -> None:
+    """Installs into `folder`/node_modules, where it stays. npm sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
-        target = made / path.relative_to(needed.package.folder)
+        target = folder / path.relative_to(needed.package.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             await group.in_thread(tree.copy, path, target)
         elif not target.exists():
             await group.in_thread(tree.place, path, target)
-    await _npm(tools, made, given)
-    (made / "node_modules").mkdir(exist_ok=True)
+    await _npm(tools, folder, variables)
+    (folder / "node_modules").mkdir(exist_ok=True)
 
 
 async def in_place(
-    tools: Tools, needed: NodeDependencies, made: Path, app: Path, given: Mapping[str, str]
+    tools: Tools, needed: NodeDependencies, target: Path, app: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs beside the code, and then moves the packages to `made`, beside `app`."""
+    """Installs beside the code, and then moves the packages to `target`, beside `app`."""
     folder = needed.package.folder
-    await _npm(tools, folder, given)
+    await _npm(tools, folder, variables)
     if (folder / "node_modules").is_symlink():
         raise BuildError("Make node_modules a folder: npm install left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
-    await group.in_thread(tree.move, folder / "node_modules", made / "node_modules")
-    await group.in_thread(_mend, made / "node_modules", folder / "node_modules", app)
+    await group.in_thread(tree.move, folder / "node_modules", target / "node_modules")
+    await group.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
 
 
 def _mend(moved: Path, was: Path, app: Path) -> None:
@@ -179,13 +179,13 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _npm(tools: Tools, cwd: Path, given: Mapping[str, str]) -> None:
+async def _npm(tools: Tools, cwd: Path, variables: Mapping[str, str]) -> None:
     npm = tools.find("npm")
     assert npm  # `version` made sure
     locked = any((cwd / name).is_file() for name in LOCKS)
     words = ["ci", "--omit=dev"] if locked else ["install", "--no-package-lock", "--omit=dev"]
     with step(tools.say, f"Installing the Node dependencies (npm {words[0]} --omit=dev)"):
-        await tools.run([npm, *words], cwd=cwd, more=given, what=f"npm {words[0]}")
+        await tools.run([npm, *words], cwd=cwd, more=variables, what=f"npm {words[0]}")
 
 
 def _local(root: Package, top: Path) -> Iterator[Path]:

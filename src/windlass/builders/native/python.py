@@ -110,7 +110,7 @@ def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def digest(needed: PythonDependencies, interpreter: Interpreter, given: Mapping[str, str]) -> str:
+def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
     """Returns a digest of everything that decides the content of the environment."""
     total = hashlib.sha256()
     for part in (
@@ -118,7 +118,7 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, given: Mapping[
         interpreter.version,
         needed.requirements,
         needed.constraints,
-        *(f"{name}={value}" for name, value in sorted(given.items())),
+        *(f"{name}={value}" for name, value in sorted(variables.items())),
         *(tree.digest(needed.cwd, [path]) for path in needed.local),
         tree.digest(needed.project) if needed.whole and needed.project else "",
     ):
@@ -157,12 +157,12 @@ def _own() -> str:
 
 
 async def environment(
-    tools: Tools, python: Interpreter, needed: PythonDependencies, made: Path, given: Mapping[str, str]
+    tools: Tools, python: Interpreter, needed: PythonDependencies, folder: Path, variables: Mapping[str, str]
 ) -> None:
-    """Makes a virtual environment at `made`/venv, where it stays, and installs the dependencies in it."""
-    venv = made / "venv"
+    """Makes a virtual environment at `folder`/venv, where it stays, and installs the dependencies in it."""
+    venv = folder / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
-        await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=made, what="python -m venv")
+        await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
     cwd = await _scratch(tools, needed) if needed.local or needed.whole else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
@@ -175,7 +175,7 @@ async def environment(
         words.append(cwd / needed.project.relative_to(needed.cwd))
     if words:
         with step(tools.say, "Installing the Python dependencies"):
-            await _pip(tools, python, venv, words, cwd, given)
+            await _pip(tools, python, venv, words, cwd, variables)
     await _pip_in(tools, python, venv)
 
 
@@ -190,14 +190,14 @@ async def project(
     needed: PythonDependencies,
     venv: Path,
     site: Path,
-    given: Mapping[str, str],
+    variables: Mapping[str, str],
 ) -> None:
     """Installs the project itself into a folder of its own: the next commit can share the dependencies."""
     assert needed.project
     cwd = await _scratch(tools, needed)
     source = cwd / needed.project.relative_to(needed.cwd)
     with step(tools.say, "Installing the project itself"):
-        await _pip(tools, python, venv, ["--no-deps", "--target", site, source], cwd, given)
+        await _pip(tools, python, venv, ["--no-deps", "--target", site, source], cwd, variables)
 
 
 async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
@@ -214,15 +214,15 @@ async def _pip(
     venv: Path,
     words: Sequence[str | Path],
     cwd: Path,
-    given: Mapping[str, str],
+    variables: Mapping[str, str],
 ) -> None:
     into = venv / "bin" / "python"
     if pip := await _found_pip(tools, python):
         argv = [*pip, "--python", into, "install", *words]
-        await tools.run(argv, cwd=cwd, more=given, what="pip install")
+        await tools.run(argv, cwd=cwd, more=variables, what="pip install")
     elif uv := _uv(tools):
         argv = [uv, "pip", "install", "--python", into, *words]
-        await tools.run(argv, cwd=cwd, more=given, what="uv pip install")
+        await tools.run(argv, cwd=cwd, more=variables, what="uv pip install")
     else:
         raise BuildError(
             f"There is no pip {PIP[0]}.{PIP[1]} or newer and no uv on the machine that runs Windlass: "

@@ -128,17 +128,17 @@ def _hints(order: Order, file: Path) -> Hints:
     read = dockerfile.read(file.read_text(encoding="utf-8-sig", errors="replace"))
     stage = read.stage(order.stage)
     if stage is None:
-        names = ", ".join(known.name or str(known.index) for known in read.stages)
+        names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
         raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
     return hints(read, stage, order.arguments)
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:
     """Returns the layout of the folder. A later WORKDIR counts if it is a folder of the repository."""
-    there = below(hinted.workdir, hinted.top) and tree.inside(
+    folder = below(hinted.workdir, hinted.top) and tree.inside(
         context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
     )
-    workdir = hinted.workdir if there and there.is_dir() else hinted.top
+    workdir = hinted.workdir if folder and folder.is_dir() else hinted.top
     return Layout(app=context, top=hinted.top, workdir=workdir, image=True)
 
 

@@ -111,10 +111,10 @@ def plain_to_see(folder: Path) -> Start | None:
 
 
 def nothing_found(folder: Path) -> BuildError:
-    there = sorted(path.name for path in folder.iterdir())[:10]
+    entries = sorted(path.name for path in folder.iterdir())[:10]
     return BuildError(
         f"Nothing says how to start this. Looked for: {LOOKED_FOR}. Add a Procfile with a line such as "
-        f"`web: python main.py`. The folder holds: {', '.join(there) or 'nothing'}."
+        f"`web: python main.py`. The folder holds: {', '.join(entries) or 'nothing'}."
     )
 
 

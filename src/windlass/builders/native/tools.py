@@ -74,7 +74,9 @@ def meant_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
 def machine_path() -> list[str]:
     """Returns the PATH of this machine, without the environment that Windlass is installed in."""
     own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
-    return [each for each in os.get_exec_path() if each.startswith("/") and os.path.realpath(each) != own]
+    return [
+        folder for folder in os.get_exec_path() if folder.startswith("/") and os.path.realpath(folder) != own
+    ]
 
 
 def found(name: str, path: Sequence[str]) -> str | None:
@@ -252,6 +254,6 @@ def failure(what: str, code: int, last: Sequence[str]) -> str:
     if code < 0:
         return f"{what} was ended by signal {-code}: the machine may be short of memory."
     blamed = [_BLAMES.sub("", line) for line in last if _BLAMES.match(line)]
-    told = [line for line in blamed if not _EMPTY_BLAMES.search(line)]
-    reason = told[0] if told else last[-1].strip() if last else "it gave no reason"
+    lines = [line for line in blamed if not _EMPTY_BLAMES.search(line)]
+    reason = lines[0] if lines else last[-1].strip() if last else "it gave no reason"
     return f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."

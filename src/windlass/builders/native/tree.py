@@ -31,8 +31,8 @@ def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
 
 def walk(top: Path) -> Iterator[Path]:
     """Yields everything below, each folder before its content. Links are not followed."""
-    with os.scandir(top) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(top) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         path = Path(entry.path)
         yield path
@@ -103,10 +103,10 @@ def _facts(path: Path) -> bytes:
 
 def within(top: Path, base: Path, path: str, what: str) -> Path:
     """Resolves a path in a file of the repository from `base`. Refuses one that leaves the folder."""
-    found = base / path
-    if not _within(os.path.realpath(found), os.path.realpath(top)):
+    target = base / path
+    if not _within(os.path.realpath(target), os.path.realpath(top)):
         raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")
-    return found
+    return target
 
 
 def _absolute(top: Path, link: Path, say: Callable[[str], None]) -> bool:

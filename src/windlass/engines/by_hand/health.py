@@ -124,8 +124,8 @@ class HealthMonitor:
 
     async def _look(self, workload: Workload, streaks: Streaks) -> bool:
         """Returns False if nothing is left of the generation: another replica has removed it."""
-        found = await self._copies.copies(workload.service)
-        copies = [copy for copy in found if copy.generation == workload.generation]
+        present = await self._copies.copies(workload.service)
+        copies = [copy for copy in present if copy.generation == workload.generation]
         for copy in copies:
             if copy.phase is Phase.RUNNING:
                 await self._check_alive(workload, copy, streaks)

@@ -34,10 +34,10 @@ class RemovedGenerations:
 
     def note(self, service: str, generations: Iterable[int]) -> None:
         with self._held(service) as file:
-            known = _read(file.read())
+            removed = _read(file.read())
             self._write(
                 file,
-                [generation for generation in sorted(set(generations)) if _may_return(known, generation)],
+                [generation for generation in sorted(set(generations)) if _may_return(removed, generation)],
             )
 
     def returns(self, service: str, generation: int, *, later: bool) -> bool:
@@ -46,10 +46,10 @@ class RemovedGenerations:
         if generation not in self.of(service):
             return True
         with self._held(service) as file:
-            known = _read(file.read())
-            if generation not in known:
+            generations = _read(file.read())
+            if generation not in generations:
                 return True
-            if later or not _may_return(known, generation):
+            if later or not _may_return(generations, generation):
                 return False
             self._write(file, [-generation])
             return True

@@ -37,8 +37,8 @@ class ContainerClient:
         """Returns the containers with these labels, and no others that the engine may name."""
         wanted = {"installation": self._installation, **labels}
         params = {"all": True, "filters": words.instances(**wanted)}
-        there = await self._docker.read_list("/containers/json", ContainerList, params=params)
-        return [container for container in there if bears(container["Labels"], wanted)]
+        listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        return [container for container in listed if bears(container["Labels"], wanted)]
 
     async def inspect(self, container: str) -> Inspection | None:
         try:
@@ -51,12 +51,12 @@ class ContainerClient:
     async def run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
         """Makes sure that a container runs, or has run if it runs once. Returns its description if it was
         running before."""
-        found = await self.inspect(name)
-        if found and found["State"]["Status"] in ("removing", "dead"):
-            await self.remove(found["Id"])
-            found = None
-        container = found["Id"] if found else await self._make(workload, index, name, once)
-        match found["State"]["Status"] if found else "created":
+        inspection = await self.inspect(name)
+        if inspection and inspection["State"]["Status"] in ("removing", "dead"):
+            await self.remove(inspection["Id"])
+            inspection = None
+        container = inspection["Id"] if inspection else await self._make(workload, index, name, once)
+        match inspection["State"]["Status"] if inspection else "created":
             case "running" | "restarting":
                 pass
             case "exited" if once:
@@ -68,15 +68,15 @@ class ContainerClient:
                 await self._fill(container, workload)
                 await self._start(container)
         self._watch.listen(container, words.labels(self._installation, workload, index))
-        return found if found and found["State"]["Status"] == "running" else None
+        return inspection if inspection and inspection["State"]["Status"] == "running" else None
 
     async def wait_for_end(self, container: str) -> Inspection | None:
         """Returns the description of a container once it has ended; None if it was removed."""
-        while found := await self.inspect(container):
-            if found["State"]["Status"] == "removing":
+        while inspection := await self.inspect(container):
+            if inspection["State"]["Status"] == "removing":
                 return None
-            if found["State"]["Status"] in ("exited", "dead"):
-                return found
+            if inspection["State"]["Status"] in ("exited", "dead"):
+                return inspection
             try:
                 await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
             except EngineRefused as refused:
@@ -131,10 +131,10 @@ class ContainerClient:
                 init=not create.begins_by_itself(workload, image),
                 once=once,
             )
-            made = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
-        for warning in made.get("Warnings") or ():
+            created = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
+        for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
-        return str(made["Id"])
+        return str(created["Id"])
 
     async def _fill(self, container: str, workload: Workload) -> None:
         if workload.files:

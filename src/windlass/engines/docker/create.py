@@ -95,19 +95,19 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
 def begins_by_itself(wanted: Workload, image: Mapping[str, Any]) -> bool:
     """It has an init of its own, and those insist on being the first."""
     config = image.get("Config") or {}
-    said = [
+    labels = [
         *(wanted.entrypoint or config.get("Entrypoint") or ()),
         *wanted.command,
         *(config.get("Cmd") or ()),
     ]
-    return bool(said) and PurePosixPath(said[0]).name in INITS
+    return bool(labels) and PurePosixPath(labels[0]).name in INITS
 
 
 def variables(wanted: Workload) -> Mapping[str, str]:
-    given = {**wanted.artifact.environment, **wanted.variables}
+    variables = {**wanted.artifact.environment, **wanted.variables}
     port = next((port.internal for port in wanted.ports if port.protocol != "UDP"), None)
     port = port or next(iter(wanted.artifact.ports), None)
-    return {"PORT": str(port), **given} if port else given
+    return {"PORT": str(port), **variables} if port else variables
 
 
 def published(wanted: Workload) -> list[str]:

@@ -107,8 +107,10 @@ class DockerEngine(EngineByHand):
         name = names.container(self._installation, workload.service, workload.generation, index)
         with self._translated():
             async with self._locks[name]:
-                found = await self._start_copy(workload, index, name)
-                return self._instance(found or await self._containers.inspect(name) or _vanished(workload))
+                inspection = await self._start_copy(workload, index, name)
+                return self._instance(
+                    inspection or await self._containers.inspect(name) or _vanished(workload)
+                )
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
@@ -116,10 +118,10 @@ class DockerEngine(EngineByHand):
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
                 container = str((await self._containers.inspect(name) or _vanished(workload))["Id"])
-            found = await self._containers.wait_for_end(container)
+            inspection = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
             await self._watch.silent(container)
-            return ended(found or _vanished(workload))
+            return ended(inspection or _vanished(workload))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -140,10 +142,12 @@ class DockerEngine(EngineByHand):
         grace: float = 10.0,
     ) -> None:
         with self._translated():
-            there = await self._containers.list(service=service)
+            containers = await self._containers.list(service=service)
             if indexes is None:
                 ending = (
-                    {_generation(container) for container in there} if generation is None else {generation}
+                    {_generation(container) for container in containers}
+                    if generation is None
+                    else {generation}
                 )
                 self._removed.note(service, ending)
                 # Containers started before the note are there by now; later starts find the note.
@@ -153,7 +157,7 @@ class DockerEngine(EngineByHand):
                     if _generation(container) in ending
                 ]
             else:
-                chosen = [container for container in there if _is_chosen(container, generation, indexes)]
+                chosen = [container for container in containers if _is_chosen(container, generation, indexes)]
             await group.run_together(*(self._end(container, grace) for container in chosen))
 
     async def discard(self, service: str) -> None:
@@ -176,8 +180,8 @@ class DockerEngine(EngineByHand):
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
-            found = await _few_at_once([self._used(container) for container in running])
-        return dict(usage for usage in found if usage)
+            usages = await _few_at_once([self._used(container) for container in running])
+        return dict(usage for usage in usages if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
         with self._translated():
@@ -188,8 +192,8 @@ class DockerEngine(EngineByHand):
 
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():
-            there = await self._kept() if erase else {}
-            await _few_at_once([self.discard(service) for service in there.keys() & set(erase)])
+            volumes = await self._kept() if erase else {}
+            await _few_at_once([self.discard(service) for service in volumes.keys() & set(erase)])
             await self._resources.discard_networks()
         self._removed.forget(erase)
 
@@ -238,7 +242,7 @@ class DockerEngine(EngineByHand):
             self._refuse_removed(workload)
             self._refuse_unmet(workload)
             try:
-                found = await self._containers.run(workload, index, name, once=once)
+                inspection = await self._containers.run(workload, index, name, once=once)
                 break
             except EngineRefused as refused:
                 pause = next(pauses, None)
@@ -248,22 +252,22 @@ class DockerEngine(EngineByHand):
         if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
             await self._containers.remove(name)
         self._refuse_removed(workload)
-        return found
+        return inspection
 
-    async def _end(self, found: ContainerSummary, grace: float) -> None:
-        async with self._locks[_name(found)]:
-            await self._containers.stop(found["Id"], grace)
-            await self._containers.remove(found["Id"])
+    async def _end(self, container: ContainerSummary, grace: float) -> None:
+        async with self._locks[_name(container)]:
+            await self._containers.stop(container["Id"], grace)
+            await self._containers.remove(container["Id"])
 
-    async def _halt(self, found: ContainerSummary) -> None:
-        async with self._locks[_name(found)]:
-            await self._containers.stop(found["Id"], GRACE)
+    async def _halt(self, container: ContainerSummary) -> None:
+        async with self._locks[_name(container)]:
+            await self._containers.stop(container["Id"], GRACE)
 
     async def _allow_return(self, workload: Workload) -> None:
         """Lets a removed generation run again if it takes the place of a later one that failed."""
         if workload.generation in self._removed.of(workload.service):
-            there = await self._containers.list(service=workload.service)
-            later = any(_generation(container) > workload.generation for container in there)
+            containers = await self._containers.list(service=workload.service)
+            later = any(_generation(container) > workload.generation for container in containers)
             self._removed.returns(workload.service, workload.generation, later=later)
 
     def _refuse_unmet(self, workload: Workload) -> None:
@@ -280,29 +284,31 @@ class DockerEngine(EngineByHand):
 
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
-            there = await self._containers.list(**labels)
-            found = await _few_at_once([self._containers.inspect(container["Id"]) for container in there])
+            containers = await self._containers.list(**labels)
+            inspections = await _few_at_once(
+                [self._containers.inspect(container["Id"]) for container in containers]
+            )
             instances = [
                 self._instance(container)
-                for container in found
+                for container in inspections
                 if container and container["State"]["Status"] != "removing"
             ]
         return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
 
-    def _instance(self, found: Inspection) -> Instance:
-        seen = instance(found, self._docker.address, self._watch.last_end(found["Id"]))
+    def _instance(self, inspection: Inspection) -> Instance:
+        seen = instance(inspection, self._docker.address, self._watch.last_end(inspection["Id"]))
         # The addresses in networks of another host mean something else here, or may lead anywhere.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
     async def _used(self, container: ContainerSummary) -> tuple[str, Usage] | None:
         path = f"/containers/{container['Id']}/stats"
         try:
-            found = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
+            stats = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
         except EngineRefused as refused:
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
-        return (_name(container), used(found)) if found else None  # an ending container has no figures
+        return (_name(container), used(stats)) if stats else None  # an ending container has no figures
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -55,8 +55,8 @@ async def _run(
         raise
     begin = {"Detach": False, "Tty": False}
     async with docker.stream("POST", f"/exec/{execution}/start", body=begin, patience=None) as answer:
-        async for found in pieces(answer.chunks()):
-            for piece in found:
+        async for chunk in pieces(answer.chunks()):
+            for piece in chunk:
                 output += piece
             del output[:-MOST]
     return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])

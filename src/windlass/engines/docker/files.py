@@ -16,13 +16,13 @@ the files."""
 
 def packed(files: Mapping[str, bytes]) -> bytes:
     """They appear at once and whole, because the container has not begun yet."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
         for path, content in files.items():
             entry = tarfile.TarInfo(_inside(path))
             entry.size, entry.mode = len(content), READABLE
             tar.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return archive.getvalue()
 
 
 def _inside(path: str) -> str:

@@ -108,8 +108,8 @@ class ContainerFollower:
         return {"pod": self._source.pod, "reason": reason}
 
     async def _runs(self) -> bool:
-        said = await self._docker.json("GET", f"/containers/{self._source.container}/json")
-        return said["State"]["Status"] in ("running", "paused")
+        inspection = await self._docker.json("GET", f"/containers/{self._source.container}/json")
+        return inspection["State"]["Status"] in ("running", "paused")
 
     async def _read(self, *, follow: bool) -> None:
         reading = NewOutput(self._positions.load(self._source.container))
@@ -122,9 +122,9 @@ class ContainerFollower:
         }
         path = f"/containers/{self._source.container}/logs"
         async with self._docker.stream("GET", path, params=params, patience=None) as answer:
-            async for found in pieces(answer.chunks()):
-                if lines := [self._line(stamp, text) for stamp, text in reading.new(found)]:
-                    self._write(self._source.service, [line for each in lines for line in each])
+            async for chunk in pieces(answer.chunks()):
+                if lines := [self._line(stamp, text) for stamp, text in reading.new(chunk)]:
+                    self._write(self._source.service, [line for piece in lines for line in piece])
                 self._positions.save(self._source.container, reading.position)
 
     def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
@@ -154,8 +154,8 @@ class NewOutput:
     def since(self) -> str | None:
         return _moment(self.position.anchor) if self.position.anchor else None
 
-    def new(self, found: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-        for piece in found:
+    def new(self, pieces: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+        for piece in pieces:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
             # The engine adds remarks of its own without a time, such as "Error grabbing logs".

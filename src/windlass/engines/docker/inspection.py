@@ -41,35 +41,35 @@ class LastExit(Struct, frozen=True):
     """Further details."""
 
 
-def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
-    state = said["State"]
-    service, generation, index = words.identity(said["Config"]["Labels"])
+def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
+    state = inspection["State"]
+    service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.EXITED)
-    restarts = min(int(said.get("RestartCount") or 0), _LAST_CODE)
+    restarts = min(int(inspection.get("RestartCount") or 0), _LAST_CODE)
     end = last if phase is Phase.RUNNING else _end(state) or last
     return Instance(
-        id=str(said["Name"]).lstrip("/"),
+        id=str(inspection["Name"]).lstrip("/"),
         service=service,
         generation=generation,
         index=index,
         phase=phase,
         address=address,
-        ports=_ports(said) if phase is Phase.RUNNING else {},
-        inside=_inside(said) if phase is Phase.RUNNING else "",
+        ports=_ports(inspection) if phase is Phase.RUNNING else {},
+        inside=_inside(inspection) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
-        reason=_reason(end, said["HostConfig"]["Memory"]) if end else "",
+        reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
         started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
     )
 
 
-def ended(said: Mapping[str, Any]) -> Outcome:
+def ended(inspection: Mapping[str, Any]) -> Outcome:
     """Returns the end of a container that is never restarted."""
-    state = said["State"]
+    state = inspection["State"]
     end = _end(state) or LastExit(exit_code(state["ExitCode"]))
     return Outcome(
         exit_code=end.exit_code,
-        reason=_reason(end, said["HostConfig"]["Memory"]),
+        reason=_reason(end, inspection["HostConfig"]["Memory"]),
         started_at=milliseconds(state["StartedAt"]),
         ended_at=milliseconds(state["FinishedAt"]),
     )
@@ -98,9 +98,9 @@ def _end(state: Mapping[str, Any]) -> LastExit | None:
     return LastExit(exit_code(state["ExitCode"]), bool(state.get("OOMKilled")))
 
 
-def exit_code(told: Any) -> int:
+def exit_code(value: Any) -> int:
     """Raises ValueError for what can be no exit code."""
-    if not -_LAST_CODE <= (code := int(told)) < _LAST_CODE:
+    if not -_LAST_CODE <= (code := int(value)) < _LAST_CODE:
         raise ValueError("not the exit code of a process")
     return code
 
@@ -116,19 +116,19 @@ def _reason(end: LastExit, memory: int) -> str:
     return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
 
 
-def _inside(said: Mapping[str, Any]) -> str:
-    networks = said["NetworkSettings"].get("Networks") or {}
-    return next((str(one["IPAddress"]) for one in networks.values() if one.get("IPAddress")), "")
+def _inside(inspection: Mapping[str, Any]) -> str:
+    networks = inspection["NetworkSettings"].get("Networks") or {}
+    return next((str(network["IPAddress"]) for network in networks.values() if network.get("IPAddress")), "")
 
 
-def _ports(said: Mapping[str, Any]) -> dict[int, int]:
+def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
     """The port inside to the one that reaches it; where one number is both TCP and UDP, TCP."""
-    found: dict[int, int] = {}
-    published = said["NetworkSettings"].get("Ports") or {}
-    for inside, bound in sorted(published.items(), key=lambda each: not each[0].endswith("/udp")):
+    ports: dict[int, int] = {}
+    published = inspection["NetworkSettings"].get("Ports") or {}
+    for inside, bound in sorted(published.items(), key=lambda item: not item[0].endswith("/udp")):
         if bound:
-            found[_port(inside.partition("/")[0])] = _port(bound[0]["HostPort"])
-    return found
+            ports[_port(inside.partition("/")[0])] = _port(bound[0]["HostPort"])
+    return ports
 
 
 def _port(number: str) -> int:

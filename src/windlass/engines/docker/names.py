@@ -78,8 +78,8 @@ def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
 def instances(**labels: str) -> dict[str, list[str]]:
     """Returns filters that match instances, but not containers that users made of our images by hand:
     containers inherit the labels of their image."""
-    found = filters(**labels)
-    return {**found, "label": [*found["label"], POD]}
+    query = filters(**labels)
+    return {**query, "label": [*query["label"], POD]}
 
 
 def filters(**labels: str) -> dict[str, list[str]]:

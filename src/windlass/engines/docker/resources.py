@@ -59,18 +59,18 @@ class DockerResources:
     async def _aliases(self, wanted: Workload) -> Sequence[str]:
         plain = words.host(wanted.name)
         named = await self._containers(environment=wanted.environment, alias=plain)
-        taken = any(each["Labels"][words.SERVICE] != wanted.service for each in named)
+        taken = any(network["Labels"][words.SERVICE] != wanted.service for network in named)
         names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
         return list(dict.fromkeys(names))
 
     async def image(self, ref: str, say: Callable[[str], None] = lambda line: None) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata."""
-        if found := await image(self._docker, ref):
-            if is_named_by_id(ref, str(found.get("Id", ""))):
+        if inspection := await image(self._docker, ref):
+            if is_named_by_id(ref, str(inspection.get("Id", ""))):
                 raise EngineError(
                     "Name the image by its name and tag: it is not taken by the id that it has here"
                 )
-            return found
+            return inspection
         if is_ours(ref):
             raise EngineError("The image of this release is no longer on the Docker engine: deploy again")
         say(f"Pulling {ref}")
@@ -116,15 +116,15 @@ class DockerResources:
         return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
 
     async def _network(self, environment: str) -> str:
-        found = await self._networks(environment=environment)
-        if not found:
+        networks = await self._networks(environment=environment)
+        if not networks:
             await self._make_network(environment)
-            found = await self._networks(environment=environment)
+            networks = await self._networks(environment=environment)
         # The engine allows two of one name. Where two of us made one each, both take the elder.
-        if not found:
+        if not networks:
             raise EngineError("The Docker engine does not have the network that it has just made")
         eldest, *others = sorted(
-            (network for _, network in found), key=lambda network: (network["Created"], network["Id"])
+            (network for _, network in networks), key=lambda network: (network["Created"], network["Id"])
         )
         for other in others:
             await self._gone(f"/networks/{other['Id']}")
@@ -152,24 +152,24 @@ class DockerResources:
         """Returns networks with their environments."""
         wanted = {"installation": self._installation, **labels}
         params = {"filters": words.filters(**wanted)}
-        found = await self._docker.read_list("/networks", NetworkList, params=params)
-        there = [network for network in found if bears(network["Labels"], wanted)]
-        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in there]
-        return [pair for pair in zip(environments, there, strict=True) if pair[0]]
+        listed = await self._docker.read_list("/networks", NetworkList, params=params)
+        networks = [network for network in listed if bears(network["Labels"], wanted)]
+        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in networks]
+        return [pair for pair in zip(environments, networks, strict=True) if pair[0]]
 
     async def _containers(self, **labels: str) -> list[ContainerSummary]:
         wanted = {"installation": self._installation, **labels}
         params = {"all": True, "filters": words.instances(**wanted)}
-        found = await self._docker.read_list("/containers/json", ContainerList, params=params)
-        return [container for container in found if bears(container["Labels"], wanted)]
+        containers = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        return [container for container in containers if bears(container["Labels"], wanted)]
 
     async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
         wanted = {"installation": self._installation, **labels}
-        found = await self._docker.read_list(
+        listed = await self._docker.read_list(
             "/volumes", VolumeList, params={"filters": words.filters(**wanted)}
         )
-        there = [volume for volume in found["Volumes"] or () if bears(volume["Labels"], wanted)]
-        return {volume["Name"]: volume["Labels"] or {} for volume in there}
+        volumes = [volume for volume in listed["Volumes"] or () if bears(volume["Labels"], wanted)]
+        return {volume["Name"]: volume["Labels"] or {} for volume in volumes}
 
     async def _gone(self, path: str) -> None:
         try:

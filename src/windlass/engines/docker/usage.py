@@ -10,12 +10,12 @@ from windlass.core.deploy.workload import Usage
 _MOST: Final = 2**63
 
 
-def used(said: Mapping[str, Any]) -> Usage:
-    memory = said.get("memory_stats") or {}
+def used(stats: Mapping[str, Any]) -> Usage:
+    memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
     # Pages of files that the kernel lets go of first, by their names in either version of cgroups.
     spare = details.get("total_inactive_file", details.get("inactive_file", 0))
-    processor = (said.get("cpu_stats") or {}).get("cpu_usage") or {}
+    processor = (stats.get("cpu_stats") or {}).get("cpu_usage") or {}
     return Usage(
         cpu_ms=_amount(processor.get("total_usage", 0)) // 1_000_000,
         memory=max(0, _amount(memory.get("usage", 0)) - _amount(spare)),

@@ -162,13 +162,13 @@ class EventWatcher:
         """Listens to the containers that are there, and notices each service: events may be lost."""
         filters = words.instances(installation=self._installation)
         params = {"all": True, "filters": filters}
-        there = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        containers = await self._docker.read_list("/containers/json", ContainerList, params=params)
         self._begun_here.clear()
-        for container in there:
+        for container in containers:
             self.listen(container["Id"], container["Labels"])
         if self._turn.ours:
-            self._positions.forget_others({container["Id"] for container in there})
-        for service in {container["Labels"][words.SERVICE] for container in there}:
+            self._positions.forget_others({container["Id"] for container in containers})
+        for service in {container["Labels"][words.SERVICE] for container in containers}:
             self._notice(service)
 
     def _happened(self, event: Mapping[str, Any]) -> None:

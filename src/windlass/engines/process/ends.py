@@ -44,5 +44,5 @@ def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> s
     if not status or is_heard:
         return reason
     listened = listening.listened()
-    taken = {inner for inner, given in record.ports.items() if given != inner and inner in listened}
+    taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
     return exit_reason.port_taken(reason, taken, last_output(home))

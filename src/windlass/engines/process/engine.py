@@ -202,18 +202,18 @@ class ProcessEngine(EngineByHand):
         }
 
     async def services(self) -> Mapping[str, StoredData]:
-        there = {*names(self._records.services), *names(self._records.volumes), *self._places.services()}
-        there |= self._records.removed.services()
+        services = {*names(self._records.services), *names(self._records.volumes), *self._places.services()}
+        services |= self._records.removed.services()
         return {
             **self._orphans.lost(await self._counting.now()),
-            **{service: self._stored(service) for service in sorted(there)},
+            **{service: self._stored(service) for service in sorted(services)},
         }
 
     async def sweep(self, erase: Collection[str]) -> None:
         self._prepare()
         folders = (self._records.services, self._records.volumes, self._records.caches)
-        known = {name for folder in folders for name in names(folder)} | self._places.services()
-        for service in sorted(known & set(erase)):
+        services = {name for folder in folders for name in names(folder)} | self._places.services()
+        for service in sorted(services & set(erase)):
             with suppress(UnknownRecord):  # the log says so, and others are erased all the same
                 await self.discard(service)
         await self._orphans.end(await self._counting.now())
@@ -260,8 +260,8 @@ class ProcessEngine(EngineByHand):
             raise _away(error) from error
 
     async def _seen(self, keys: Sequence[InstanceKey]) -> list[Instance]:
-        found = [await self._instances.inspector.look(key) for key in keys]
-        return [instance for instance in found if instance is not None]
+        instances = [await self._instances.inspector.look(key) for key in keys]
+        return [instance for instance in instances if instance is not None]
 
     async def _remove(
         self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
@@ -269,8 +269,8 @@ class ProcessEngine(EngineByHand):
         if indexes is None:
             # Written down first: who comes later with a call for one of these reads it, and who came earlier
             # is among the instances that are looked for next.
-            there = {key.generation for key in self._records.find(service)}
-            self._records.removed.note(safe(service), there if generation is None else [generation])
+            generations = {key.generation for key in self._records.find(service)}
+            self._records.removed.note(safe(service), generations if generation is None else [generation])
         meant = [
             key
             for key in self._records.find(service)

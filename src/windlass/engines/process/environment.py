@@ -17,10 +17,10 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def command(wanted: Workload) -> tuple[str, ...]:
-    found = tuple(wanted.command or wanted.artifact.command)
-    if not found:
+    command = tuple(wanted.command or wanted.artifact.command)
+    if not command:
         raise EngineError(f"{wanted.name} has no command: name one, in a Procfile or in the Dockerfile")
-    return by_this_python(found)
+    return by_this_python(command)
 
 
 def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
@@ -50,13 +50,13 @@ class InstanceEnvironment:
             self._claims.release(before, key)
         return self._claims.claim(key)
 
-    def environment(self, key: InstanceKey, wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
+    def environment(self, key: InstanceKey, wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
         """Returns the environment of an instance, which contains nothing of Windlass's own."""
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
-        places = _port_variables(given) | self._volume_variables(key, wanted)
-        environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, given) | marks
+        places = _port_variables(ports) | self._volume_variables(key, wanted)
+        environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, ports) | marks
         environment.pop(EXECUTED_BY, None)  # it would pass for a command of ours
         return environment
 
@@ -69,16 +69,16 @@ class InstanceEnvironment:
         }
 
 
-def _port_variables(given: Mapping[int, int]) -> dict[str, str]:
-    variables = {f"WINDLASS_PORT_{internal}": str(port) for internal, port in given.items()}
-    return variables | ({"PORT": str(next(iter(given.values())))} if given else {})
+def _port_variables(ports: Mapping[int, int]) -> dict[str, str]:
+    variables = {f"WINDLASS_PORT_{internal}": str(port) for internal, port in ports.items()}
+    return variables | ({"PORT": str(next(iter(ports.values())))} if ports else {})
 
 
-def _variables(wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
+def _variables(wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
     """A PORT that names a port inside means the one that stands for it here: two generations of a program
     cannot both listen on 8080."""
     variables = dict(wanted.variables)
-    outer = {str(internal): str(port) for internal, port in given.items()}
+    outer = {str(internal): str(port) for internal, port in ports.items()}
     if variables.get("PORT") in outer:
         variables["PORT"] = outer[variables["PORT"]]
     return variables

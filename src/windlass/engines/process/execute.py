@@ -59,13 +59,13 @@ def _refused(request: SpawnRequest, error: OSError) -> tuple[int, str]:
 
 async def _started(spawner: Spawner, request: SpawnRequest, process: Process, output: int) -> Begun:
     def begin() -> Begun:
-        there = kernel.handle(process.pid, process.start)
-        if there is None:
+        handle = kernel.handle(process.pid, process.start)
+        if handle is None:
             raise ProcessLookupError(errno.ESRCH, "the instance has ended")
         try:
-            return spawner.beside(request, output, there)
+            return spawner.beside(request, output, handle)
         finally:
-            os.close(there)
+            os.close(handle)
 
     starting = asyncio.get_running_loop().run_in_executor(spawner.thread, begin)
     try:

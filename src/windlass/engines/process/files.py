@@ -113,7 +113,7 @@ def working_directory(home: Path, workdir: str) -> Path:
 
 def volume_folder(volumes: Path, service: str, name: str) -> Path:
     """No two names have the same one."""
-    return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda found: f"%{ord(found[0]):x}", name)
+    return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):x}", name)
 
 
 def volume_variable(name: str) -> str:

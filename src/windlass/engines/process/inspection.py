@@ -45,7 +45,7 @@ class InstanceInspector:
 
     async def _heard(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
         listened = listening.listened()
-        heard = {inner: given for inner, given in record.ports.items() if given in listened}
+        heard = {inner: port for inner, port in record.ports.items() if port in listened}
         own_choice = {
             inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
         }

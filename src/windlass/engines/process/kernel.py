@@ -71,13 +71,13 @@ def stat(pid: int) -> Stat | None:
 
 def everyone() -> Iterator[Stat]:
     for name in os.listdir("/proc"):  # noqa: PTH208 (names, not paths)
-        if name.isdecimal() and (found := stat(int(name))):
-            yield found
+        if name.isdecimal() and (process := stat(int(name))):
+            yield process
 
 
 def identify(pid: int) -> Process | None:
-    found = stat(pid)
-    return Process(pid, found.start, boot()) if found else None
+    process = stat(pid)
+    return Process(pid, process.start, boot()) if process else None
 
 
 def myself() -> Process:
@@ -92,8 +92,8 @@ def suits() -> bool:
 def lives(process: Process | None) -> bool:
     if process is None or process.boot != boot():
         return False
-    found = stat(process.pid)
-    return found is not None and found.start == process.start and not found.dead
+    present = stat(process.pid)
+    return present is not None and present.start == process.start and not present.dead
 
 
 def handle(pid: int, start: int) -> int | None:
@@ -102,8 +102,8 @@ def handle(pid: int, start: int) -> int | None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    found = stat(pid)
-    if found is not None and found.start == start:
+    process = stat(pid)
+    if process is not None and process.start == start:
         return fd
     os.close(fd)
     return None
@@ -123,12 +123,12 @@ def bury(fd: int) -> int | None:
 def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
     """The same, and it may be asked again."""
     try:
-        found = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
+        status = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
     except ChildProcessError:
         return None
-    if found is None:
+    if status is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
 
 
 def leads_namespace(pid: int) -> bool:
@@ -164,7 +164,7 @@ def environment(pid: int) -> dict[bytes, bytes]:
             words = file.read().split(b"\0")
     except OSError:
         return {}
-    return {name: value for name, found, value in (word.partition(b"=") for word in words) if found}
+    return {name: value for name, separator, value in (word.partition(b"=") for word in words) if separator}
 
 
 def touches(pid: int, folder: Path) -> bool:
@@ -182,5 +182,5 @@ def proportional(pid: int) -> int:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         line = next(line for line in text.splitlines() if line.startswith("Pss:"))
         return int(line.split()[1]) * 1024
-    found = stat(pid)
-    return found.memory if found else 0
+    process = stat(pid)
+    return process.memory if process else 0

@@ -55,17 +55,17 @@ class ProcessKiller:
 
     async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
         table = await self._counting.now()
-        found = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
+        processes = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
         for pid in cgroups.members(record.cgroup) if record.cgroup else ():
-            if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
-                found[pid] = stat
-        return list(found.values())
+            if pid not in processes and (stat := kernel.stat(pid)) and not stat.dead:
+                processes[pid] = stat
+        return list(processes.values())
 
 
 def _unburied(leader: Process | None) -> list[kernel.Stat]:
     """Returns ended processes that no parent has reaped."""
-    found = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
-    return [found] if found and leader and found.start == leader.start and found.dead else []
+    present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
+    return [present] if present and leader and present.start == leader.start and present.dead else []
 
 
 @contextmanager
@@ -121,5 +121,5 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
 
 
 def _lives(stat: kernel.Stat) -> bool:
-    found = kernel.stat(stat.pid)
-    return found is not None and found.start == stat.start and not found.dead
+    present = kernel.stat(stat.pid)
+    return present is not None and present.start == stat.start and not present.dead

@@ -32,29 +32,29 @@ Listened = Mapping[int, set[int]]
 
 def listened() -> Listened:
     try:
-        found: dict[int, set[int]] = {}
+        inodes: dict[int, set[int]] = {}
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asked:
             for family in (socket.AF_INET, socket.AF_INET6):
-                _ask(asked, family, found)
+                _ask(asked, family, inodes)
     except OSError:
         return _from_tables()
-    return found
+    return inodes
 
 
 def sockets(pids: Iterable[int]) -> set[int]:
     """Inodes of the sockets that these processes hold."""
-    found: set[int] = set()
+    ports: set[int] = set()
     for pid in pids:
         with suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with suppress(OSError):
                     link = os.readlink(entry.path)  # noqa: PTH115 (there may be thousands)
                     if link.startswith("socket:["):
-                        found.add(int(link[8:-1]))
-    return found
+                        ports.add(int(link[8:-1]))
+    return ports
 
 
-def _ask(asked: socket.socket, family: int, found: dict[int, set[int]]) -> None:
+def _ask(asked: socket.socket, family: int, inodes: dict[int, set[int]]) -> None:
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
     asked.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
     while True:
@@ -68,16 +68,16 @@ def _ask(asked: socket.socket, family: int, found: dict[int, set[int]]) -> None:
             body = at + _HEAD.size
             (port,) = _ANSWER.unpack_from(raw, body)
             (inode,) = struct.unpack_from("=I", raw, body + _INODE)
-            found.setdefault(port, set()).add(inode)
+            inodes.setdefault(port, set()).add(inode)
             at += (length + 3) & ~3
 
 
 def _from_tables() -> Listened:
-    found: dict[int, set[int]] = {}
+    inodes: dict[int, set[int]] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(FileNotFoundError):
             for line in Path(table).read_text().splitlines()[1:]:
                 words = line.split()
                 if int(words[3], 16) == _LISTEN:
-                    found.setdefault(int(words[1].rpartition(":")[2], 16), set()).add(int(words[9]))
-    return found
+                    inodes.setdefault(int(words[1].rpartition(":")[2], 16), set()).add(int(words[9]))
+    return inodes

@@ -18,23 +18,25 @@ def limits() -> EngineLimits:
     return EngineLimits(cpu=(os.cpu_count() or 1) * 1000, memory=memory >> 20, gpu=0)
 
 
-def usage(record: Record, found: Collection[OwnedProcess]) -> Usage:
+def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
     counted = cgroups.used(record.cgroup)
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
-    return Usage(cpu_ms=sum(process.stat.cpu for process in found) * kernel.TICK, memory=_resident(found))
+    return Usage(
+        cpu_ms=sum(process.stat.cpu for process in processes) * kernel.TICK, memory=_resident(processes)
+    )
 
 
-def looks_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
+def looks_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether the sum over its processes, shared memory counted for each, is above the limit."""
-    return 0 < record.memory << 20 < _resident(found)
+    return 0 < record.memory << 20 < _resident(processes)
 
 
-def is_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
+def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
     checked only for those that look heavy."""
-    return record.memory << 20 < sum(kernel.proportional(process.stat.pid) for process in found)
+    return record.memory << 20 < sum(kernel.proportional(process.stat.pid) for process in processes)
 
 
-def _resident(found: Collection[OwnedProcess]) -> int:
-    return sum(process.stat.memory for process in found)
+def _resident(processes: Collection[OwnedProcess]) -> int:
+    return sum(process.stat.memory for process in processes)

@@ -35,12 +35,12 @@ def opened(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iter
 
 def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
     """The open folder of this name, made if it is missing. An OSError if a link or a file is there."""
-    made = False
+    is_new = False
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=at)
-        made = True
+        is_new = True
     below = os.open(name, FOLDER, dir_fd=at)
-    if made:
+    if is_new:
         os.fchown(below, owner, owner)
     return below
 

@@ -79,12 +79,12 @@ class OutputFile:
         raw = os.pread(self._file, PIECE, self._next) if self._next < size else b""
         end = _end(raw, unfinished)
         self._next += end
-        found = list(_split(raw[:end])) if end else []
+        lines = list(_split(raw[:end])) if end else []
         if lost:
-            found.insert(
+            lines.insert(
                 0, f"[windlass] {lost} bytes of output are lost: it is written faster than it is read"
             )
-        return found
+        return lines
 
     def taken(self) -> None:
         self._position, self._fore = self._next, self._next_fore

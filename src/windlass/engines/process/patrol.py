@@ -91,7 +91,9 @@ class Patrol:
             record = self._records.known(key)
             if record is None or record.process is None:
                 continue
-            found = members(table, self._records.home(key), record.process, record)
-            if memory.looks_heavy(record, found) and await asyncio.to_thread(memory.is_heavy, record, found):
+            processes = members(table, self._records.home(key), record.process, record)
+            if memory.looks_heavy(record, processes) and await asyncio.to_thread(
+                memory.is_heavy, record, processes
+            ):
                 verdict = exit_reason.too_much(record.memory)
                 self._instances.go(self._instances.end_for(key, record.process, verdict))

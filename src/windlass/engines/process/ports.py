@@ -97,11 +97,11 @@ class PortAddresses:
         """Cached addresses, valid until the service is gone."""
 
     def of(self, service: str, internal: int) -> int:
-        known = self._known.get(service, {}).get(internal)
-        if known is None:
-            known = self._read().get(safe(service), {}).get(internal) or self._choose(service, internal)
-            self._known.setdefault(service, {})[internal] = known
-        return known
+        port = self._known.get(service, {}).get(internal)
+        if port is None:
+            port = self._read().get(safe(service), {}).get(internal) or self._choose(service, internal)
+            self._known.setdefault(service, {})[internal] = port
+        return port
 
     def services(self) -> set[str]:
         return set(self._read())
@@ -110,11 +110,11 @@ class PortAddresses:
         """The lasting port of each port inside."""
         return self._read().get(service, {})
 
-    def take_back(self, service: str, known: dict[int, int]) -> None:
+    def take_back(self, service: str, ports: dict[int, int]) -> None:
         """Puts ports back, except those that another service has got meanwhile."""
         with self._changing() as places:
             taken = {port for other, own in places.items() if other != service for port in own.values()}
-            kept = {internal: port for internal, port in known.items() if port not in taken}
+            kept = {internal: port for internal, port in ports.items() if port not in taken}
             places[service] = kept | places.get(service, {})
 
     def forget(self, service: str) -> None:
@@ -125,11 +125,11 @@ class PortAddresses:
 
     def _choose(self, service: str, internal: int) -> int:
         with self._changing() as places:
-            given = places.setdefault(service, {})
-            if internal not in given:
+            ports = places.setdefault(service, {})
+            if internal not in ports:
                 taken = {port for own in places.values() for port in own.values()}
-                given[internal] = _chosen(SERVICES, lambda port: port not in taken and free(port))
-            return given[internal]
+                ports[internal] = _chosen(SERVICES, lambda port: port not in taken and free(port))
+            return ports[internal]
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:

@@ -67,14 +67,16 @@ class ProcessTable:
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Counts the processes. Entries of `before` about ours and those in cells are reused: they never
     change."""
-    prefix, known, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
+    prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
     return ProcessTable(
-        _known(known, stat) or _member(stat, prefix, spaces) for stat in kernel.everyone() if not stat.dead
+        _known(processes, stat) or _member(stat, prefix, spaces)
+        for stat in kernel.everyone()
+        if not stat.dead
     )
 
 
-def _known(known: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
-    before = known.get(stat.pid)
+def _known(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
+    before = processes.get(stat.pid)
     if before is None or not (before.home or before.space) or before.stat.start != stat.start:
         return None
     return OwnedProcess(stat, before.home, before.executed_by, before.space)

@@ -224,13 +224,13 @@ class RecordStore:
 
 def unknown_records(folder: Path) -> list[Path]:
     """Returns the records below the folder of an engine that are of another version."""
-    store, found = RecordStore(folder), []
+    store, instances = RecordStore(folder), []
     for key in store.find():
         try:
             store.read(key)
         except UnknownRecord:
-            found.append(store.home(key) / "record.json")
-    return found
+            instances.append(store.home(key) / "record.json")
+    return instances
 
 
 def safe(name: str) -> str:

@@ -17,9 +17,9 @@ _PORTS: Final = "whereabouts.json"
 
 def move_out(records: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
     """Moves the files of a service to `into`. Nothing of the service may run."""
-    if known := places.known(service):
+    if user := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(into / _PORTS, msgspec.json.encode(known))
+        write_whole(into / _PORTS, msgspec.json.encode(user))
     for own, kept in _folders(records, service, into):
         move(own, kept)
     places.forget(service)

@@ -48,8 +48,8 @@ class InstanceStarter:
         """Returns the variables of a running instance. The kernel tells those of an adopted one."""
         if workload is not None:
             return self._environment.environment(key, workload, record.ports)
-        found = kernel.environment(process.pid)
-        return {os.fsdecode(name): os.fsdecode(value) for name, value in found.items()}
+        variables = kernel.environment(process.pid)
+        return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
 
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         files.check_volumes(self._records.volumes, workload)

@@ -74,8 +74,8 @@ class ErrorPage(Struct, frozen=True):
         return head if head_only else head + body
 
     def _text(self, fields: bytes) -> tuple[str, str]:
-        found = _ACCEPT.search(fields)
-        liked = found[1].lower() if found else b""
+        match = _ACCEPT.search(fields)
+        liked = match[1].lower() if match else b""
         if b"text/html" in liked:
             return "text/html; charset=utf-8", self._html()
         if b"json" in liked:
@@ -91,8 +91,8 @@ class ErrorPage(Struct, frozen=True):
         )
 
     def _json(self) -> str:
-        said = f"{self.title}. {self.message}"
-        answer = {"status": self.status, "error": _reason(self.status), "message": said, "detail": said}
+        text = f"{self.title}. {self.message}"
+        answer = {"status": self.status, "error": _reason(self.status), "message": text, "detail": text}
         return json.dumps(answer, ensure_ascii=False)
 
 

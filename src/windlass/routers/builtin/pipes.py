@@ -231,6 +231,6 @@ class Caller(PipeEnd):
 def stay_awake(transport: Any) -> None:
     """Lets the system find out, within hours, when a side has gone without closing. A pipe has no other time
     limit."""
-    found = transport.get_extra_info("socket")
-    if found is not None:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw_socket = transport.get_extra_info("socket")
+    if raw_socket is not None:
+        raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

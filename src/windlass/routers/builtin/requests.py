@@ -96,13 +96,13 @@ class Fields:
         return self._vary_anywhere(head, first)
 
     def _vary_anywhere(self, head: bytes, first: int) -> bool:
-        lines, known = head.split(LINE_END), self.raw.split(LINE_END)
-        if len(lines) != len(known):
+        lines, expected = head.split(LINE_END), self.raw.split(LINE_END)
+        if len(lines) != len(expected):
             return False
         lines[0] = b""  # as in `known`, which begins with a line break
         plain: list[bytes] = []
         changed: list[tuple[int, int, bytes]] = []
-        for number, (line, old) in enumerate(zip(lines, known, strict=True)):
+        for number, (line, old) in enumerate(zip(lines, expected, strict=True)):
             if line != old:
                 name = old[: old.find(b":") + 1]
                 if name in _OFTEN_NEW or not line.startswith(name):

@@ -79,10 +79,10 @@ class SharedState:
         return b"%b-%x" % (self._birth, self._numbers)
 
     def peer(self, endpoint: Endpoint) -> Peer:
-        found = self.peers.get(endpoint)
-        if found is None:
-            found = self.peers[endpoint] = Peer(endpoint)
-        return found
+        peer = self.peers.get(endpoint)
+        if peer is None:
+            peer = self.peers[endpoint] = Peer(endpoint)
+        return peer
 
     def dial(
         self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
@@ -96,13 +96,13 @@ class SharedState:
         endpoint = peer.endpoint
         try:
             async with asyncio.timeout(self.bounds.connect_seconds):
-                _, made = await self.loop.create_connection(make, endpoint.address, endpoint.port)
+                _, protocol = await self.loop.create_connection(make, endpoint.address, endpoint.port)
         except (OSError, TimeoutError) as error:
             peer.refused(self.loop.time(), self.bounds.pause_seconds, str(error) or "no answer in time")
             refused(peer)
         else:
             peer.answered()
-            done(made)
+            done(protocol)
 
     def do(self, action: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(action)

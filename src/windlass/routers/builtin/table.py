@@ -70,8 +70,8 @@ class Backend:
     def rewritten(self, target: bytes) -> bytes:
         if self._put is None or target == b"*":
             return target
-        found = self._put + target[self._cut :]
-        return found if found.startswith(b"/") else b"/" + found
+        path = self._put + target[self._cut :]
+        return path if path.startswith(b"/") else b"/" + path
 
 
 class Paths:
@@ -107,10 +107,10 @@ class RoutingTable:
         return self._backends.keys()
 
     def host(self, name: bytes) -> Paths | None:
-        found = self._found.get(name)
-        if found is None and b"." in name:
-            found = self._found.get(b"*." + name.partition(b".")[2])
-        return found
+        entry = self._found.get(name)
+        if entry is None and b"." in name:
+            entry = self._found.get(b"*." + name.partition(b".")[2])
+        return entry
 
     def port(self, number: int) -> Paths | None:
         return self._found.get(number)
@@ -126,21 +126,23 @@ class RoutingTable:
 
     def put(self, service: str, routes: Sequence[Route]) -> None:
         traffic = self.traffic.setdefault(service, Traffic())
-        made = [Backend(route, [self._peer_at(at) for at in route.endpoints], traffic) for route in routes]
-        self._claim(service, made)
+        backends = [
+            Backend(route, [self._peer_at(at) for at in route.endpoints], traffic) for route in routes
+        ]
+        self._claim(service, backends)
 
     def drop(self, service: str) -> None:
         self._claim(service, [])
         self._backends.pop(service, None)
         self.traffic.pop(service, None)
 
-    def _claim(self, service: str, made: list[Backend]) -> None:
+    def _claim(self, service: str, backends: list[Backend]) -> None:
         touched = {key for backend in self._backends.get(service, ()) for key in _keys(backend.route)}
         claimed: dict[Key, list[Backend]] = {}
-        for backend in made:
+        for backend in backends:
             for key in _keys(backend.route):
                 claimed.setdefault(key, []).append(backend)
-        before, self._backends[service] = self._backends.get(service, []), made
+        before, self._backends[service] = self._backends.get(service, []), backends
         for key in touched | claimed.keys():
             claims = self._claims.setdefault(key, {})
             if key in claimed:
@@ -167,7 +169,7 @@ class RoutingTable:
 
 def _holder(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
     """Returns the backends of the service with the latest reservation."""
-    latest = max(claims, key=lambda service: max(one.route.held for one in claims[service]), default="")
+    latest = max(claims, key=lambda service: max(claim.route.held for claim in claims[service]), default="")
     return claims.get(latest, ())
 
 

@@ -30,10 +30,10 @@ def quicken(transport: Any) -> None:
     """Acknowledges at once what has arrived. Many applications write the head of an answer and its body one
     after the other, and their kernel keeps the second back until the first was acknowledged (Nagle), which
     ours puts off for 40 ms in the hope of having something to say."""
-    found = transport.get_extra_info("socket")
-    if found is not None and _QUICK is not None:
+    raw_socket = transport.get_extra_info("socket")
+    if raw_socket is not None and _QUICK is not None:
         with suppress(OSError):  # the instance has gone meanwhile, which the connection finds out in a moment
-            found.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+            raw_socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
 
 class Upstream(asyncio.Protocol):
