@@ -47,7 +47,7 @@ def authority(folder: Path) -> Authority:
 
 
 def serves(by: Authority, name: str) -> ssl.SSLContext:
-    """What a server of that name needs."""
+    """The key and the certificate of a server of that name."""
     key = ec.generate_private_key(ec.SECP256R1())
     made = by.signed(named(name), key, x509.SubjectAlternativeName([x509.DNSName(name)]))
     file = by.folder / f"{name}.pem"

@@ -1,4 +1,4 @@
-"""What every test gets: an event loop, a database, a world."""
+"""Fixtures of all tests: an event loop, a database, a world."""
 
 import logging
 import os

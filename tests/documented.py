@@ -29,7 +29,7 @@ def said(operation: Operation) -> Document:
 
 
 def resolved(thing: Document) -> Document:
-    """What a reference stands for; anything else stands for itself."""
+    """Resolves a reference; anything else stands for itself."""
     while "$ref" in thing:
         kind, name = thing["$ref"].removeprefix("#/components/").split("/")
         thing = DOCUMENT["components"][kind][name]

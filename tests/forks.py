@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 class Brood:
-    """What starts them. With it end all that it started."""
+    """Starts processes of a program. They end with it."""
 
     def __init__(self, program: str) -> None:
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Which addresses may be called, and what counts as one."""
+"""Addresses that may be called, and their forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person is told when an image cannot be pulled."""
+"""Messages for people when an image cannot be pulled."""
 
 import pytest
 

@@ -321,7 +321,7 @@ async def test_examples_are_accepted_as_they_are_and_answered_as_described(world
 
 
 def creations() -> Iterator[Operation]:
-    """What makes a resource below an organization, parents before their children."""
+    """Operations that make a resource below an organization, parents before their children."""
     known = {organization.param}
     waiting = [
         one for one in registry().operations if one.parent and one.family and one.body is one.family.spec

@@ -46,7 +46,7 @@ REPOSITORY = "https://git.example/acme/shop.git"
 
 
 class HandClock:
-    """Stands still until somebody turns it."""
+    """Stands still until a test turns it."""
 
     def __init__(self, now: int = NOON) -> None:
         self.ms = now
@@ -59,7 +59,7 @@ class HandClock:
 
 
 class Answer:
-    """What came back."""
+    """The answer to a request."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
@@ -82,7 +82,7 @@ class Answer:
 
 
 class NoWayOut:
-    """A test reaches nobody, unless it says whom."""
+    """A test reaches no other server, unless it names one."""
 
     async def send(self, method: str, url: str, *_: Any, **__: Any) -> HttpResult:
         raise NoAnswer(f"this test reaches nobody, and not {url}")
@@ -91,7 +91,7 @@ class NoWayOut:
         raise OSError(f"this test reaches nobody, and not {url}")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Has nothing to close."""
 
 
 NO_WAY_OUT = NoWayOut()
@@ -233,9 +233,9 @@ class FakeConnector:
         self.engines: dict[str, FakeEngine] = {}
         """By cluster."""
         self.trouble = ""
-        """What is wrong with each engine that is to be connected."""
+        """The reason why engines cannot be connected; empty if they can."""
         self.port_trouble = ""
-        """What is wrong with the port of each router."""
+        """The reason why ports of routers cannot be used; empty if they can."""
         self.routers: list[FakeRouter] = []
         """Those with a port of their own, in the order in which they were made."""
         self.engine_id = "ABCD:EFGH"

@@ -1,4 +1,4 @@
-"""What `may` decides, for permits and limits of every sort."""
+"""Decisions of `may`, for permits and limits of every sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests ask of the audit."""
+"""Questions of tests to the audit."""
 
 from __future__ import annotations
 

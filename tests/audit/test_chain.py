@@ -139,7 +139,7 @@ async def test_a_note_that_is_none_is_refused(written: Place, head: str):
 
 
 async def test_entries_written_after_tampering_hide_nothing(written: Place):
-    """What is written afterwards hides nothing."""
+    """Later entries hide nothing."""
     await written.sql("DELETE FROM event WHERE seq > 7")
     async with written.opened() as store:
         await store.write(adding("later"))

@@ -1,4 +1,4 @@
-"""What changes nothing and is an event all the same: tokens that are used, sign-ins, refusals."""
+"""Events without a change: tokens that are used, sign-ins, refusals."""
 
 from __future__ import annotations
 

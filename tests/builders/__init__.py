@@ -1,1 +1,1 @@
-"""What comes in from git, and what becomes of it."""
+"""Code from git, and the builds made of it."""

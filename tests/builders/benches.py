@@ -55,7 +55,7 @@ class Bench:
         return sorted(tag for each in await self._all() for tag in each["RepoTags"] or ())
 
     async def runs(self, ref: str, *command: str) -> str:
-        """What a command in the image writes."""
+        """Returns the output of a command in the image."""
         docker = Docker(self.host)
         try:
             body = {"Image": ref, "Cmd": list(command) or None, "HostConfig": {"NetworkMode": "none"}}

@@ -1,4 +1,4 @@
-"""Which database servers of the machine are used, and what is said where there are none."""
+"""The database servers of the machine, and the message if there are none."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def until(true: Callable[[], Any]) -> Any:
 
 
 def running(mark: str) -> bool:
-    """Whether a program of this machine has this in its command line."""
+    """True if a program of this machine has this in its command line."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (process / "cmdline").read_bytes():

@@ -19,7 +19,7 @@ def of(text: str, *, heredocs: bool = True, **arguments: str) -> Rewritten:
 
 
 def lines(text: str, **given: Any) -> list[str]:
-    """What is written for the instructions after FROM."""
+    """Returns the text that is written for the instructions after FROM."""
     return of(f"FROM a\n{text}\n", **given).text.decode().splitlines()[2:]
 
 

@@ -194,7 +194,7 @@ async def test_a_tool_has_ended_although_what_it_left_holds_its_output(site, how
 
 
 def sleepers(site):
-    """Whatever still runs with a home below this folder."""
+    """Processes that still run with a home below this folder."""
     wanted = b"HOME=" + bytes(site.kept)
     found = []
     for each in Path("/proc").glob("[0-9]*"):

@@ -17,7 +17,7 @@ from windlass.main import main
 
 
 class Said:
-    """What a command printed, and how it ended."""
+    """The output of a command and its exit code."""
 
     def __init__(self, result: Any) -> None:
         if result.exception and not isinstance(result.exception, SystemExit):
@@ -52,7 +52,7 @@ class Line:
         return await asyncio.to_thread(say, *words, **{"url": self.url} | options)
 
     async def done(self, *words: str, **options: Any) -> Any:
-        """What it answers, if it went well."""
+        """Returns the answer of a successful command."""
         said = await self(*words, **options)
         assert said.code == 0, said
         return said.json if said.out else None

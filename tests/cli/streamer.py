@@ -15,11 +15,11 @@ STAMP = "2026-01-31T09:05:00.007Z"
 
 
 class Turn(NamedTuple):
-    """What is answered to one request."""
+    """The answer to one request."""
 
     pieces: Sequence[bytes] = ()
     breaks: bool = False
-    """Whether it breaks off at the end, as if the server were killed."""
+    """True if it breaks off at the end, as if the server were killed."""
     status: int = 200
 
 

@@ -1,4 +1,4 @@
-"""What people do with the command line, against a whole Windlass."""
+"""Stories of the command line, against a whole Windlass."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ async def test_a_script_is_not_asked(windlass):
 
 
 def on_a_terminal(*words: str, url: str, typed: str = "") -> str:
-    """What a person sees, without the colours."""
+    """The output in a terminal, without the colours."""
     ours, theirs = pty.openpty()
     environment = {"WINDLASS_URL": url, "WINDLASS_TOKEN": ADMIN, "COLUMNS": "120", "TERM": "dumb"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the tests of the contract get: a small world, and the mark that names a row."""
+"""Fixtures of the contract: a small world, and the mark that names a row."""
 
 import pytest
 

@@ -124,7 +124,7 @@ async def first_cluster(world: World) -> str:
 
 
 async def read_back(world: World, endpoint: Endpoint, ids: Mapping[str, str], id: str) -> Answer:
-    """What was created, read again."""
+    """Reads a created resource again."""
     return await world.get(place_of(endpoint, ids, id))
 
 

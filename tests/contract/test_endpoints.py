@@ -206,7 +206,7 @@ async def test_why_a_deployment_failed_is_in_the_log(world) -> None:
 
 
 def said(world, service: str, *lines: str) -> None:
-    """What a service prints arrives here."""
+    """Writes output of a service into its log."""
     world.installation.ctx.logs.write(service, world.clock.now(), *lines)
 
 

@@ -1,4 +1,4 @@
-"""Nothing in the contract is forgotten: each of its rows is named by a test of this package."""
+"""Each row of the contract is named by a test of this package."""
 
 from __future__ import annotations
 

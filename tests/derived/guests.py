@@ -11,7 +11,7 @@ from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 
 
 async def make_member(world: World, tenant: Tenant) -> str:
-    """Somebody who was invited, and has signed in at an issuer that vouches for the address."""
+    """Invites a person, who signs in at an issuer that vouches for the address."""
     email = f"{world.name('guest')}@example.com"
     await world.made(f"/organization/{tenant.org}/inviteMember", {"email": email}, token=tenant.admin)
     claims = {"sub": email, "aud": "windlass", "email": email, "email_verified": True}
@@ -25,7 +25,7 @@ ISSUER, _KEY = "https://people.example", Signer.new_key()
 
 
 def people(clock: HandClock) -> Signer:
-    """Where the members of these organizations sign in."""
+    """The issuer at which the members of these organizations sign in."""
     return Signer(ISSUER, _KEY, lambda: clock.now() / SECOND)
 
 

@@ -48,7 +48,7 @@ class Plot:
             }
 
     async def standing(self, family: Family, parent: Family | None = None) -> Thing:
-        """One for everybody: nobody may change it beyond recognition."""
+        """One for all tests: none may change it beyond recognition."""
         parent = parent or registry().parents(family)[0]
         key = (family.name, parent.name if parent else "")
         if key not in self._standing:
@@ -143,7 +143,7 @@ class Plot:
         return (*ids, *await self._others(operation.ids[len(ids) :])), operation.status
 
     async def _others(self, ids: Iterable[PathId]) -> tuple[str, ...]:
-        """What else a path names: a standing thing for each id."""
+        """The other ids of a path: a standing thing for each."""
         return tuple([(await self.standing(id.families[0])).id if id.families else "word" for id in ids])
 
     async def _overridable(
@@ -184,7 +184,7 @@ async def _chosen_to_deploy(plot: Plot, thing: Thing) -> dict[str, Any]:
 
 
 def to_deploy(service: Thing) -> Any:
-    """How a body names a service among others that are to be deployed."""
+    """Returns the entry of a body for a service that is to be deployed."""
     chosen = next((trait.chosen for trait in service.family.traits if trait.chosen), None)
     if chosen is None:
         return service.id

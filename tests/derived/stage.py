@@ -96,7 +96,7 @@ class Stage:
         await self.beside(f"UPDATE work SET due = {FAR} WHERE lease = 0 AND id IN ({services})")
 
     async def count(self, table: str) -> int:
-        """How many rows are in a table."""
+        """Counts the rows of a table."""
         return int((await self.beside(f"SELECT count(*) FROM {table}"))[0][0])
 
 

@@ -210,7 +210,7 @@ async def test_a_reference_to_another_organization_is_refused_like_a_missing_one
 
 
 async def violations(stage: Stage, operation: Operation, declared: Operation | None = None) -> list[str]:
-    """Where the server does otherwise than the declaration says."""
+    """Yields each difference between the server and its declaration."""
     found = []
     for scope in matrix.SCOPES:
         allowed = matrix.may(scope, declared or operation)

@@ -42,7 +42,7 @@ async def deploy_all(stage: Stage, plot: Plot, things: list[Thing]) -> None:
 
 
 def about(operation: Operation, thing: Thing) -> bool:
-    """Whether it can be done with this very thing."""
+    """True if it can be done with this very thing."""
     above = thing.parent.family if thing.parent else None
     same_place = operation.family is thing.family and operation.parent is above
     return same_place and operation.params[-1:] == [thing.family.param]

@@ -55,7 +55,7 @@ def generations(stage: Stage, service: Thing) -> list[int]:
 
 
 def applied(stage: Stage, service: Thing) -> list[Workload]:
-    """What was started of a service, in order."""
+    """Returns the starts of a service, in order."""
     return [workload for workload in stage.world.engine.applied if workload.service == service.id]
 
 

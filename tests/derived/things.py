@@ -31,7 +31,7 @@ class Thing(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """What an operation can be done with: a path, a body, and the status that follows."""
+    """A path and a body for an operation, and the status that follows."""
 
     operation: Operation
     ids: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What an engine is, as tests that every engine passes."""
+"""The promises of an engine, as tests that every engine passes."""
 
 import pytest
 

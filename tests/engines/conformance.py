@@ -241,7 +241,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
 
 async def told_by(station: Station) -> dict[str, Any]:
-    """What `programs.TELLS` tells."""
+    """Returns the facts that `programs.TELLS` reports."""
     await until(lambda: _true(any(line.startswith("{") for line in station.said)))
     told: dict[str, Any] = json.loads(next(line for line in station.said if line.startswith("{")))
     return told

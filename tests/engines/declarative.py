@@ -161,7 +161,7 @@ class DeclarativeEngine:
         await self.remove(service)
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Nothing was moved."""
+        """Has nothing to do: no data was moved."""
 
     async def trouble(self) -> str:
         return ""

@@ -338,7 +338,7 @@ def _missing(why: str) -> str:
 
 
 class DockerRig:
-    """What the conformance suite must know of the Docker engine; see `stations.Rig`."""
+    """The Docker engine for the conformance suite; see `stations.Rig`."""
 
     cannot: Mapping[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Where reading the output of a container goes on: no line is lost, and none repeated."""
+"""Reading the output of a container continues: no line is lost, and none repeated."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ HARMLESS = {
     ("/_ping", way)
     for way in ("endless", "dripping", "a list", "no JSON", "nested deep", "a huge number", "no text")
 }
-"""Of this answer only the head is read."""
+"""Only the head of this answer is read."""
 
 
 @pytest.mark.parametrize("at", ["/_ping", "/version", "/info"])

@@ -1,1 +1,1 @@
-"""What may go wrong from git to running, on purpose: killed, paused, starved, lied to."""
+"""Faults from git to running: killed, paused, starved, lied to."""

@@ -1,4 +1,4 @@
-"""What victims are born of, and what is deployed by them."""
+"""Fixtures: the victims, and the services that they deploy."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ LEASE = 1000
 LOOK_EVERY = 0.05
 """Seconds. A look reads the records of all services, and the environments of all processes of the machine."""
 AT_MOST = 120.0
-"""Whatever takes longer does not come any more."""
+"""Seconds after which a missing event counts as lost."""
 
 
 class Died(Exception):
@@ -66,7 +66,7 @@ class House:
         self.deaths: list[str] = []
         """The last point that each of those came to who were killed."""
         self.convergences: list[float] = []
-        """How long after each start everything was where it belongs."""
+        """Seconds from each start until all services ran again."""
         self._born = 0.0
         self._brood = brood
         self._order: dict[str, Any] = {
@@ -270,7 +270,7 @@ class House:
         self.convergences.append(time.monotonic() - self._born)
 
     async def rests(self) -> None:
-        """Nobody has come to any point for a while."""
+        """Waits until no server has reached a failpoint for a while."""
         seen = -1
         while seen != len(self.points):
             seen = len(self.points)
@@ -297,7 +297,7 @@ class House:
             await asyncio.sleep(LOOK_EVERY)
 
     async def amiss(self) -> str:
-        """What is not yet as its record says it should be."""
+        """Returns the first difference between a service and its record; empty without one."""
         meant: set[Key] = set()
         async with self.books.opened() as reads:
             for service in await reads.statuses.services():
@@ -344,7 +344,7 @@ class House:
             await self.call("DELETE", f"/{service.family}/{service.id}")
 
     async def tidied(self) -> None:
-        """What was deleted is erased, at the latest by the next sweep."""
+        """Deleted services are erased, at the latest by the next sweep."""
         await self.kill()
         await self.books.ask_to_tidy()
         before = len(self.points)

@@ -78,7 +78,7 @@ version = "1"
     "backend.py": "import time\ntime.sleep(100000)\n",
     "main.py": "",
 }
-"""Whoever builds it waits for ever."""
+"""A build of it never ends."""
 PROGRAMS = {
     "serves": SERVES,
     "answers": ANSWERS,
@@ -128,7 +128,7 @@ class Code:
         return self.push()
 
     def push(self) -> str:
-        """A new commit, which has to be built anew."""
+        """A new commit, which has to be built."""
         self.newest = self._repository.commit()
         return self.newest
 

@@ -124,7 +124,7 @@ class Street:
 class Scene(Struct, frozen=True):
     play: Callable[[Street], Awaitable[None]]
     before: Callable[[Street], Awaitable[None]] | None = None
-    """What is done while nobody lives."""
+    """Changes that are made while no server runs."""
 
 
 SCENES = {

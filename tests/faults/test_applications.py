@@ -138,7 +138,7 @@ async def leaves_nothing(there: Inside, service: Service) -> None:
 
 
 async def builders_of(there: Inside) -> list[int]:
-    """What runs with a home among the builds."""
+    """Processes with a home among the builds."""
     mark, found = f"HOME={there.ctx.settings.data_dir}/builds/".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -168,7 +168,7 @@ SHARES = {
 
 @pytest.fixture(params=["process", "docker"])
 def engine(request) -> str:
-    """Where there is a Docker engine to stand on; else empty."""
+    """The socket of a Docker engine; empty if there is none."""
     return Docker(docker_host()).host if request.param == "docker" else ""
 
 

@@ -16,7 +16,7 @@ STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/app/data"}
 
 @contextmanager
 def kept(file: Path) -> Iterator[None]:
-    """Nobody can erase this file, not even root."""
+    """A file that not even root can erase."""
     refused = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
     if refused.returncode:
         pytest.skip(f"this file system keeps no file from root: {refused.stderr}")

@@ -42,7 +42,7 @@ class Silent:
         raise GitError("nobody asks for a branch here")
 
     async def sweep(self) -> None:
-        """Nothing is left behind."""
+        """Has nothing to remove."""
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def generous() -> Iterator[None]:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """A data directory that somebody else has made."""
+    """A data directory that another user has made."""
     folder = tmp_path / "data"
     folder.mkdir(mode=0o755)
     return folder

@@ -1,4 +1,4 @@
-"""What Windlass does in a volume, while a program that the volume belongs to changes it at every moment."""
+"""Windlass works in a volume while the program that it belongs to changes it at every moment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Moment:
     def __init__(self) -> None:
         self._left = -1
         self.came = False
-        """Whether there was such a call."""
+        """True if there was such a call."""
         self._act: Callable[[], None] = lambda: None
         sys.addaudithook(self._hear)
 

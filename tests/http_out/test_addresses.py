@@ -103,7 +103,7 @@ async def test_a_name_with_thousands_of_addresses_is_not_a_way_to_call_them_all(
     many = [f"127.0.{high}.{low}" for high in range(8) for low in range(1, 251)]
 
     async def reset(reader, writer):
-        """Nobody speaks TLS here, so that the next address is tried."""
+        """Speaks no TLS, so that the next address is tried."""
 
     async with receiver(reset, at=["0.0.0.0"]) as there:
         out = HttpSender(LOOPBACK, resolve=leads_to(*many))

@@ -1,1 +1,1 @@
-"""Who may come in, as whom, how far and for how long: over HTTP."""
+"""Identity over HTTP: credentials, roles, limits and expiry."""

@@ -18,7 +18,7 @@ def issuer(clock):
 
 @pytest.fixture
 def trusting(clock, issuer):
-    """What makes a world trust the issuer."""
+    """Options with which a world trusts the issuer."""
     return {"clock": clock, "oidc_issuer": issuer.address, "fetcher": issuer.fetch}
 
 

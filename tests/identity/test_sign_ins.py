@@ -1,4 +1,4 @@
-"""Who signs in, or is not let in, is in the audit."""
+"""Sign-ins and refused credentials are in the audit."""
 
 from __future__ import annotations
 

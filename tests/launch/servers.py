@@ -231,7 +231,7 @@ def database(name: str, version: str = "", *, new: bool = False) -> Iterator[Dat
 
 
 def command_lines() -> Iterator[tuple[int, bytes]]:
-    """What `ps` would show to anybody."""
+    """Yields the command lines that `ps` shows to every user."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             yield int(folder.name), (folder / "cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""What holds for every kind of database that is started without containers."""
+"""Promises of every kind of database that is started without containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for PostgreSQL besides."""
+"""Further promises of PostgreSQL."""
 
 from __future__ import annotations
 

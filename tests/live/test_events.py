@@ -1,4 +1,4 @@
-"""What happens in an organization, followed through a socket while it happens."""
+"""Events of an organization, followed through a socket while they happen."""
 
 from __future__ import annotations
 

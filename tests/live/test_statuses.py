@@ -1,4 +1,4 @@
-"""How an environment and its services are, followed through a socket while it changes."""
+"""Statuses of an environment and its services, followed through a socket while they change."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FOLLOW = "/log?follow=true"
 
 
 def say(world: World, service: str, *lines: str, at: int | None = None) -> None:
-    """What a service prints arrives here."""
+    """Writes output of a service into its log."""
     now = world.clock.now() if at is None else at
     world.installation.ctx.logs.take(service, [OutputLine(now, line, "pod-1", "7") for line in lines])
 
@@ -49,7 +49,7 @@ class Client:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = False
-        """Whether the body came to its end, and did not just break off."""
+        """True if the body came to its end, and did not just break off."""
         self.comments = 0
         self.place = ""
         """The id that came last without an event."""

@@ -1,1 +1,1 @@
-"""What an operator does on the machine itself: settings, a look at what works, backup and restore."""
+"""Commands of an operator on the machine itself: settings, doctor, backup and restore."""

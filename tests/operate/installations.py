@@ -54,7 +54,7 @@ async def contents(settings: Settings) -> Contents:
 
 
 async def stopped(folder: Path, database_url: str) -> Settings:
-    """An installation with something in it, and nobody running it."""
+    """An installation with resources, and no server running."""
     async with make_world(database_url, folder=folder) as world:
         await furnish(world)
         return settings_of(world)

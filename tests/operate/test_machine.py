@@ -20,7 +20,7 @@ from windlass.routers.builtin import BuiltinRouter
 
 
 class Docker:
-    """What a Docker engine says of itself, at a socket."""
+    """A Docker engine that describes itself, at a socket."""
 
     def __init__(self, place: Path, status: int = 200) -> None:
         self.host = f"unix://{place}"
@@ -62,7 +62,7 @@ def docker(tmp_path: Path):
 
 @pytest.fixture
 def found(tmp_path: Path):
-    """What the doctor finds with these settings."""
+    """Returns the findings of the doctor with these settings."""
 
     def look(**settings: str) -> dict[str, tuple[str, str]]:
         named = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}

@@ -1,1 +1,1 @@
-"""What is written is kept: the two databases, the work they carry, crashes, secrets at rest."""
+"""The store: the two databases, the work they carry, crashes, secrets at rest."""

@@ -13,7 +13,7 @@ MEGABYTE = b"x" * 1_000_000
 
 
 class Mishap(Exception):
-    """What a change raises that fails."""
+    """Raised by a change that fails."""
 
 
 async def fails_late(tx: Tx) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the store get: a place on either database, and a store in it."""
+"""Fixtures of the store: a place on either database, and a store in it."""
 
 import asyncio
 import itertools

@@ -51,7 +51,7 @@ class Client:
 
 
 class Ledger:
-    """What the clients asked for, and what they were told."""
+    """The requests of the clients, and the answers to them."""
 
     def __init__(self) -> None:
         self.org = ""
@@ -70,7 +70,7 @@ class Ledger:
         self._numbers = 0
 
     async def work(self, client: Client) -> None:
-        """Writes for as long as somebody answers."""
+        """Writes for as long as the server answers."""
         while True:
             try:
                 await self.one_round(client)

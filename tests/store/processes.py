@@ -13,7 +13,7 @@ from tests.store.stores import Place
 from tests.world import ADMIN
 
 PROGRAM = "tests.store.zygote"
-"""What starts them."""
+"""The module that starts the servers."""
 ALONE = {"WINDLASS_ENGINE": "process", "WINDLASS_GATEWAY_PORT": "0"}
 """Needs nothing that this machine may have or lack, and is in the way of no other server."""
 LISTENS = re.compile(r"listens on (http://\S+)")

@@ -104,7 +104,7 @@ async def until(holds: Callable[[], Any]) -> None:
 
 
 async def names(store: Store, parent: str = ORG, family: str = "project") -> list[str]:
-    """What the list shows, which also says how long it is."""
+    """Returns the names of the list, which also says how long it is."""
     bodies, total = await store.reads.lists.page(parent, family, 0, 2**31 - 1)
     assert total == len(bodies)
     return [body.decode() for body in bodies]

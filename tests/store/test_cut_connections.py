@@ -45,7 +45,7 @@ async def test_when_the_server_cuts_the_connection_nothing_of_the_group_is_store
 async def test_a_connection_cut_during_the_commit_is_reported_as_uncertain(
     empty_database: str, tmp_path: Path
 ):
-    """Nobody can know: so that is what is said."""
+    """The result is unknown, and the message says so."""
     served = Place(empty_database, tmp_path)
     async with served.opened():
         pass

@@ -21,7 +21,7 @@ FAMILY = "project"
 
 
 class Mishap(Exception):
-    """What a change raises that fails."""
+    """Raised by a change that fails."""
 
 
 class Add(NamedTuple):

@@ -1,4 +1,4 @@
-"""A thread for deeds that wait: in order, each answered, none forgotten."""
+"""A thread for calls that wait: in order, each answered, none forgotten."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def database(place: Place) -> bytes:
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """Everything that is logged by anybody, in both forms."""
+    """All log records of the process, in both forms."""
     stream = io.StringIO()
     root = logging.getLogger()
     level, handlers = root.level, [logging.StreamHandler(stream) for _ in range(2)]
@@ -159,7 +159,7 @@ async def give_secrets(told: Canaries) -> None:
 
 
 async def refused_secrets(told: Canaries, path: str) -> None:
-    """What is wrong with a request is said without repeating what was in it."""
+    """Messages about a wrong request do not repeat its values."""
     canary = told.new("refused")
     for body in (
         {"key": "not a key", "value": canary},

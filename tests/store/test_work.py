@@ -104,7 +104,7 @@ async def test_work_that_is_asked_for_while_it_runs_is_not_lost_with_its_worker(
 
 
 async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
-    """Whether any of it had an effect."""
+    """True if any of it had an effect."""
     effects = [
         await held(store, claimed),
         await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE)),

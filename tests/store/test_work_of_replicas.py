@@ -66,7 +66,7 @@ async def test_a_stop_that_comes_while_work_is_being_claimed_leaves_none_behind(
 
 
 async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: Place, clock: HandClock):
-    """Not before: it may only be slow."""
+    """The lease holds until then: the replica may only be slow."""
     async with make_world(served.url, folder=served.folder, clock=clock) as world:
         app = await begun(world)
         async with beside(world, served) as other:

@@ -1,1 +1,1 @@
-"""What a service runs with: variables, files, databases' connections."""
+"""The environment of a service: variables, files, connections of databases."""

@@ -80,7 +80,7 @@ async def test_the_password_is_nowhere_on_the_disk_nor_in_events(world: World):
 
 
 async def test_a_database_from_before_there_were_credentials_gets_them_once(world: World):
-    """Also when many ask at the same moment."""
+    """The same holds for many requests at the same moment."""
     ctx, database = world.installation.ctx, await world.database()
     old = msgspec.structs.replace(await row_of(world, database), sealed=None)
 

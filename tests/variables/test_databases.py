@@ -1,4 +1,4 @@
-"""What is known of each kind of database."""
+"""Facts about each kind of database."""
 
 from __future__ import annotations
 

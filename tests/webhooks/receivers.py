@@ -41,13 +41,13 @@ Answer = Callable[[Sent], int | HttpResult]
 
 
 class Receivers:
-    """Everything that can be reached from a world."""
+    """The receivers that can be reached from a world."""
 
     def __init__(self) -> None:
         self.got: defaultdict[str, list[Sent]] = defaultdict(list)
-        """What was taken, by address."""
+        """Accepted deliveries, by address."""
         self.tried: defaultdict[str, list[Sent]] = defaultdict(list)
-        """Whatever came, taken or not."""
+        """All deliveries, accepted or not."""
         self.looks: defaultdict[str, int] = defaultdict(int)
         """How often it was only asked whether somebody is there."""
         self.away: set[str] = set()
@@ -81,7 +81,7 @@ class Receivers:
         raise OSError(f"this test reaches nobody, and not {url}")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Has nothing to close."""
 
 
 def _answered(status: int) -> HttpResult:

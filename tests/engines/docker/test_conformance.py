@@ -9,7 +9,7 @@ from tests.engines.dockers import DockerRig
 
 
 class TestConformance(Conformance):
-    """What every engine promises."""
+    """The promises of every engine."""
 
     @pytest.fixture
     def rig(self, host, tmp_path):

@@ -17,7 +17,7 @@ KEY = InstanceKey(SERVICE, 1, 0)
 
 
 def answer_of(deed: Callable[..., None], *given: Any) -> Any:
-    """What it sends from a process of its own."""
+    """Returns the message that a function sends from a process of its own."""
     processes = multiprocessing.get_context("forkserver")
     ours, theirs = processes.Pipe()
     living = processes.Process(target=deed, args=(*given, theirs))

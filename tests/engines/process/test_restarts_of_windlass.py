@@ -31,7 +31,7 @@ from windlass.engines.process.records import RecordStore, UnknownRecord
 
 @pytest.fixture
 def stranger():
-    """A process of somebody else."""
+    """A process of another user."""
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"]) as made:
         yield made
         made.kill()
