@@ -110,7 +110,7 @@ def words_of(node: ast.expr) -> str:
 VAGUE = frozenset({"one", "each", "found", "said", "told", "gate", "there", "made", "given", "known", "it"})
 """Names of parameters and local variables that do not say what they hold."""
 VAGUE_LEFT = {
-    "control": 100, "base": 30, "store": 20, "api": 20, "gateway": 20, "install": 15, "core": 15,
+    "control": 100, "base": 30, "store": 20, "api": 20, "gateway": 25, "install": 15, "core": 15,
     "docker": 15, "launch": 15, "demo": 10, "main.py": 5, "terminal": 5, "families": 5, "serve": 5,
     "config.py": 5, "operate": 3,
 }  # fmt: skip

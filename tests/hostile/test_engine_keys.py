@@ -46,7 +46,7 @@ AT_ONCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("changes", AT_ONCE, ids=lambda changes: next(iter(changes[1])))
-async def test_of_two_changes_at_once_none_sends_the_former_key_to_the_new_address(world, changes, order):
+async def test_two_changes_at_once_never_send_the_former_key_to_the_new_address(world, changes, order):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     await asyncio.gather(*(world.patch(path, change) for change in changes[::order]))

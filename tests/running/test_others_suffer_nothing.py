@@ -67,7 +67,7 @@ async def test_without_the_limit_a_hanging_engine_would_take_all_quick_slots(mon
         await ended(working, world)
 
 
-async def test_what_a_slow_engine_did_not_erase_is_erased_by_a_sweep():
+async def test_a_sweep_erases_the_data_that_a_slow_engine_left():
     async with make_world() as world:
         east = await cluster(world)
         apps = [await application_on(world, east) for _ in range(4)]

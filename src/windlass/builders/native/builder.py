@@ -123,27 +123,21 @@ class _Work:
     """One build, after its sources are read."""
 
     def __init__(
-        self,
-        order: Order,
-        sources: Sources,
-        tools: Tools,
-        store: ArtifactStore,
-        folder: Path,
-        held: ExitStack,
+        self, order: Order, code: Sources, tools: Tools, store: ArtifactStore, into: Path, held: ExitStack
     ) -> None:
         self.order = order
-        self.found = sources
-        self.layout = sources.layout
+        self.found = code
+        self.layout = code.layout
         self.tools = tools
         self.say = tools.say
         self.store = store
-        self.made = folder
+        self.made = into
         self.held = held
         self.final = store.at(order.key)
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
-        self.real_folders = _real_folders(sources)
+        self.real_folders = _real_folders(code)
         """Checks files that we read and move as ourselves, after steps of the build could change them."""
 
     async def done(self) -> Artifact:

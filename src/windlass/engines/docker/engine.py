@@ -107,10 +107,8 @@ class DockerEngine(EngineByHand):
         name = names.container(self._installation, workload.service, workload.generation, index)
         with self._translated():
             async with self._locks[name]:
-                inspection = await self._start_copy(workload, index, name)
-                return self._instance(
-                    inspection or await self._containers.inspect(name) or _vanished(workload)
-                )
+                detail = await self._start_copy(workload, index, name)
+                return self._instance(detail or await self._containers.inspect(name) or _vanished(workload))
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
@@ -118,10 +116,10 @@ class DockerEngine(EngineByHand):
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
                 container = str((await self._containers.inspect(name) or _vanished(workload))["Id"])
-            inspection = await self._containers.wait_for_end(container)
+            detail = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
             await self._watch.silent(container)
-            return ended(inspection or _vanished(workload))
+            return ended(detail or _vanished(workload))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -142,13 +140,9 @@ class DockerEngine(EngineByHand):
         grace: float = 10.0,
     ) -> None:
         with self._translated():
-            containers = await self._containers.list(service=service)
+            copies = await self._containers.list(service=service)
             if indexes is None:
-                ending = (
-                    {_generation(container) for container in containers}
-                    if generation is None
-                    else {generation}
-                )
+                ending = {_generation(copy) for copy in copies} if generation is None else {generation}
                 self._removed.note(service, ending)
                 # Containers started before the note are there by now; later starts find the note.
                 chosen = [
@@ -157,7 +151,7 @@ class DockerEngine(EngineByHand):
                     if _generation(container) in ending
                 ]
             else:
-                chosen = [container for container in containers if _is_chosen(container, generation, indexes)]
+                chosen = [container for container in copies if _is_chosen(container, generation, indexes)]
             await group.run_together(*(self._end(container, grace) for container in chosen))
 
     async def discard(self, service: str) -> None:
@@ -220,10 +214,10 @@ class DockerEngine(EngineByHand):
     async def _kept(self) -> dict[str, StoredData]:
         """Returns the data of each service."""
         containers, volumes = await self._containers.list(), await self._resources.volumes_by_service()
-        instances = Counter(container["Labels"].get(names.SERVICE, "") for container in containers)
+        instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
         titles = {
             container["Labels"].get(names.SERVICE, ""): container["Labels"].get(names.ALIAS, "")
-            for container in containers
+            for container in copies
         }
         return {
             service: StoredData(
@@ -242,7 +236,7 @@ class DockerEngine(EngineByHand):
             self._refuse_removed(workload)
             self._refuse_unmet(workload)
             try:
-                inspection = await self._containers.run(workload, index, name, once=once)
+                detail = await self._containers.run(workload, index, name, once=once)
                 break
             except EngineRefused as refused:
                 pause = next(pauses, None)
@@ -252,7 +246,7 @@ class DockerEngine(EngineByHand):
         if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
             await self._containers.remove(name)
         self._refuse_removed(workload)
-        return inspection
+        return detail
 
     async def _end(self, container: ContainerSummary, grace: float) -> None:
         async with self._locks[_name(container)]:
@@ -266,8 +260,8 @@ class DockerEngine(EngineByHand):
     async def _allow_return(self, workload: Workload) -> None:
         """Lets a removed generation run again if it takes the place of a later one that failed."""
         if workload.generation in self._removed.of(workload.service):
-            containers = await self._containers.list(service=workload.service)
-            later = any(_generation(container) > workload.generation for container in containers)
+            copies = await self._containers.list(service=workload.service)
+            later = any(_generation(container) > workload.generation for container in copies)
             self._removed.returns(workload.service, workload.generation, later=later)
 
     def _refuse_unmet(self, workload: Workload) -> None:
@@ -284,19 +278,17 @@ class DockerEngine(EngineByHand):
 
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
-            containers = await self._containers.list(**labels)
-            inspections = await _few_at_once(
-                [self._containers.inspect(container["Id"]) for container in containers]
-            )
+            copies = await self._containers.list(**labels)
+            details = await _few_at_once([self._containers.inspect(copy["Id"]) for copy in copies])
             instances = [
                 self._instance(container)
-                for container in inspections
+                for container in details
                 if container and container["State"]["Status"] != "removing"
             ]
         return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
 
-    def _instance(self, inspection: Inspection) -> Instance:
-        seen = instance(inspection, self._docker.address, self._watch.last_end(inspection["Id"]))
+    def _instance(self, detail: Inspection) -> Instance:
+        seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))
         # The addresses in networks of another host mean something else here, or may lead anywhere.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
