@@ -213,7 +213,7 @@ class DockerEngine(EngineByHand):
 
     async def _kept(self) -> dict[str, StoredData]:
         """Returns the data of each service."""
-        containers, volumes = await self._containers.list(), await self._resources.volumes_by_service()
+        copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()
         instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
         titles = {
             container["Labels"].get(names.SERVICE, ""): container["Labels"].get(names.ALIAS, "")
