@@ -54,7 +54,6 @@ from windlass.install.composition import (
     take_over,
     way_out,
 )
-from windlass.install.key import FACT
 from windlass.install.ownership import (
     NotOurs,
     examine,
@@ -245,8 +244,7 @@ class Installation:
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
-        await self.ctx.store.reads.facts.get(FACT)
-        return ""
+        return await self.ctx.store.trouble()
 
     def _backed_up(self) -> float:
         note = last_backup.read(self.ctx.settings)

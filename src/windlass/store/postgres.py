@@ -18,10 +18,19 @@ import asyncpg
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.config import BadSetting
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.nudges import DEAF
+from windlass.store.postgres_limits import (
+    AWAY,
+    CONNECT_SECONDS,
+    CUT,
+    LOOK_SECONDS,
+    PooledSession,
+    connect,
+    first_connection,
+    limit,
+)
 from windlass.store.statements import LOOKING
 from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.table import NameTaken
@@ -32,8 +41,15 @@ T = TypeVar("T")
 CHANNEL = "windlass"
 # Any two numbers, as long as they stay the same.
 WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
-_PATIENCE = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "20s", "statement_timeout": "30s"}
-_TURN = f"BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+_LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+# The last statement fails for a server that does not know all migrations of the database. A migration takes
+# the lock, too: so no change of an older version comes after it.
+_TURN = f"BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}})::int FROM migration"
+_APPLIED = "SELECT count(*) FROM migration"
+OUTDATED = (
+    "Use a server of the present version: this one is older than the database, and changes nothing any more. "
+    "Operators: upgrade or stop it"
+)
 _TRIES = 4
 # No limit of the server ends a connection that was paused while asyncpg prepares a statement: to the server
 # it is neither idle nor at work. A replica that waits for it ends it.
@@ -42,21 +58,6 @@ SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING 
 WHERE locktype = 'advisory' AND granted AND datname = current_database() AND datid = database
     AND (classid::bigint << 32) + objid::bigint = {WRITER_LOCK} AND objsubid = 1
     AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - interval '5 seconds'"""
-# Failures of the server or of the network, and not of one change.
-_AWAY = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.ObjectNotInPrerequisiteStateError,  # no connections are let in, or a lock could not be had
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.ReadOnlySQLTransactionError,
-    OSError,
-    TimeoutError,
-)
-# Failures of a lost connection; internal errors, too, if it was lost while it was idle.
-_CUT = (*_AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
-
 _log = log("store")
 
 
@@ -87,8 +88,9 @@ class PostgresSession:
 class PostgresWriter(PostgresSession):
     """Records whether the change that runs has written, and so has to be undone if it fails."""
 
-    def __init__(self, connection: asyncpg.Connection[Any]) -> None:
+    def __init__(self, connection: asyncpg.Connection[Any], migrations: int) -> None:
         super().__init__(connection)
+        self._migrations = migrations
         self.execute = connection.execute
         self.touched = False
         self._refusal: Exception | None = None
@@ -106,62 +108,57 @@ class PostgresWriter(PostgresSession):
         self.touched |= statement not in LOOKING
         try:
             return await asked
-        except (NameTaken, *_CUT, asyncpg.PostgresError) as refusal:
+        except (NameTaken, *CUT, asyncpg.PostgresError) as refusal:
             self.touched, self._refusal = True, refusal  # PostgreSQL accepts no more statements
             raise
 
     async def begin(self) -> None:
-        await _take_turn(self._connection)
+        await _take_turn(self._connection, self._migrations)
 
     async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
         self.touched, self._refusal = False, None
         try:
             answer = await change(tx)
         except Exception as failure:  # any failure of a change is the answer to its caller
-            if self._connection.is_closed() or isinstance(failure, _AWAY):
+            if self._connection.is_closed() or isinstance(failure, AWAY):
                 raise
             return None, failure
         return answer, self._refusal  # a change that ignores a refusal fails all the same
 
 
-class PatientSession(PostgresSession):
-    """Reads outside a transaction: a lost connection is the caller's `Unavailable`, not a crash."""
-
-    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
-        try:
-            return await super().one(statement, *values)
-        except _CUT as error:
-            raise Unavailable("The database cannot be reached. Try again shortly.") from error
-
-    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        try:
-            return await super().all(statement, *values)
-        except _CUT as error:
-            raise Unavailable("The database cannot be reached. Try again shortly.") from error
-
-
 class PostgresStore(GroupCommit):
     """A store on PostgreSQL; `PostgresStore.open(url, clock)` makes one."""
 
-    def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock) -> None:
+    def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock, migrations: int) -> None:
         super().__init__(clock)
         self._url = url
         self._pool = pool
-        self.reads = Reads(PatientSession(pool))
+        self._migrations = migrations
+        """The number of migrations that this version knows."""
+        self.reads = Reads(PooledSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
         self._ear = asyncio.create_task(self._hear())
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
+        known = migrations()
         connection = await first_connection(url)
         try:
-            await migrate(connection, migrations())
+            await migrate(connection, known)
         finally:
             await connection.close()
         pool = await asyncpg.create_pool(
-            url, min_size=1, max_size=8, server_settings=dict(_PATIENCE), reset=_as_it_is
+            url, min_size=1, max_size=8, timeout=CONNECT_SECONDS, init=limit, reset=_as_it_is
         )
-        return cls(url, pool, clock)
+        return cls(url, pool, clock, len(known))
+
+    async def trouble(self) -> str:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                found = await self.reads.session.one(_APPLIED)
+        except TimeoutError:
+            return "The database does not answer"
+        return "" if found and found[0] == self._migrations else OUTDATED
 
     @property
     def connections(self) -> Mapping[str, int]:
@@ -184,7 +181,7 @@ class PostgresStore(GroupCommit):
         stored = False
         try:
             connection = await self._writing()
-            session = PostgresWriter(connection)
+            session = PostgresWriter(connection, self._migrations)
             outcomes, nudges = await self._run_all(session, Tx(session), changes)
             refusal = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
@@ -192,7 +189,7 @@ class PostgresStore(GroupCommit):
             )
             await connection.execute(_ending(nudges))
             stored = True
-        except (*_CUT, asyncpg.PostgresError) as error:
+        except (*CUT, asyncpg.PostgresError) as error:
             raise Unavailable(refusal) from error
         finally:
             if not stored:
@@ -201,7 +198,7 @@ class PostgresStore(GroupCommit):
 
     async def _writing(self) -> asyncpg.Connection[Any]:
         if self._writer is None or self._writer.is_closed():
-            self._writer = await asyncpg.connect(self._url, server_settings=dict(_PATIENCE))
+            self._writer = await connect(self._url)
         return self._writer
 
     def _drop_writer(self) -> None:
@@ -216,7 +213,7 @@ class PostgresStore(GroupCommit):
         while True:
             try:
                 await self._hear_until_lost()
-            except (*_CUT, asyncpg.PostgresError) as error:
+            except (*CUT, asyncpg.PostgresError) as error:
                 _log.warning("not listening to the database", extra={"error": str(error)})
             await asyncio.sleep(1)
 
@@ -234,20 +231,23 @@ class PostgresStore(GroupCommit):
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         """Connects; a connection that is cancelled while it is made would otherwise stay half open."""
-        connecting = asyncio.ensure_future(asyncpg.connect(self._url))
+        connecting = asyncio.ensure_future(connect(self._url))
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            with contextlib.suppress(*_CUT, asyncpg.PostgresError):
+            with contextlib.suppress(*CUT, asyncpg.PostgresError):
                 (await connecting).terminate()
             raise
 
 
-async def _take_turn(connection: asyncpg.Connection[Any]) -> None:
-    """Begins a transaction that has the lock, even if a paused replica holds it."""
+async def _take_turn(connection: asyncpg.Connection[Any], migrations: int) -> None:
+    """Begins a transaction that has the lock, even if a paused replica holds it. Raises Unavailable if the
+    database has other migrations than these."""
     for attempt in range(1, _TRIES + 1):
         try:
-            await connection.execute(_TURN)
+            await connection.execute(_TURN.format(migrations))
+        except asyncpg.DivisionByZeroError as error:
+            raise Unavailable(OUTDATED) from error
         except asyncpg.LockNotAvailableError:
             if attempt == _TRIES:
                 raise
@@ -271,16 +271,6 @@ def _ending(nudges: Iterable[str]) -> str:
     return f"{''.join(notifications)} COMMIT"
 
 
-async def first_connection(url: str) -> asyncpg.Connection[Any]:
-    try:
-        return await asyncpg.connect(url)
-    except ValueError:
-        # The reason is not repeated: what could not be read may be a piece of the password.
-        raise BadSetting("database_url: must be like postgresql://user:password@host:5432/name") from None
-    except (*_CUT, asyncpg.PostgresError) as error:
-        raise Unavailable(f"The database cannot be reached: {error}") from error
-
-
 async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
     """Migrates the database while other replicas wait; each migration is one transaction, with its record."""
     await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
@@ -289,6 +279,7 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
         applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
         for migration in missing(wanted, applied):
             async with connection.transaction():
+                await connection.execute(_LOCK)
                 for statement in migration.statements:
                     await connection.execute(statement)
                 await connection.execute(RECORD, *migration.record)

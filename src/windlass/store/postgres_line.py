@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 
 from windlass.store.archive import ArchiveTable, Rows
-from windlass.store.postgres import CHANNEL, MIGRATION_LOCK, WRITER_LOCK, PostgresSession, first_connection
+from windlass.store.postgres import CHANNEL, MIGRATION_LOCK, WRITER_LOCK, PostgresSession
+from windlass.store.postgres_limits import first_connection
 from windlass.store.sqlite import InUse
 
 _ROWS_AT_ONCE = 32

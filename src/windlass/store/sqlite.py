@@ -240,6 +240,10 @@ class SqliteStore(GroupCommit):
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
+    async def trouble(self) -> str:
+        await self.reads.counters.get("event")
+        return ""
+
     @property
     def connections(self) -> Mapping[str, int]:
         return {}

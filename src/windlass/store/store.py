@@ -27,6 +27,10 @@ class Store(Protocol):
         """Runs a change and answers once it is durable."""
         ...
 
+    async def trouble(self) -> str:
+        """Says why this server cannot store changes; empty if it can. Asks the database, in bounded time."""
+        ...
+
     @property
     def connections(self) -> Mapping[str, int]:
         """How many connections of the pool are in use and idle, and how many there may be; empty without a

@@ -1,0 +1,97 @@
+"""A server of an older version beside one that has brought the database to a newer form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.store.changes import adds
+from tests.store.stores import Place, names, until
+from tests.store.test_migrations import LATER
+from tests.world import make_world
+from windlass.base.errors import Unavailable
+from windlass.store.migrate import RECORD, migrations
+from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
+
+
+@asynccontextmanager
+async def connection_to(place: Place) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await asyncpg.connect(place.url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def bring_forward(place: Place) -> None:
+    """Applies the migration of a newer version."""
+    async with connection_to(place) as connection:
+        await migrate(connection, [*migrations(), LATER])
+
+
+async def test_an_older_server_reads_and_changes_nothing_after_a_migration(served: Place):
+    async with served.opened() as store:
+        await store.write(adds("before"))
+        assert await store.trouble() == ""
+        await bring_forward(served)
+        with pytest.raises(Unavailable, match="older than the database"):
+            await store.write(adds("after"))
+        assert await names(store) == ["before"]
+        assert await store.trouble() == OUTDATED
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_change_that_waits_for_a_migration_is_refused_after_it(served: Place, applied):
+    """The control: where the migration is undone, the change is stored."""
+    async with served.opened() as store, connection_to(served) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", WRITER_LOCK)
+        await connection.execute(RECORD, *LATER.record)
+        change = asyncio.create_task(store.write(adds("waiting")))
+        await until(lambda: waits_for_the_lock(served))
+        await (transaction.commit() if applied else transaction.rollback())
+        if applied:
+            with pytest.raises(Unavailable, match="older than the database"):
+                await change
+        else:
+            await change
+        assert await names(store) == ([] if applied else ["waiting"])
+
+
+async def test_a_migration_waits_for_the_change_under_way(served: Place):
+    async with served.opened() as store, connection_to(served) as connection:
+        await store.write(adds("first"))
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", WRITER_LOCK)
+            migration = asyncio.create_task(bring_forward(served))
+            await until(lambda: waits_for_the_lock(served))
+            assert not migration.done()
+        await migration
+        assert await store.trouble() == OUTDATED
+
+
+async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: Place):
+    async with make_world(served.url, folder=served.folder) as world:
+        assert (await world.get("/readyz")).status == 200
+        before = await world.installation.ctx.store.reads.events.newest()
+        await bring_forward(served)
+        answer = await world.get("/readyz")
+        assert (answer.status, answer.message) == (503, OUTDATED)
+        answer = await world.post(f"/organization/{world.org}/project", {"name": "late"})
+        assert (answer.status, answer.message) == (503, OUTDATED)
+        assert (await world.get("/organization")).status == 200
+        assert await world.installation.ctx.store.reads.events.newest() == before
+
+
+async def waits_for_the_lock(place: Place) -> bool:
+    found = await place.sql(
+        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    return bool(found)

@@ -1,0 +1,91 @@
+"""A database that stalls: each call is refused in bounded time, and all goes on when the database answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.store.changes import adds
+from tests.store.held import way_to
+from tests.store.stores import Place, names
+from tests.world import make_world
+from windlass.base.errors import Unavailable
+from windlass.store import postgres, postgres_limits
+
+BOUND = 30.0
+"""Seconds after which a call counts as never answered."""
+
+
+@pytest.fixture(autouse=True)
+def short_limits(monkeypatch):
+    """The same limits, only shorter."""
+    for module, name in (
+        (postgres_limits, "CONNECT_SECONDS"),
+        (postgres_limits, "ANSWER_SECONDS"),
+        (postgres, "LOOK_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name) / 10)
+
+
+async def test_reads_and_changes_are_refused_while_the_database_stalls(served: Place):
+    async with way_to(served.url) as way, Place(way.url, served.folder).opened() as store:
+        await store.write(adds("before"))
+        way.free.clear()
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(Unavailable, match="does not answer"):
+                await names(store)
+            with pytest.raises(Unavailable, match=r"perhaps|nothing was changed"):
+                await store.write(adds("meanwhile"))
+            assert await store.trouble() == "The database does not answer"
+        way.free.set()
+        await store.write(adds("after"))
+        assert await store.trouble() == ""
+        assert {"before", "after"} <= set(await names(store))
+
+
+async def test_reads_that_wait_for_a_connection_of_the_pool_are_refused_while_the_database_stalls(
+    served: Place,
+):
+    async with way_to(served.url) as way, Place(way.url, served.folder).opened() as store:
+        way.free.clear()
+        async with asyncio.timeout(BOUND):
+            outcomes = await asyncio.gather(*(names(store) for _ in range(40)), return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        way.free.set()
+        assert await names(store) == []
+
+
+async def test_without_a_limit_a_read_waits_for_as_long_as_the_database_stalls(served: Place, monkeypatch):
+    """The control of the tests above."""
+    monkeypatch.setattr(postgres_limits, "ANSWER_SECONDS", None)
+    async with way_to(served.url) as way, Place(way.url, served.folder).opened() as store:
+        way.free.clear()
+        reading = asyncio.create_task(names(store))
+        done, _ = await asyncio.wait([reading], timeout=2.0)
+        assert not done
+        way.free.set()
+        assert await reading == []
+
+
+async def test_a_start_is_refused_while_the_database_stalls(served: Place):
+    async with way_to(served.url) as way:
+        way.free.clear()
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(Unavailable, match="does not answer"):
+                async with Place(way.url, served.folder).opened():
+                    pass
+
+
+async def test_a_server_whose_database_stalls_answers_503_and_is_not_ready(served: Place):
+    async with way_to(served.url) as way, make_world(way.url, folder=served.folder) as world:
+        assert (await world.get("/readyz")).status == 200
+        way.free.clear()
+        async with asyncio.timeout(BOUND):
+            for path in ("/readyz", "/organization"):
+                answer = await world.get(path)
+                assert (answer.status, "does not answer" in answer.message) == (503, True)
+            assert (await world.post(f"/organization/{world.org}/project", {"name": "p"})).status == 503
+        way.free.set()
+        assert (await world.get("/readyz")).status == 200
+        assert (await world.get("/organization")).status == 200
