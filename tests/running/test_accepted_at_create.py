@@ -132,10 +132,6 @@ async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_an
         ({"memory": 5}, "memory"),
         ({"memory": 4097}, "memory"),
         ({"gpu": 1}, "gpu"),
-        (
-            {"storage": [DATA], "min_running_instances": 2, "max_running_instances": 2},
-            "min_running_instances",
-        ),
         ({"ports": [UDP | {"publicly_accessible": True}]}, "ports[0].publicly_accessible"),
         (
             {"healthchecks": {"liveness_probe": {"type": {"tcp": {}}}}, "ports": [UDP]},

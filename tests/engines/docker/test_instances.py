@@ -32,10 +32,10 @@ async def test_an_instance_has_the_capabilities_that_official_images_need_and_no
     assert facts["NoNewPrivs"] == "1"
 
 
-async def test_an_engine_says_what_its_machine_has_and_refuses_more(engine, raw):
+async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(engine, raw):
     machine = await raw.json("GET", "/info")
     await until(lambda: engine.limits != UNKNOWN)
-    assert (engine.limits.cpu, engine.limits.memory) == (machine["NCPU"] * 1000, machine["MemTotal"] >> 20)
+    assert engine.limits.cpu == machine["NCPU"] * 1000
     for unmet in ({"cpu": engine.limits.cpu + 1}, {"cpu": 9}, {"memory": 5}):
         (field,) = unmet
         with pytest.raises(EngineError, match=f"{field}: must be at "):

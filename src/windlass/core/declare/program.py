@@ -125,8 +125,6 @@ def check_instances(spec: Program) -> None:
     least, most = spec.min_running_instances, spec.max_running_instances
     if most != -1 and most < least:
         raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")
-    if spec.storage and least > 1:
-        raise clash("min_running_instances", "must be 0 or 1 with storage, which several cannot share")
 
 
 def normalise_autoscaling(policy: Autoscaling) -> None:

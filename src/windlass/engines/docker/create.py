@@ -82,10 +82,9 @@ def container(
 
 
 def limits_of(machine: MachineSummary) -> EngineLimits:
-    """Returns what the engine gives to a container."""
+    """Returns what the engine gives to a container. It accepts more memory than the machine has."""
     return EngineLimits(
         cpu=machine.NCPU * 1000 or None,
-        memory=machine.MemTotal // MEGABYTE or None,
         gpu=0,
         least_cpu=LEAST_CPU,
         least_memory=LEAST_MEMORY,

@@ -265,9 +265,7 @@ class DockerEngine(EngineByHand):
             self._removed.returns(workload.service, workload.generation, later=later)
 
     def _refuse_unmet(self, workload: Workload) -> None:
-        # Docker accepts more memory than the machine has.
-        limits = replace(self.limits, memory=None)
-        for field, reason in unmet(limits, Demand(workload.cpu, workload.memory)):
+        for field, reason in unmet(self.limits, Demand(workload.cpu, workload.memory)):
             raise EngineError(f"{field}: {reason}")
 
     def _refuse_removed(self, workload: Workload) -> None:

@@ -19,6 +19,7 @@ from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
+from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -69,7 +70,7 @@ class ProcessEngine(EngineByHand):
         between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
         apart; as far as this machine allows, unless it is given."""
         super().__init__(clock)
-        self.limits = memory.limits()
+        self.limits = EngineLimits(gpu=0)
         folder = folder.resolve()
         self._records = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 
-from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import Usage
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.process_table import OwnedProcess
 from windlass.engines.process.records import Record
-
-
-def limits() -> EngineLimits:
-    """Returns what the machine has; GPUs are not given to services."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return EngineLimits(cpu=(os.cpu_count() or 1) * 1000, memory=memory >> 20, gpu=0)
 
 
 def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
