@@ -23,7 +23,7 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
+from windlass.engines.engine import ArtifactLost, EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
 
@@ -66,6 +66,8 @@ class FakeEngine(EngineByHand):
         self.aside: dict[str, dict[Key, Instance]] = {}
         """By service: what was set aside."""
         self.load: dict[str, Usage] = {}
+        self.builds: Mapping[tuple[str, str], Artifact] | None = None
+        """If set, what was built and is there."""
         self.lost: set[str] = set()
         """Services whose volumes are gone."""
         self.broken = ""
@@ -124,6 +126,8 @@ class FakeEngine(EngineByHand):
             raise self.crash
         if self.broken:
             raise EngineError(self.broken)
+        if self.builds is not None and (wanted.service, wanted.artifact.key) not in self.builds:
+            raise ArtifactLost("the build is gone")
         for volume in wanted.volumes if wanted.service in self.lost else ():
             if volume.is_known:
                 raise VolumeLost(wanted, volume)

@@ -38,6 +38,10 @@ class NotReady(EngineError):
     """A generation did not become ready."""
 
 
+class ArtifactLost(EngineError):
+    """What was built for a workload is not there any more."""
+
+
 class VolumeLost(EngineError):
     """A volume that held data is not there any more."""
 
@@ -88,7 +92,7 @@ class Engine(Protocol):
         missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
         as it is then, without waiting until the instances are ready; an engine with a controller of its own
         may start them a little later. Raises VolumeLost instead of making a volume that `is_known`, and an
-        EngineError for a generation that was removed.
+        EngineError for a generation that was removed. Raises ArtifactLost if what it runs is gone.
 
         From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""

@@ -13,12 +13,12 @@ from windlass.core.deploy.workload import (
     Phase,
     Volume,
 )
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import ArtifactLost, EngineError
 
 
 async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     it = wanted(artifact=Artifact(kind="image", ref="windlass/shop:abc"))
-    with pytest.raises(EngineError, match="no longer on the Docker engine: deploy again"):
+    with pytest.raises(ArtifactLost, match="no longer on the Docker engine: deploy again"):
         await engine.run(it, 0)
     assert await engine.copies(it.service) == []
 

@@ -22,7 +22,7 @@ from windlass.engines.docker.descriptions import (
     VolumeList,
     bears,
 )
-from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 
@@ -72,7 +72,7 @@ class DockerResources:
                 )
             return inspection
         if is_ours(ref):
-            raise EngineError("The image of this release is no longer on the Docker engine: deploy again")
+            raise ArtifactLost("The image of this release is no longer on the Docker engine: deploy again")
         say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref)

@@ -19,7 +19,7 @@ from typing import Final
 from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
 from windlass.core.deploy.workload import Volume, Workload
-from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, opened
 
@@ -123,7 +123,7 @@ def volume_variable(name: str) -> str:
 def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
-        raise EngineError("the build of this deployment is gone: deploy again, which builds it again")
+        raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
     target.mkdir(mode=0o700)
     copying = _TreeCopy(source, target, owner)
     with opened(target) as at:

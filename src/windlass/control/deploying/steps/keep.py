@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.control.deploying.ledger import Ledger, fence
+from windlass.control.deploying.rebuilding import rebuild
 from windlass.control.deploying.release import apply, count_of, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.records.deployments import status_of
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance, Observation, Phase, Workload
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
 from windlass.routers.router import RouteError
 from windlass.store import StatusRow, Tx
 
@@ -31,9 +32,11 @@ async def keep(ledger: Ledger) -> None:
         await _apply(ledger, workload, count)
     except EngineAway:
         raise
+    except ArtifactLost as error:
+        await (ledger.rest() if await rebuild(ledger) else _report(ledger, workload, error))
+        return
     except (EngineError, RouteError) as error:
-        await ledger.note_health(workload, State.DEPLOYMENT_ERROR, str(error))
-        await ledger.put_off(TRY_AGAIN)
+        await _report(ledger, workload, error)
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
@@ -42,6 +45,12 @@ async def keep(ledger: Ledger) -> None:
         await ledger.note_health(workload, *health)
     await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))
     await ledger.rest()
+
+
+async def _report(ledger: Ledger, workload: Workload, error: Exception) -> None:
+    """Records why a service cannot run, and tries again later."""
+    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, str(error))
+    await ledger.put_off(TRY_AGAIN)
 
 
 async def clear(ledger: Ledger) -> None:

@@ -1,0 +1,69 @@
+"""Services whose builds are gone, as after the loss of a data directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.running.deployments import deployed, deployments
+from tests.world import World
+from windlass.core.deploy.states import Progress
+from windlass.engines.engine import ArtifactLost
+from windlass.engines.process.files import copy
+
+
+async def lose_builds(world: World) -> None:
+    """Everything that was built and that runs is gone, and the server notices."""
+    world.builder.kept.clear()
+    world.engine.builds = world.builder.kept
+    world.engine.instances.clear()
+    for service in await world.installation.ctx.store.reads.statuses.services():
+        world.installation.noticed(service)
+    await world.installation.note_changes()
+
+
+async def test_a_service_whose_build_is_gone_is_built_again_from_its_commit(world: World):
+    app = await deployed(world)
+    commit = (await deployments(world, app))[0]["git_commit_id"]
+    world.git.push("something newer")
+    await lose_builds(world)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    last, first = await deployments(world, app)
+    assert (last["git_commit_id"], last["repeats"]) == (commit, first["id"])
+    assert len(world.builder.built) == 2
+    assert [instance.generation for instance in world.engine.instances.values()] == [2]
+
+
+async def test_a_build_that_cannot_be_repeated_is_tried_once(world: World):
+    app = await deployed(world)
+    world.builder.broken = "the compiler is gone, too"
+    await lose_builds(world)
+    await world.run(100)
+    assert await world.state(f"/application/{app}") == "ERROR"
+    assert [one["status"] for one in await deployments(world, app)] == [Progress.FAILED, Progress.SUCCEEDED]
+
+
+async def test_a_service_whose_build_is_there_is_only_started_again(world: World):
+    """The control of the tests above."""
+    app = await deployed(world)
+    world.engine.builds = world.builder.kept
+    world.engine.instances.clear()
+    world.installation.noticed(app)
+    await world.installation.note_changes()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert (len(await deployments(world, app)), len(world.engine.instances)) == (1, 1)
+
+
+async def test_builds_that_are_lost_again_are_built_again(world: World):
+    app = await deployed(world)
+    for _ in range(2):
+        await lose_builds(world)
+        await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert len(await deployments(world, app)) == 3
+
+
+def test_the_engine_process_tells_a_lost_build_from_other_failures(tmp_path):
+    with pytest.raises(ArtifactLost):
+        copy(tmp_path / "never built", tmp_path / "app")
