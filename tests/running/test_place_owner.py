@@ -180,6 +180,61 @@ async def test_a_place_is_not_taken_from_an_owner_that_renews_its_lease(pair, mo
         await twin.installation.place_owner.take()
 
 
+HOUR = 3600.0
+
+
+@pytest.fixture(params=["fast", "slow"])
+async def apart(request, postgres_url: str, tmp_path: Path) -> AsyncIterator[tuple[World, World]]:
+    """Two servers whose clocks are an hour apart; the first one owns the place."""
+    first, second = HandClock(), HandClock()
+    (second if request.param == "fast" else first).turn(HOUR)
+    async with (
+        server(postgres_url, tmp_path / "one", first, "one") as world,
+        server(postgres_url, tmp_path / "two", second, "two") as twin,
+    ):
+        yield world, twin
+
+
+async def test_a_clock_that_is_fast_or_slow_ends_no_lease_of_another_server(apart, monkeypatch):
+    world, twin = apart
+    await deployed(world)
+    for _ in range(5):
+        for server_at_work in apart:
+            server_at_work.clock.turn(LEASE / SECOND / 3)
+            await look(server_at_work)
+    assert await kinds(twin) == []
+
+    async def renewed(_: float) -> None:
+        await look(world)
+
+    monkeypatch.setattr(asyncio, "sleep", renewed)
+    with pytest.raises(OwnerAlive):
+        await twin.installation.place_owner.take()
+
+
+async def test_an_owner_that_is_gone_is_noticed_whatever_its_clock_showed(apart):
+    """The control of the test above."""
+    world, twin = apart
+    await deployed(world)
+    twin.clock.turn(LEASE / SECOND - 1)
+    await look(twin)
+    assert await kinds(twin) == []
+    await lose((twin, twin))
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
+
+
+async def test_a_lease_renewed_by_a_clock_that_stands_still_is_seen_as_renewed(pair):
+    """A clock that was set back stands still until the time is right again."""
+    world, twin = pair
+    owners = twin.installation.ctx.store.reads.owners
+    before = await owners.get("local")
+    await look(world)
+    after = await owners.get("local")
+    assert before
+    assert after
+    assert after.until > before.until
+
+
 async def test_an_operator_gives_a_place_to_another_server(pair):
     world, twin = pair
     app = await deployed(world)
@@ -203,6 +258,21 @@ async def test_a_server_whose_place_was_given_away_ends_its_instances(pair):
     assert world.engine.instances == {}
     await world.settle()
     assert world.engine.begun == 1
+
+
+async def test_a_place_that_was_given_away_twice_is_left_by_both_former_owners(pair, postgres_url, tmp_path):
+    world, twin = pair
+    await deployed(world)
+    await lose(pair)
+    await twin.installation.place_owner.take()
+    async with server(postgres_url, tmp_path / "three", world.clock, "three") as third:
+        await lose((world, third))
+        await third.installation.place_owner.take()
+        await look(world)
+        assert world.engine.instances == {}
+        row = await third.installation.ctx.store.reads.owners.get("local")
+        assert row
+        assert (row.owner, row.formers) == ("three", frozenset({"two"}))
 
 
 async def test_a_place_that_is_given_back_runs_its_services_again(pair):

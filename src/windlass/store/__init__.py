@@ -21,6 +21,7 @@ from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
 from windlass.store.tables.names import NameRow
+from windlass.store.tables.owners import OwnerRow
 from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.statuses import StatusRow
@@ -43,6 +44,7 @@ __all__ = (
     "IdempotentAnswer",
     "NameRow",
     "NameTaken",
+    "OwnerRow",
     "PlaceHolder",
     "Queue",
     "Reads",

@@ -22,7 +22,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
 from windlass.families.cluster import Cluster, cluster
-from windlass.store import PlaceHolder, Row, Tx, status_word
+from windlass.store import OwnerRow, PlaceHolder, Row, Tx, status_word
 
 LOST_WORD: Final = "place:lost"
 FOUND_WORD: Final = "place:found"
@@ -45,6 +45,9 @@ class PlaceOwner:
     def __init__(self, ctx: Context, lease: int) -> None:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
+        self._lease_seen: tuple[str, int] | None = None
+        """Owner and lease at the last look, and since when they are the same by the clock of this server."""
+        self._same_since = 0
         ctx.store.listen(self._heard)
 
     def _heard(self, word: str) -> None:
@@ -52,26 +55,33 @@ class PlaceOwner:
             self._ownership.is_lost = word == LOST_WORD
 
     async def take(self) -> None:
-        """Takes the place from another server, on purpose. Waits for the end of its lease, and raises
-        OwnerAlive if that is renewed meanwhile."""
+        """Takes the place from another server, on purpose. Waits for as long as a lease, and raises
+        OwnerAlive if it is renewed meanwhile."""
         holder = self._ownership.holder
         if holder is None:
             return
         row = await self._ctx.store.reads.owners.get(LOCAL)
         if row is None or row.owner == holder.owner:
             return
-        await asyncio.sleep(max(0, row.until - self._ctx.clock.now()) / SECOND)
-        if not await self._ctx.store.write(lambda tx: self._taken(tx, holder)):
+        await asyncio.sleep(self._rest_of_lease(row) / SECOND)
+        if not await self._ctx.store.write(lambda tx: self._taken(tx, holder, row)):
             raise OwnerAlive
         _log.warning("the place of another server was taken over (--adopt): services are started here")
 
-    async def _taken(self, tx: Tx, holder: PlaceHolder) -> bool:
-        row = await tx.owners.get(LOCAL)
-        if not await tx.owners.take(LOCAL, holder.owner, self._lease):
+    def _rest_of_lease(self, row: OwnerRow) -> int:
+        """Returns the time after which another server is gone unless it renews its lease, by the clock of
+        this server. The clock of the other one may be fast or slow: it only shows that the lease changed."""
+        now, lease = self._ctx.clock.now(), (row.owner, row.until)
+        if lease != self._lease_seen:
+            self._lease_seen, self._same_since = lease, now
+        return max(0, self._same_since + self._lease - now)
+
+    async def _taken(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
+        if not await tx.owners.take(seen, holder.owner, self._lease):
             return False
         await tx.work.revoke()
         await self._announce(tx, Event.CLUSTER_TAKEN_OVER)
-        if row and row.is_lost:
+        if seen.is_lost:
             tx.nudge(FOUND_WORD)
         return True
 
@@ -100,8 +110,8 @@ class PlaceOwner:
             _log.warning("another server owns the place now: nothing is started here any more")
         row = await self._ctx.store.reads.owners.get(LOCAL)
         ownership.is_lost = row is not None and bool(row.is_lost)
-        if row is not None and row.former == holder.owner:
-            await self._leave(holder)
+        if row is not None and holder.owner in row.formers:
+            await self._leave(holder, row)
 
     async def _renewed(self, tx: Tx, holder: PlaceHolder) -> bool:
         row = await tx.owners.get(LOCAL)
@@ -111,18 +121,18 @@ class PlaceOwner:
             if row is None or row.until <= tx.now:
                 tx.nudge("work")
             return True
-        if await tx.owners.lose(LOCAL):
+        if row and not self._rest_of_lease(row) and await tx.owners.lose(row):
             _log.error("the server that owns the place does not answer: states of its services are unknown")
             await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD)
         return False
 
-    async def _leave(self, holder: PlaceHolder) -> None:
+    async def _leave(self, holder: PlaceHolder, row: OwnerRow) -> None:
         """Ends what still runs here, after an operator gave the place to another server. Volumes stay."""
         ctx = self._ctx
         for service in {instance.service for instance in await ctx.places.local.engine.all()}:
             _log.warning("a service ends here: another server runs it now", extra={"service": service})
             await end_instances(ctx, service)
-        await ctx.store.write(lambda tx: tx.owners.relinquish(LOCAL, holder.owner))
+        await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
     async def _tell(self, tx: Tx, kind: Event, word: str) -> None:
         """Wakes all readers of statuses: first their servers learn the news, by `word`."""

@@ -1,10 +1,13 @@
 """Owners of places: the server that a place belongs to, with a lease.
 
-A server that was stopped keeps its place: only an operator gives it to another server.
+A server that was stopped keeps its place: only an operator gives it to another server. The clocks of two
+servers may differ, so the end of a lease is compared with the clock of its owner alone. Each renewal changes
+it: by that, other servers see that the owner is alive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -16,23 +19,30 @@ class OwnerRow(Struct, frozen=True, gc=False):
     place: str
     owner: str
     until: int
+    """The end of the lease by the clock of the owner."""
     is_lost: int
     """1 if other servers have seen that the lease ended."""
     former: str
-    """The owner from whom the place was taken; empty if there was none."""
+    """The owners from whom the place was taken, whose programs may still run; spaces are between them."""
+
+    @property
+    def formers(self) -> frozenset[str]:
+        return frozenset(self.former.split())
 
 
 GET: Final = f"SELECT {columns(OwnerRow)} FROM place_owner WHERE place = $1"
 RENEW: Final = """
 INSERT INTO place_owner (place, owner, until) VALUES ($1, $2, $3)
-ON CONFLICT (place) DO UPDATE SET until = excluded.until, is_lost = 0 WHERE place_owner.owner = excluded.owner
+ON CONFLICT (place) DO UPDATE SET is_lost = 0,
+    until = CASE WHEN excluded.until > place_owner.until THEN excluded.until ELSE place_owner.until + 1 END
+WHERE place_owner.owner = excluded.owner
 RETURNING owner"""
 TAKE: Final = """
-UPDATE place_owner SET former = owner, owner = $1, until = $2, is_lost = 0
-WHERE place = $3 AND owner <> $4 AND until <= $5 RETURNING place"""
+UPDATE place_owner SET former = $1, owner = $2, until = $3, is_lost = 0
+WHERE place = $4 AND owner = $5 AND until = $6 RETURNING place"""
 LOSE: Final = """
-UPDATE place_owner SET is_lost = 1 WHERE place = $1 AND until <= $2 AND is_lost = 0 RETURNING place"""
-RELINQUISH: Final = "UPDATE place_owner SET former = '' WHERE place = $1 AND former = $2"
+UPDATE place_owner SET is_lost = 1 WHERE place = $1 AND until = $2 AND is_lost = 0 RETURNING place"""
+RELINQUISH: Final = "UPDATE place_owner SET former = $1 WHERE place = $2 AND former = $3"
 
 
 class OwnerTable(Table):
@@ -52,15 +62,22 @@ class OwnerChanges(OwnerTable):
         belongs to another owner, even if its lease has ended."""
         return await self._session.one(RENEW, place, owner, self._session.now + lease) is not None
 
-    async def take(self, place: str, owner: str, lease: int) -> bool:
-        """Gives a place to another owner. Returns False while the present one has its lease."""
-        now = self._session.now
-        return await self._session.one(TAKE, owner, now + lease, place, owner, now) is not None
+    async def take(self, seen: OwnerRow, owner: str, lease: int) -> bool:
+        """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""
+        former = _joined((seen.formers | {seen.owner}) - {owner})
+        until = self._session.now + lease
+        row = await self._session.one(TAKE, former, owner, until, seen.place, seen.owner, seen.until)
+        return row is not None
 
-    async def lose(self, place: str) -> bool:
+    async def lose(self, seen: OwnerRow) -> bool:
         """Marks a place whose owner is gone; returns True once for each time that it is gone."""
-        return await self._session.one(LOSE, place, self._session.now) is not None
+        return await self._session.one(LOSE, seen.place, seen.until) is not None
 
-    async def relinquish(self, place: str, former: str) -> None:
-        """Records that a former owner has ended what ran at the place."""
-        await self._session.all(RELINQUISH, place, former)
+    async def relinquish(self, seen: OwnerRow, former: str) -> None:
+        """Records that a former owner has ended what ran at the place. Does nothing if the row has changed:
+        the former owner looks again."""
+        await self._session.all(RELINQUISH, _joined(seen.formers - {former}), seen.place, seen.former)
+
+
+def _joined(owners: Iterable[str]) -> str:
+    return " ".join(sorted(owners))
