@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that begin another line, or are a command to a terminal. Paths of requests have any of them."""
 
 
 def log(name: str) -> logging.Logger:
@@ -40,15 +43,20 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return _escaped(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extras = "".join(f"  {key}={value}" for key, value in _extras(record).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{clock} {record.levelname.lower():<7} {record.getMessage()}{extras}"
+        line = _escaped(f"{clock} {record.levelname.lower():<7} {record.getMessage()}{extras}")
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _escaped(text: str) -> str:
+    """Writes control characters as JSON does."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _moment(record: logging.LogRecord) -> str:

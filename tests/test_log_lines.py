@@ -1,0 +1,34 @@
+"""Lines of the log: one for each record, whatever a client sends."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from windlass.base.log import JsonLines, TextLines
+
+HARMFUL = ["\n", "\r", "\x1b[31m", "\x7f", "\x85", "\x9b31m", "\u2028", "\u2029"]
+
+
+def record(message: str, **extras: str) -> logging.LogRecord:
+    return logging.makeLogRecord({"msg": message, "name": "windlass.access", "created": 0.0} | extras)
+
+
+@pytest.mark.parametrize("form", [JsonLines(), TextLines()], ids=["json", "text"])
+@pytest.mark.parametrize("text", HARMFUL, ids=ascii)
+def test_a_client_adds_no_line_to_the_log_and_sends_no_command_to_a_terminal(form, text):
+    line = form.format(record(f"GET /{text}15:00:00 error", path=f"/{text}"))
+    assert line.isprintable()
+    assert len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", HARMFUL, ids=ascii)
+def test_a_line_of_json_has_the_text_as_it_was_sent(text):
+    assert json.loads(JsonLines().format(record(f"GET /{text}")))["message"] == f"GET /{text}"
+
+
+def test_other_letters_are_written_as_they_are():
+    """The control of the tests above."""
+    assert TextLines().format(record("GET /Übersicht/日本")).endswith("GET /Übersicht/日本")
