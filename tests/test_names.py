@@ -216,6 +216,15 @@ async def test_no_name_is_suggested_to_a_token_that_may_not_see_it(world, shop):
         assert answer.message.partition(" here")[2] == meant
 
 
+@pytest.mark.parametrize(("length", "meant"), [(40, 1), (41, 0), (42, 0)])
+async def test_only_names_that_are_short_are_compared_with_a_wrong_one(world, length, meant):
+    """Comparing 200 names of 255 characters would keep the server from answering others for a second."""
+    name = "ab" * 100
+    await world.project(name=name[:length])
+    answer = await world.get(f"/resource?family=project&path={name[: length - 1]}")
+    assert answer.message.count("did you mean") == meant
+
+
 async def test_a_family_with_a_typing_error_is_answered_with_the_family_that_is_spelled_alike(world):
     answer = await world.get("/resource?family=aplication&path=web")
     assert (answer.status, answer.message.partition(";")[2]) == (400, " did you mean application?")

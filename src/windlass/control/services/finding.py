@@ -23,6 +23,8 @@ from windlass.families.resource_name import Naming
 
 _MOST_COMPARED: Final = 200
 """Names that are compared with a wrong one."""
+_LONGEST_COMPARED: Final = 40
+"""Characters of a name that is compared: the time to compare two grows with the square of their length."""
 
 
 class PathPart(Struct, frozen=True):
@@ -130,9 +132,11 @@ class Search:
 
     async def _meant(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
         """Returns names that are spelled like a wrong one, among the first of those that the caller sees."""
+        if len(part.text) > _LONGEST_COMPARED:
+            return []
         found = (await self.matches(siblings))[:_MOST_COMPARED]
         names = [match.name or await self._name(match.ids[0]) for match in found]
-        by_key = {name.casefold(): name for name in names}
+        by_key = {name.casefold(): name for name in names if len(name) <= _LONGEST_COMPARED}
         return [by_key[key] for key in get_close_matches(part.text.casefold(), by_key)]
 
     async def shown(self, parts: Sequence[PathPart], match: Match) -> bytes:
