@@ -16,6 +16,7 @@ from tests.metrics.prometheus import measured, needs_promtool, promtool, scraped
 from tests.webhooks.receivers import Receivers
 from tests.webhooks.told import URL, webhook
 from tests.world import World, make_world
+from windlass.api import prometheus
 from windlass.api.metrics import Metrics
 from windlass.base.errors import Conflict, Unavailable
 from windlass.base.metrics import Metric, gauge
@@ -207,6 +208,23 @@ async def test_scrapes_at_one_time_share_one_question():
     metrics.kept_seconds = 3600
     for _ in range(5):
         assert b"windlass_asked 2.0" in await metrics.text()
+
+
+@pytest.mark.parametrize(("kept_seconds", "texts"), [(3600, 1), (0, 3)])
+async def test_a_client_that_asks_all_the_time_has_the_text_made_once(monkeypatch, kept_seconds, texts):
+    """The second row is the control."""
+    made: list[bytes] = []
+    render = prometheus.text_of
+
+    def counted(prefix: str, metrics: Iterable[Metric]) -> bytes:
+        made.append(render(prefix, metrics))
+        return made[-1]
+
+    monkeypatch.setattr(prometheus, "text_of", counted)
+    metrics = Metrics((), kept_seconds=kept_seconds)
+    for _ in range(3):
+        await metrics.text()
+    assert len(made) == texts
 
 
 async def test_the_pool_of_postgresql_is_shown(world: World):

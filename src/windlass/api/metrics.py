@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +19,11 @@ _THREADS: Final = Path("/proc/self/task")
 
 class Metrics:
     def __init__(self, operations: Iterable[Operation], kept_seconds: float = 1.0) -> None:
-        """`kept_seconds`: how long the answers of sources are used again, so that no client keeps database
-        and engines busy by asking for metrics all the time."""
+        """`kept_seconds`: how long a text is used again, so that no client keeps database, engines and server
+        busy by asking for metrics all the time."""
         self.kept_seconds = kept_seconds
-        self._kept: tuple[float, Sequence[Metric]] = (float("-inf"), ())
-        self._asking: asyncio.Task[Sequence[Metric]] | None = None
+        self._kept: tuple[float, bytes] = (float("-inf"), b"")
+        self._rendering: asyncio.Task[bytes] | None = None
         self._sources: list[Source] = []
         self._numbers: list[Callable[[], Metric]] = []
         self._counts: dict[tuple[str, int], int] = {}
@@ -69,26 +69,22 @@ class Metrics:
         return self._groups.setdefault((family, access), Histogram(QUICK_BOUNDS))
 
     async def text(self) -> bytes:
-        """Returns all metrics as text."""
+        """Returns all metrics as text. Scrapes at the same time, and shortly afterwards, share one: many
+        services make a text that takes as long as many requests, and clients need no token for it."""
+        rendered, text = self._kept
+        if time.monotonic() - rendered < self.kept_seconds:
+            return text
+        if self._rendering is None or self._rendering.done():
+            self._rendering = asyncio.create_task(self._render())
+        return await asyncio.shield(self._rendering)
+
+    async def _render(self) -> bytes:
         from windlass.api.prometheus import text_of  # noqa: PLC0415 (70 ms; only for scrapes)
 
-        further = await self._of_sources()
-        return text_of(PREFIX, [*self._own(), *further])
-
-    async def _of_sources(self) -> Sequence[Metric]:
-        """Returns the metrics of all sources. Scrapes at the same time share one question."""
-        asked, metrics = self._kept
-        if time.monotonic() - asked < self.kept_seconds:
-            return metrics
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._asking)
-
-    async def _ask(self) -> Sequence[Metric]:
         answers = await asyncio.gather(*(source() for source in self._sources))
-        metrics = [metric for answer in answers for metric in answer]
-        self._kept = time.monotonic(), metrics
-        return metrics
+        text = text_of(PREFIX, [*self._own(), *(metric for answer in answers for metric in answer)])
+        self._kept = time.monotonic(), text
+        return text
 
     def _own(self) -> Iterator[Metric]:
         requests: list[Sample] = [
