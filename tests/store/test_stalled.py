@@ -8,10 +8,11 @@ import pytest
 
 from tests.store.changes import adds
 from tests.store.held import way_to
-from tests.store.stores import Place, names
+from tests.store.stores import Place, names, until
 from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.store import postgres, postgres_limits
+from windlass.store.nudges import DEAF
 
 BOUND = 30.0
 """Seconds after which a call counts as never answered."""
@@ -66,6 +67,19 @@ async def test_without_a_limit_a_read_waits_for_as_long_as_the_database_stalls(s
         assert not done
         way.free.set()
         assert await reading == []
+
+
+async def test_a_server_whose_listening_connection_stalls_listens_again(served: Place, monkeypatch, caplog):
+    monkeypatch.setattr(postgres, "LISTEN_SECONDS", 0.1)
+    async with way_to(served.url) as way, Place(way.url, served.folder).opened() as store:
+        begun: list[str] = []
+        store.listen(lambda word: begun.append(word) if word == DEAF else None)
+        await until(lambda: len(begun) == 1)
+        way.free.clear()
+        await until(lambda: "not listening to the database" in caplog.text)
+        assert len(begun) == 1
+        way.free.set()
+        await until(lambda: len(begun) == 2)
 
 
 async def test_a_start_is_refused_while_the_database_stalls(served: Place):

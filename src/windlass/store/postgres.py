@@ -39,6 +39,9 @@ from windlass.store.transaction import Reads, Tx, Write
 T = TypeVar("T")
 
 CHANNEL = "windlass"
+_LISTEN = f'LISTEN "{CHANNEL}"'
+LISTEN_SECONDS = 15.0
+"""Seconds after which a connection that listens is tried."""
 # Any two numbers, as long as they stay the same.
 WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
@@ -225,7 +228,9 @@ class PostgresStore(GroupCommit):
             await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
             self._tell("work")
             self._tell(DEAF)
-            await lost.wait()
+            while not await _happens(lost, LISTEN_SECONDS):
+                # Also finds out that the database stalls, or is cut off without a word.
+                await connection.execute(_LISTEN)
         finally:
             connection.terminate()
 
@@ -286,6 +291,14 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
     finally:
         if not connection.is_closed():
             await connection.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})")
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event; returns False if it does not happen in time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 async def _as_it_is(connection: object) -> None:

@@ -124,8 +124,7 @@ class PooledSession:
         self, method: Literal["fetch", "fetchrow"], statement: str, values: Sequence[Any]
     ) -> Any:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                connection = await self._pool.acquire()
+            connection = await self._free_connection()
             try:
                 return await getattr(connection, method)(statement, *values, timeout=ANSWER_SECONDS)
             except (TimeoutError, asyncio.CancelledError):
@@ -137,6 +136,14 @@ class PooledSession:
             raise Unavailable("The database does not answer. Try again shortly.") from error
         except CUT as error:
             raise Unavailable("The database cannot be reached. Try again shortly.") from error
+
+    async def _free_connection(self) -> Any:
+        if self._pool.get_idle_size():
+            return (
+                await self._pool.acquire()
+            )  # without the cost of a time limit: there is nothing to wait for
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._pool.acquire()
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         raise TypeError("changes are not made outside a transaction")
