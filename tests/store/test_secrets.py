@@ -113,9 +113,11 @@ class Canaries:
 
 
 @pytest.fixture
-async def canaries(place: Place, clock: HandClock, logged: io.StringIO) -> AsyncIterator[Canaries]:
-    made = make_world(place.url, folder=place.folder, clock=clock, key=KEY, access_log=True)
-    async with made as world:
+async def canaries(
+    place: Place, clock: HandClock, logged: io.StringIO, tmp_path: Path
+) -> AsyncIterator[Canaries]:
+    logging_to: dict[str, Any] = {"access_log": True, "access_log_file": str(tmp_path / "access.log")}
+    async with make_world(place.url, folder=place.folder, clock=clock, key=KEY, **logging_to) as world:
         told = Canaries(world)
         await give_secrets(told)
         await make_tokens(told)
@@ -231,8 +233,10 @@ async def test_the_value_of_a_plain_variable_is_shown(canaries: Canaries):
     assert found_in(b"\n".join(canaries.said), [canaries.variable])
 
 
-async def test_no_log_line_shows_a_secret(canaries: Canaries, logged: io.StringIO):
-    lines = logged.getvalue()
+async def test_no_log_line_shows_a_secret(canaries: Canaries, logged: io.StringIO, tmp_path: Path):
+    if log := canaries.world.installation.app.access_log:
+        await log.write()
+    lines = logged.getvalue() + (tmp_path / "access.log").read_text()
     assert found_in(lines.encode(), canaries.secrets.values()) == []
     assert "a crash, with its trace" in lines
     assert len(re.findall("POST /application", lines)) >= 10

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from windlass.api import sockets
+from windlass.api.access_log import access_log_of
 from windlass.api.answers import (
     HttpAnswer,
     answer_of,
@@ -31,6 +32,7 @@ from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp
 from windlass.base.log import log
+from windlass.base.trace import enter_trace
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.request.dispatch import Dispatch
@@ -54,7 +56,7 @@ class App:
         self._streams = Streams()
         self.stream_quota = StreamQuota()
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
-        self._access_log = ctx.settings.access_log
+        self.access_log = access_log_of(ctx.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -69,6 +71,7 @@ class App:
         except Failure as failure:
             answer = failure_answer(failure)
         except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
+            enter_trace(request.trace)
             _log.exception(
                 "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
             )
@@ -88,6 +91,11 @@ class App:
     def stop_streams(self) -> None:
         """Ends the streams, which would go on as long as their readers like."""
         self._streams.stop()
+
+    async def stop_logging(self) -> None:
+        """Writes the last lines of the access log."""
+        if self.access_log is not None:
+            await self.access_log.close()
 
     # HTTP
 
@@ -151,6 +159,8 @@ class App:
         query, paging_asked = (
             queried(request.scope["query_string"], operation.query) if operation.query else (None, False)
         )
+        if operation.writes or operation.outside:
+            enter_trace(request.trace)
         if operation.writes:
             body = await receive_body(request.headers, receive)
             call = Call(
@@ -246,7 +256,9 @@ class App:
     def _note(self, request: Request, answer: HttpAnswer, began: float) -> None:
         seconds = time.perf_counter() - began
         self._metrics.count(request.operation, answer.status, seconds)
-        if self._access_log or answer.status >= 500:
+        if self.access_log is not None:
+            self.access_log.note(request, answer.status, len(answer.body), seconds)
+        if answer.status >= 500:
             _log_request(request, answer, seconds)
 
 
@@ -278,6 +290,7 @@ def _log_request(request: Request, answer: HttpAnswer, seconds: float) -> None:
             "request_id": request.id.decode(),
             "operation": request.operation,
             "status": answer.status,
+            "trace_id": request.trace.id,
             "ms": round(seconds * 1000, 1),
         },
     )

@@ -11,6 +11,7 @@ from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.requests import Request
 from windlass.base.clock import Clock
 from windlass.base.errors import Failure, TooMany, Unavailable
+from windlass.base.trace import enter_trace
 from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refused
 from windlass.core.access import Actor
 
@@ -33,7 +34,10 @@ class Callers:
         if actor is None or not self.security.knows(actor, request.client):
             return None
         request.window = self._budgets.quickly(actor.subject, actor.limit, now)
-        return None if request.window is None else actor
+        if request.window is None:
+            return None
+        request.actor = actor
+        return actor
 
     def exempt(self, request: Request) -> None:
         """Lets in a request that needs no caller, and counts against no budget."""
@@ -45,6 +49,7 @@ class Callers:
         if header is None:
             self._count_stranger(request, spend=True)
             return refused("Send `Authorization: Token <API token>`")
+        enter_trace(request.trace)  # for what is asked of an OpenID Connect issuer
         now = self._clock.now()
         try:
             actor = self._authenticator.known(header, now) or await self._authenticator.admit(header)
@@ -53,7 +58,7 @@ class Callers:
                 self.security.record_denied(failure.caller, failure.why, request.source)
             self._count_stranger(request, spend=True)
             return failure
-        now = self._clock.now()
+        request.actor, now = actor, self._clock.now()
         if self.security.is_new_caller(actor, request.client, now):
             self.security.record_new_caller(actor, request.source)
         request.window = self._budgets.quickly(actor.subject, actor.limit, now)

@@ -18,8 +18,10 @@ from windlass.api.body import MOST
 from windlass.api.dialect import based
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
+from windlass.base.trace import Trace, given_trace, new_trace
 from windlass.control.context.call import Dialect, Origin
 from windlass.control.request.repeats import Repeatable
+from windlass.core.access import Actor
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,6 +49,9 @@ class Request(Struct):
     window: Window | None = None
     """The budget that it was counted against."""
     operation: str = "unknown"
+    actor: Actor | None = None
+    """The caller, once it is known."""
+    _trace: Trace | None = None
 
     @property
     def client(self) -> str:
@@ -66,7 +71,21 @@ class Request(Struct):
     @property
     def source(self) -> Origin:
         """Returns the origin of the request for the audit."""
-        return Origin(self.origin, self.client, self.user_agent, self.id.decode())
+        return Origin(self.origin, self.client, self.user_agent, self.id.decode(), self.trace.stored)
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that the client named, or a new one. Most requests need none."""
+        if self._trace is None:
+            self._trace = given_trace(self._single(b"traceparent")) or new_trace()
+        return self._trace
+
+    def _single(self, name: bytes) -> bytes | None:
+        """Returns a header; None if it was sent twice."""
+        sent, value = self.scope["headers"], self.headers.get(name)
+        if value is None or len(sent) == len(self.headers):
+            return value
+        return value if sum(other == name for other, _ in sent) == 1 else None
 
     @property
     def credential(self) -> bytes | None:

@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any, Final
 
+from windlass.base.trace import current_trace
+
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that begin another line, or are a command to a terminal. Paths of requests have any of them."""
@@ -64,4 +66,6 @@ def _moment(record: logging.LogRecord) -> str:
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in _PLAIN}
+    trace = current_trace()
+    traced = {"trace_id": trace.id} if trace else {}
+    return traced | {key: value for key, value in vars(record).items() if key not in _PLAIN}

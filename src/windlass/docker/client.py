@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from windlass.base.trace import trace_headers
 from windlass.docker.decoding import an_object, decoded
 from windlass.docker.failures import Away, EngineRefused, WrongEngine
 from windlass.docker.transports import DockerTransport, SettingsTransport
@@ -247,7 +248,7 @@ class Docker:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp  # noqa: PLC0415 (as above)
 
-        headers = {}
+        headers = trace_headers()
         if data is not None:
             headers["Content-Type"] = "application/x-tar"
         elif body is not None or method == "POST":

@@ -156,6 +156,7 @@ class Installation:
         await self.ctx.git_reader.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
+        await self.app.stop_logging()
         await self.ctx.places.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()

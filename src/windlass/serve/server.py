@@ -48,8 +48,6 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=STOP_SECONDS,
         backlog=BACKLOG,
     )
@@ -67,11 +65,14 @@ async def serve(
 
 def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:
     """Returns the protocol settings of uvicorn."""
-    trusts = trusted(installation.ctx.settings.trusted_proxies)
+    proxies = installation.ctx.settings.trusted_proxies
+    trusts = trusted(proxies)
     installation.app.stream_quota.most = (bounds or Bounds()).streams
     port = PortState(bounds, trusts, partial(_rate_limit_headers, installation))
     return {
         "http": partial(Connection, port=port),
+        "proxy_headers": bool(proxies),
+        "forwarded_allow_ips": list(proxies),
         "ws": websocket,
         "ws_max_size": MOST_IN_A_FRAME,
         "ws_per_message_deflate": False,  # one more state for each connection, and lines are short

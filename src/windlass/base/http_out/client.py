@@ -25,6 +25,7 @@ from windlass import __version__
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import MOST_READ, AddressRefused, HttpResult, NoAnswer
 from windlass.base.http_out.url import Url, no_public_address
+from windlass.base.trace import trace_headers
 
 IDLE: Final = 30.0
 AT_ONCE: Final = 100
@@ -95,7 +96,7 @@ class HttpClient:
                 method,
                 URL(where.url, encoded=True),
                 data=body or None,
-                headers=headers,
+                headers={**trace_headers(), **headers},
                 allow_redirects=False,
                 trace_request_ctx=used,
             ) as answer:

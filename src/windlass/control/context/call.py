@@ -41,6 +41,7 @@ class Origin(Struct, frozen=True):
     address: str = ""
     user_agent: str = ""
     request_id: str = ""
+    trace: str = ""
 
 
 ITSELF: Final = Origin()

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from windlass.base.trace import Trace, enter_trace, stored_trace
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
@@ -37,6 +38,7 @@ LOOK = 5.0
 async def reconcile(ctx: Context, claim: Claim) -> None:
     """Does one step after the other, until there is nothing left to do for this service."""
     while task := await _next(ctx, claim):
+        enter_trace(_trace_of(task.deployment))
         ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
         try:
             await _take(ledger)
@@ -49,6 +51,10 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
             raise
         if task.step in {Step.KEEP, Step.REST}:
             return
+
+
+def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
+    return stored_trace(particulars(deployment).trace) if deployment else None
 
 
 async def _next(ctx: Context, claim: Claim) -> Task | None:

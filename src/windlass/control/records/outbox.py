@@ -41,14 +41,16 @@ async def write_deliveries(
         return
     news = await _news_about(tx, kind, service, deployment, details, message)
     asked = [row for row in receivers if concerns(row.read(Subscription), news)]
-    await add_deliveries(tx, asked, service.id, news)
+    await add_deliveries(tx, asked, service.id, news, details.trace)
 
 
-async def add_deliveries(tx: Tx, receivers: Sequence[Row], lane: str, news: WebhookPayload) -> list[str]:
+async def add_deliveries(
+    tx: Tx, receivers: Sequence[Row], lane: str, news: WebhookPayload, trace: str = ""
+) -> list[str]:
     if not receivers:
         return []
     body = encode(news)
-    made = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers])
+    made = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
     for row in receivers:
         await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
     return made

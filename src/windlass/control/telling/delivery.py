@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from windlass.base.clock import HOUR, SECOND
 from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
+from windlass.base.trace import HEADER, stored_trace
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.records.outbox import payload_of
@@ -153,8 +154,10 @@ class WebhookSender:
     def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
         if self._subscription.kind == "SLACK":
             return self._fixed
+        trace = stored_trace(delivery.trace)
+        traced = {HEADER: trace.header()} if trace else {}
         seconds = now // SECOND
-        headers = {**self._fixed, "webhook-id": delivery.id, "webhook-timestamp": str(seconds)}
+        headers = {**self._fixed, **traced, "webhook-id": delivery.id, "webhook-timestamp": str(seconds)}
         if self._keys:
             headers["webhook-signature"] = signature(self._keys, delivery.id, seconds, body)
         return headers

@@ -96,7 +96,8 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     subscription = row.read(Subscription)
     if not subscription.enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
-    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, subscription.events[0]))
+    news = await _example(ctx, tx, row, subscription.events[0])
+    (id,) = await add_deliveries(tx, [row], TEST_LANE, news, call.origin.trace)
     made = await tx.deliveries.get(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)

@@ -70,6 +70,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     family: str
     actor: Initiator
     origin: str = "API"
+    trace: str = ""
+    """The trace of the request that asked for it."""
     git_commit_id: str | None = None
     """The commit asked for."""
     image_tag: str | None = None

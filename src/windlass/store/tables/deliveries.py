@@ -29,6 +29,8 @@ class DeliveryRow(Struct, frozen=True, gc=False):
     story: bytes
     address: str = ""
     """A keyed digest of the address it was last sent to."""
+    trace: str = ""
+    """The trace of the request that it goes back to."""
 
 
 _COLUMNS: Final = columns(DeliveryRow)
@@ -41,7 +43,7 @@ ADD: Final = f"""
 INSERT INTO delivery ({_COLUMNS}) SELECT $1, $2, $3, $4, $5, $6, 'WAITING',
     (SELECT CASE WHEN max(due) > $6 THEN max(due) ELSE $6 END
      FROM delivery WHERE webhook = $2 AND lane = $3 AND state = 'WAITING'),
-    0, $7, $8, ''"""
+    0, $7, $8, '', $9"""
 # The first few of each lane, so that a long lane does not hide the others.
 DUE: Final = f"""
 SELECT {_COLUMNS} FROM (
@@ -100,11 +102,11 @@ class DeliveryChanges(DeliveryTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def add(self, deliveries: Sequence[tuple[str, str, str, bytes]]) -> list[str]:
+    async def add(self, deliveries: Sequence[tuple[str, str, str, bytes]], trace: str = "") -> list[str]:
         """Adds deliveries, each given by webhook, lane, kind and body; returns their ids."""
         last = await counters.advance(self._session, "delivery", len(deliveries))
         rows = [
-            (ids.new_id(), webhook, lane, number, kind, self._session.now, body, b"[]")
+            (ids.new_id(), webhook, lane, number, kind, self._session.now, body, b"[]", trace)
             for number, (webhook, lane, kind, body) in enumerate(deliveries, last - len(deliveries) + 1)
         ]
         await self._session.many(ADD, rows)
