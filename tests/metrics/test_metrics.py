@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -43,6 +45,24 @@ async def test_promtool_finds_nothing_to_correct_in_the_metrics(world: World):
     code, complaint = promtool("check", "metrics", text="windlass_writes_total 1\n")
     assert code != 0
     assert "no help text" in complaint
+
+
+MANUAL = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def unexplained(text: str, page: str) -> list[str]:
+    """Returns metrics that are not in the table of the page. Those of the process share one line."""
+    names = re.findall(r"^# HELP windlass_(?!process_)(\w+)", text, re.MULTILINE)
+    explained = set(re.findall(r"`(\w+)`", page.partition("### Metrics")[2].partition("\n\n**")[0]))
+    return [name for name in names if name not in explained]
+
+
+async def test_the_manual_explains_every_metric(world: World):
+    await deployed(world)
+    text, page = await scraped(world), MANUAL.read_text()
+    assert "# HELP windlass_place_lost" in text
+    assert unexplained(text, page) == []
+    assert unexplained(text, page.replace("`place_lost`", "")) == ["place_lost"]
 
 
 async def test_a_deployment_is_counted_once_by_its_action_and_result(world: World):

@@ -94,10 +94,10 @@ class Installation:
         self.metrics.counter("write_groups_total", "Groups of committed changes", lambda: store.groups)
         ownership = ctx.ownership
         self.metrics.gauge(
-            "place_owned", "Whether this server may run services here", lambda: int(ownership.is_owner)
+            "place_owned", "1 if this server may run services here", lambda: int(ownership.is_owner)
         )
         self.metrics.gauge(
-            "place_lost", "Whether the server that runs the services is gone", lambda: int(ownership.is_lost)
+            "place_lost", "1 if the server that runs the services is gone", lambda: int(ownership.is_lost)
         )
         self.metrics.add(InstallationMetrics(ctx).all)
         self.metrics.add(ctx.places.local.router.metrics)
