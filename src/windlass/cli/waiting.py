@@ -51,7 +51,7 @@ class DeploymentWait:
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
         self._until = None if seconds is None else time.monotonic() + seconds
         self._seconds = seconds
-        self._news: queue.SimpleQueue[_StreamEvent] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[_FollowedEvent] = queue.SimpleQueue()
         self._patience = Patience()
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
@@ -91,7 +91,7 @@ class DeploymentWait:
                     self._show(received.data)
         return deployment
 
-    def _next(self) -> _StreamEvent:
+    def _next(self) -> _FollowedEvent:
         if self._until is None:
             return self._news.get()
         with contextlib.suppress(queue.Empty):
@@ -127,7 +127,7 @@ class _Source(Enum):
     BUILD = auto()
 
 
-class _StreamEvent(Struct, frozen=True):
+class _FollowedEvent(Struct, frozen=True):
     """An event of one of the streams: its data, None at the end, or the final failure."""
 
     source: _Source
@@ -138,7 +138,7 @@ class _StreamReader:
     """Reads one stream in a thread, into a queue that it shares with others."""
 
     def __init__(
-        self, follower: StreamFollower, news: queue.SimpleQueue[_StreamEvent], source: _Source
+        self, follower: StreamFollower, news: queue.SimpleQueue[_FollowedEvent], source: _Source
     ) -> None:
         self._following = follower
         self._news = news
@@ -151,10 +151,10 @@ class _StreamReader:
         try:
             for event in self._following.events():
                 if event.kind == LINE:
-                    self._news.put(_StreamEvent(self._source, json.loads(event.data)))
+                    self._news.put(_FollowedEvent(self._source, json.loads(event.data)))
         except Stopped as trouble:
             last = trouble
-        self._news.put(_StreamEvent(self._source, last))
+        self._news.put(_FollowedEvent(self._source, last))
 
     def close(self) -> None:
         self._following.hang_up()
@@ -164,7 +164,7 @@ class _StreamReader:
 class BuildLog:
     """The log of one build, read beside the deployment as it comes."""
 
-    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_StreamEvent]) -> None:
+    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
         self._api = api
         self._path = f"{started.itself}/log"
         self._news = news
