@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -24,7 +25,8 @@ from windlass.base.errors import Conflict, Unavailable
 from windlass.base.metrics import Metric, gauge
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.deploy.states import State
-from windlass.core.deploy.workload import Instance
+from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.engine import EngineAway
 from windlass.families import registry
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
@@ -152,6 +154,45 @@ async def test_restarts_are_counted_from_one_scrape_to_the_next(world: World):
             world.engine.ends(app, "exited with code 1")
         await scraped(world)
     assert await measured(world, "instance_restarts_total", place="local") == 5
+
+
+class RenamingEngine:
+    """Names other instances in each answer, or is away."""
+
+    name = "fake"
+
+    def __init__(self, id: str, *, away: bool = False) -> None:
+        self.id, self.engine, self.away = id, self, away
+        self.answers = 0
+
+    async def all(self) -> list[Instance]:
+        if self.away:
+            raise EngineAway("away")
+        self.answers += 1
+        return [
+            Instance(
+                id=f"{self.answers}-{index}",
+                service="s",
+                generation=1,
+                index=index,
+                phase=Phase.RUNNING,
+                restarts=1,
+            )
+            for index in range(10)
+        ]
+
+
+async def test_metrics_remember_no_instances_but_those_of_the_last_answer_of_each_engine(world: World):
+    renaming, away = RenamingEngine("renaming"), RenamingEngine("away")
+    places: Any = SimpleNamespace(all=lambda: (renaming, away))
+    source = InstallationMetrics(replace(world.installation.ctx, places=places))
+    await source.all()
+    away.away = True
+    for _ in range(5):
+        metrics = await source.all()
+    assert {place: len(known) for place, known in source.restarts.items()} == {"renaming": 10, "away": 10}
+    assert sample(metrics, "instance_restarts_total", "renaming") == 50
+    assert sample(metrics, "instance_restarts_total", "away") == 0
 
 
 @pytest.mark.parametrize("result", ["succeeded", "failed"])

@@ -38,8 +38,8 @@ _OF_CLUSTERS: Final = "clusters"
 """The queues of all clusters with an engine of their own, together."""
 
 
-class PlaceSeen(Struct, frozen=True):
-    """An engine, as it answered a scrape."""
+class EngineScrape(Struct, frozen=True):
+    """The answer of the engine of a place to a scrape."""
 
     id: str
     engine: str
@@ -51,8 +51,8 @@ class PlaceSeen(Struct, frozen=True):
 class InstallationMetrics:
     def __init__(self, ctx: Context, patience: float = PATIENCE) -> None:
         self._ctx, self._patience = ctx, patience
-        self._restarts: dict[str, int] | None = None
-        """Restarts of each instance at the last scrape."""
+        self.restarts: dict[str, dict[str, int]] = {}
+        """By place: the restarts of each instance when the engine last answered."""
 
     async def all(self) -> list[Metric]:
         database, seen = await asyncio.gather(self._database(), self._places())
@@ -77,34 +77,41 @@ class InstallationMetrics:
             *(_of_figures(figures, now) if figures is not None else ()),
         ]
 
-    async def _places(self) -> list[PlaceSeen]:
+    async def _places(self) -> list[EngineScrape]:
         places = self._ctx.places.all()[:MOST_PLACES]
         return await asyncio.gather(*(_look(place, self._patience) for place in places))
 
-    def _count_restarts(self, seen: Iterable[PlaceSeen]) -> None:
-        """Counts the restarts since the last scrape. What happened before the first one is not known."""
-        before, now = self._restarts, dict[str, int]()
+    def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
+        """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
+        before, self.restarts = self.restarts, {}
         for place in seen:
-            self._ctx.meters.restarts.count(place.id, by=0)
-            for instance in place.instances or ():
-                now[instance.id] = instance.restarts
-                if before is not None and (further := instance.restarts - before.get(instance.id, 0)) > 0:
-                    self._ctx.meters.restarts.count(place.id, by=further)
-        answered = all(place.instances is not None for place in seen)
-        self._restarts = now if answered or before is None else before | now
+            known = before.get(place.id)
+            now = known if place.instances is None else _restarts_of(place.instances)
+            if now is not None:
+                self.restarts[place.id] = now
+                added = _added(known, now) if known is not None else 0
+                self._ctx.meters.restarts.count(place.id, by=added)
 
 
-async def _look(place: Place, patience: float) -> PlaceSeen:
+def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
+    return {instance.id: instance.restarts for instance in instances}
+
+
+def _added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
+    return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
+
+
+async def _look(place: Place, patience: float) -> EngineScrape:
     began, instances = time.perf_counter(), None
     try:
         async with asyncio.timeout(patience):
             instances = await place.engine.all()
     except (EngineError, TimeoutError):
         instances = None
-    return PlaceSeen(place.id, place.engine.name, time.perf_counter() - began, instances)
+    return EngineScrape(place.id, place.engine.name, time.perf_counter() - began, instances)
 
 
-def _of_places(seen: Sequence[PlaceSeen]) -> Iterator[Metric]:
+def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
     labels = ("place", "engine")
     up: list[Sample] = [((place.id, place.engine), int(place.instances is not None)) for place in seen]
     took: list[Sample] = [((place.id, place.engine), place.seconds) for place in seen]
@@ -146,12 +153,12 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
     yield Metric(
         "deployments", "Deployments that wait or are under way", MetricType.GAUGE, ("state",), counts
     )
-    oldest = min((figure.further for figure in open.values()), default=now)
+    oldest = min((figure.oldest for figure in open.values()), default=now)
     yield gauge("deployments_oldest_seconds", "Age of the oldest deployment under way", _age(oldest, now))
     for figure in figures:
         if figure.sort == "deliveries":
             yield gauge("webhook_deliveries_waiting", "Deliveries that wait for a webhook", figure.count)
-            oldest = figure.further if figure.count else now
+            oldest = figure.oldest if figure.count else now
             yield gauge("webhook_deliveries_oldest_seconds", "Age of the oldest of them", _age(oldest, now))
         if figure.sort == "receivers":
             yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
@@ -160,7 +167,7 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
         ((state.lower(),), services[state].count if state in services else 0) for state in State
     ]
     yield Metric("services", "Services that were deployed, by state", MetricType.GAUGE, ("state",), states)
-    wanted = sum(figure.further for figure in services.values())
+    wanted = sum(figure.instances for figure in services.values())
     yield gauge("instances_wanted", "Instances that should run, of all services", wanted)
 
 
@@ -168,19 +175,15 @@ def _of_queues(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
     due = dict.fromkeys((*_QUEUES.values(), _OF_CLUSTERS), 0)
     held, oldest = dict(due), dict.fromkeys(due, now)
     for figure in figures:
-        queue = _QUEUES.get(figure.lane, _OF_CLUSTERS)
+        queue = _QUEUES.get(figure.queue, _OF_CLUSTERS)
         if figure.sort == "due":
             due[queue] += figure.count
-            oldest[queue] = min(oldest[queue], figure.further)
+            oldest[queue] = min(oldest[queue], figure.oldest)
         else:
             held[queue] += figure.count
     ages = {queue: _age(moment, now) for queue, moment in oldest.items()}
     for name, help, numbers in (
-        (
-            "queue_due",
-            "Work that is due and waits, at most 10,000 of a queue",
-            due,
-        ),
+        ("queue_due", "Work that is due and waits, at most 10,000 of a queue", due),
         ("queue_oldest_seconds", "How long the oldest due work has been waiting", ages),
         ("queue_held", "Work under way, at all servers", held),
     ):
