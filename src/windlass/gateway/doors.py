@@ -51,7 +51,7 @@ class Doors:
         return sum(router.connections for router in self._all())
 
     def traffic(self) -> Iterator[ServiceTraffic]:
-        """Yields the requests of each service that had some. A service has one door."""
+        """Yields the traffic of each service that had requests. A service has one door."""
         for router in self._routers.values():
             for service, traffic in router.traffic().items():
                 if traffic.requests:
@@ -68,7 +68,7 @@ class Doors:
         return self._routers[door].port
 
     def services(self, door: str) -> frozenset[str]:
-        """Returns the services whose routes this door has, and all of them."""
+        """Returns the services that this door has completely: routes and ports."""
         partial = {service for at, service in self._partial if at == door}
         return self._journal.told.services(door) - partial
 
@@ -84,10 +84,11 @@ class Doors:
         inherited.clear()
 
     async def change(self, change: Change) -> None:
-        """Makes a change, and remembers it; raises RouteError with nothing changed."""
+        """Makes a change and records it in the journal. Raises RouteError if it cannot; then nothing has
+        changed."""
         match change:
             case Open():
-                change = await self._opened(change)
+                change = await self._open_or_move(change)
             case Retire():
                 self._retire(change)
             case Reserve():
@@ -128,7 +129,7 @@ class Doors:
         }
 
     def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
-        """Takes no connections any more, and gives away those that wait for nothing, as soon as they do."""
+        """Takes no connections any more, and gives each connection away as soon as it is idle."""
         for door, router in self._routers.items():
             router.leave(partial(give, door))
 
@@ -141,7 +142,7 @@ class Doors:
 
     # Opening
 
-    async def _opened(self, wanted: Open) -> Open:
+    async def _open_or_move(self, wanted: Open) -> Open:
         """Opens a door; one that is open already at this place stays. Answers it with its real port."""
         known = self._journal.told.doors.get(wanted.door)
         router = self._routers.get(wanted.door)

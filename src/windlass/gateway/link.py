@@ -56,7 +56,7 @@ class GatewayLink:
         self._greetings.remove(greeting)
 
     def greet_with(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
-        """Has something said first on each further connection: the gateway may be a new one."""
+        """Calls `greeting` first on each further connection, because the gateway may be a new one."""
         self._greetings.append(greeting)
 
     async def start(self) -> None:
@@ -172,7 +172,7 @@ class GatewayLink:
         self._children.add(start_gateway(self._folder))
 
     async def _greet(self) -> None:
-        """Tells a gateway what it may have lost, again until it can do it: a port may be taken for long."""
+        """Repeats to a gateway what it may have lost, until it has it all: a port may be in use for long."""
         greetings = list(self._greetings)
         with suppress(ConnectionError):
             while True:

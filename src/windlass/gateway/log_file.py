@@ -1,7 +1,7 @@
-"""The log of a gateway: a file that is exchanged when it is long, also while the gateway runs.
+"""The log of a gateway, which is rotated while the gateway runs.
 
 The gateway writes to standard error, which the server has opened for it. A relieved gateway and its successor
-write to the same file: either may exchange it, and the other one follows.
+write to the same file: if one rotates it, the other one reopens it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 def open_log(path: Path) -> int:
-    """Opens the log, after another one if that is long."""
-    exchange(path)
+    """Opens the log, and rotates it before if it is long."""
+    rotate(path)
     return os.open(path, _FLAGS, 0o600)
 
 
-def exchange(path: Path) -> None:
-    """Sets a long log aside, in place of the one before."""
+def rotate(path: Path) -> None:
+    """Renames a long log, in place of the one before."""
     with suppress(FileNotFoundError):
         if path.stat().st_size > LARGEST:
             path.replace(path.with_name(f"{path.name}.1"))
 
 
 class LogFile:
-    """The standard outputs of this process, as far as they are the log."""
+    """The log as the standard outputs of this process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._is_log = self._is_open()
-        """False where a person started the gateway with other outputs."""
+        """False if the gateway was started by hand, with other outputs."""
 
     def look(self) -> None:
-        """Sets the log aside if it is long, and goes on in the present one."""
+        """Rotates the log if it is long, and reopens it if it was rotated."""
         if not self._is_log:
             return
-        exchange(self._path)
+        rotate(self._path)
         if self._is_open():
             return
-        with suppress(OSError):  # the folder has gone, or the disk is full: the log goes on where it is
+        with suppress(OSError):  # the folder has gone, or the disk is full: the old file stays open
             file = os.open(self._path, _FLAGS, 0o600)
             for output in _OUTPUTS:
                 os.dup2(file, output)

@@ -15,7 +15,7 @@ class Open(Struct, frozen=True, tag=True):
     host: str
     port: int
     trusted: tuple[str, ...] = ()
-    """Addresses of proxies that may have all connections."""
+    """Addresses of proxies, which may use all connections."""
 
 
 class Reserve(Struct, frozen=True, tag=True):
@@ -36,14 +36,14 @@ class Forget(Struct, frozen=True, tag=True):
 
 
 class Retire(Struct, frozen=True, tag=True):
-    """Closes a door and all its ports. What is under way there may go on for so many seconds."""
+    """Closes a door and all its ports. Requests under way may go on for `patience` seconds."""
 
     door: str
     patience: float
 
 
 class Complete(Struct, frozen=True, tag=True):
-    """Tells that every service of all doors has its routes."""
+    """Tells that all services of all doors have their routes."""
 
 
 class DrainEndpoints(Struct, frozen=True, tag=True):
@@ -98,7 +98,7 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     doors: frozenset[str] = frozenset()
     """All doors that the gateway was told to open."""
     traffic: tuple[ServiceTraffic, ...] = ()
-    """Of services with requests, in the order in which they came; only where it was asked for."""
+    """Traffic of services with requests, the first service first; only in the reply to AskTraffic."""
 
 
 class GatewayReply(Struct, frozen=True):
@@ -122,7 +122,7 @@ class SocketsEnd(Struct, frozen=True, tag=True):
 
 
 class ClientFile(Struct, frozen=True, tag=True):
-    """The connection of a client that waits for nothing."""
+    """The idle connection of a client."""
 
     door: str
     port: int

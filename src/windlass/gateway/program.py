@@ -1,6 +1,6 @@
 """The gateway as a program: takes over from the one that runs, and serves until it is relieved or not needed.
 
-It ends by itself when no server is connected and no service has a route, or when its folder has gone.
+It ends by itself when no server is connected and no service has an instance, or when its folder has gone.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from windlass.routers.router import Endpoint, RouteError
 _log = log("gateway")
 _LOOK_EVERY: Final = 0.2
 _USELESS: Final = 5
-"""Looks without any server and any route, after which a gateway ends."""
+"""Looks without any server and any instance to reach, after which a gateway ends."""
 _LOST: Final = 10
 """Looks without its socket in the folder, after which it ends. A successor puts its own one there and then
 relieves this one, in less than that."""
 _COURTESY: Final = 15.0
-"""Seconds that a gateway goes on for its servers after a signal."""
+"""Seconds for which a gateway serves its servers after a signal."""
 _FAREWELL: Final = 12 * 3600.0
 """Seconds that a relieved gateway waits for its last tunnels."""
 
@@ -64,7 +64,7 @@ class GatewayProgram:
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
         self._asked = asyncio.Event()
-        """A signal asks for the end."""
+        """Set by a signal that asks for the end."""
         self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
         """The servers that are connected, each with the doors that it has opened."""
         self._changing = asyncio.Lock()
@@ -110,7 +110,7 @@ class GatewayProgram:
                 self._relieved.set,
             )
             listening = listen_at(self._folder / CONTROL, socket.SOCK_STREAM)
-            server = await asyncio.start_unix_server(self._linked, sock=listening)
+            server = await asyncio.start_unix_server(self._serve_link, sock=listening)
             if self._elder:
                 self._elder.relieve(self._doors)
         finally:
@@ -120,7 +120,7 @@ class GatewayProgram:
 
     # What servers ask for
 
-    async def _linked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one server, as long as it is connected."""
         task = asyncio.current_task()
         assert task is not None
@@ -148,7 +148,7 @@ class GatewayProgram:
         self, request: GatewayRequest, writer: asyncio.StreamWriter, opened: dict[str, Open]
     ) -> None:
         try:
-            reply = GatewayReply(request.number, state=await self._done(request.call, opened))
+            reply = GatewayReply(request.number, state=await self._do(request.call, opened))
         except Relieved:
             return
         except (RouteError, OSError, OverflowError, ValueError) as error:
@@ -157,7 +157,7 @@ class GatewayProgram:
         with suppress(ConnectionError):
             await writer.drain()
 
-    async def _done(self, call: Call, opened: dict[str, Open]) -> GatewayState:
+    async def _do(self, call: Call, opened: dict[str, Open]) -> GatewayState:
         match call:
             case Ask() | AskTraffic():
                 pass
@@ -251,5 +251,5 @@ async def _first_of(*events: asyncio.Event) -> None:
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()

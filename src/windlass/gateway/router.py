@@ -41,7 +41,7 @@ class GatewayRouter:
         self._is_open = False
         self._reserved: dict[str, Reserve] = {}
         self._routes: dict[str, SetRoutes] = {}
-        """What this server told, for a gateway that lost it."""
+        """The routes that this server told, for a gateway that has lost them."""
         self._is_complete = False
 
     @property
@@ -67,7 +67,7 @@ class GatewayRouter:
             await self._link.stop()
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections; what is under way may go on for so many seconds."""
+        """Takes no more connections; requests under way may go on for `patience` seconds."""
         await self._link.call(Retire(self._door, patience))
         await self.stop()
 

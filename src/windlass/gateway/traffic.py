@@ -19,9 +19,9 @@ def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
     own, others = traffic[:MOST_SERVICES], traffic[MOST_SERVICES:]
     shown = [*own, _sum(others)] if others else own
     answers: list[Sample] = [
-        ((told.service, name), count)
-        for told in shown
-        for name, count in zip(_CLASSES, told.answers, strict=True)
+        ((row.service, name), count)
+        for row in shown
+        for name, count in zip(_CLASSES, row.answers, strict=True)
         if count
     ]
     yield Metric(
@@ -31,15 +31,15 @@ def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
         ("service", "class"),
         answers,
     )
-    times: list[Sample] = [((told.service,), _histogram(told)) for told in shown]
+    times: list[Sample] = [((row.service,), _histogram(row)) for row in shown]
     yield Metric(
         "gateway_request_seconds",
-        "Time from a request to the end of its answer; of frequent ones each eighth stands for eight",
+        "Time from a request to the end of its answer; every eighth of frequent requests is timed, for eight",
         MetricType.HISTOGRAM,
         ("service",),
         times,
     )
-    active: list[Sample] = [((told.service,), told.active) for told in shown]
+    active: list[Sample] = [((row.service,), row.active) for row in shown]
     yield Metric(
         "gateway_active",
         "Requests, websockets and TCP connections under way",
@@ -52,11 +52,11 @@ def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
 def _sum(traffic: Sequence[ServiceTraffic]) -> ServiceTraffic:
     return ServiceTraffic(
         service=OTHERS,
-        requests=sum(told.requests for told in traffic),
-        active=sum(told.active for told in traffic),
-        answers=_sums(told.answers for told in traffic),
-        buckets=_sums(told.buckets for told in traffic),
-        seconds=sum(told.seconds for told in traffic),
+        requests=sum(row.requests for row in traffic),
+        active=sum(row.active for row in traffic),
+        answers=_sums(row.answers for row in traffic),
+        buckets=_sums(row.buckets for row in traffic),
+        seconds=sum(row.seconds for row in traffic),
     )
 
 
@@ -64,7 +64,7 @@ def _sums(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*rows, strict=True)))
 
 
-def _histogram(told: ServiceTraffic) -> Histogram:
+def _histogram(traffic: ServiceTraffic) -> Histogram:
     histogram = Histogram(BOUNDS)
-    histogram.buckets, histogram.total = list(told.buckets), told.seconds
+    histogram.buckets, histogram.total = list(traffic.buckets), traffic.seconds
     return histogram

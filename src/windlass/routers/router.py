@@ -54,7 +54,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 IsKnown = Callable[[str], Awaitable[bool]]
-"""Takes the name of a router; true if a cluster has it."""
+"""Takes the name of a router; returns true if a cluster has this router."""
 
 
 class Router(Protocol):
@@ -78,8 +78,7 @@ class Router(Protocol):
     async def forget(self, service: str) -> None: ...
 
     async def complete(self) -> None:
-        """Tells that every service has its routes. Until then, a name that is not known may be one of a
-        service."""
+        """Tells that all services have their routes. Until then, an unknown name may belong to a service."""
         ...
 
     async def services(self) -> Collection[str]:

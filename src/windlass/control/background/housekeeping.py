@@ -29,13 +29,15 @@ from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
-"""The same on clusters: whichever server claims it reaches them all."""
+"""The same work on clusters with an engine of their own. Any server may claim it, because all servers reach
+all clusters."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
 UNKNOWN = "the database does not know it"
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 ERASED_AT_ONCE = 2
-"""Deleted services of one cluster whose data is erased at one time: the slots are for all organizations."""
+"""Limits how many deleted services of one cluster are erased at a time, because all organizations share the
+slots."""
 ERASE_LATER, SLOW = 2 * SECOND, MINUTE
 
 
@@ -81,7 +83,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
 
 
 async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
-    """Does the same on all clusters with an engine of their own."""
+    """Does the work of `tidy` on all clusters with an engine of their own."""
 
     async def at(place: Place) -> None:
         if place.reconnect is not None:
@@ -93,7 +95,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
-    """A service was deleted: so is everything that was made for it."""
+    """Erases everything that was made for a deleted service."""
     service = claim.id.removeprefix(f"{DISCARD}:")
     if not await ctx.store.reads.deletions.is_deleted(service):
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
@@ -116,8 +118,8 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 
 async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
-    """Erases all data of a deleted service, unless the engine of its cluster is away or slow: then sweeping
-    does it, and does so for further services of the cluster, which would take the slots of others."""
+    """Erases all data of a deleted service. If the engine of its cluster is away or slow, the next sweep does
+    it, and for a minute that of other services of the cluster, which would take the slots of others."""
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:
@@ -165,7 +167,7 @@ class Sample(Struct):
 
 class Autoscaler(Struct):
     elsewhere: bool = False
-    """Whether it scales services on clusters with an engine of their own, or those of this machine."""
+    """True to scale services on clusters with an engine of their own; false for those of this machine."""
     samples: dict[str, Sample] = field(default_factory=dict)
     known: dict[str, Workload | None] = field(default_factory=dict)
     """By deployment, of which it never changes; None if there is nothing to decide."""

@@ -1,7 +1,7 @@
 """Keeps the lease of the place `local`, and notices when the server that owns it is gone.
 
-A server that is stopped, killed or cut off keeps its place: its services may still run. They are started
-nowhere else before an operator gives the place to another server (`serve --adopt`).
+A server that is stopped, killed or cut off keeps its place, because its services may still run. No other
+server starts them until an operator gives it the place (`serve --adopt`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = log("places")
 
 
 class OwnerAlive(Exception):
-    """The place cannot be taken: its owner has a lease."""
+    """The place cannot be taken over: the lease of its owner has not ended."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -48,15 +48,15 @@ class PlaceOwner:
         self._lease_seen: tuple[str, int] | None = None
         """Owner and lease at the last look, and since when they are the same by the clock of this server."""
         self._same_since = 0
-        ctx.store.listen(self._heard)
+        ctx.store.listen(self._hear)
 
-    def _heard(self, word: str) -> None:
+    def _hear(self, word: str) -> None:
         if word in {LOST_WORD, FOUND_WORD} and self._ownership.holder:
             self._ownership.is_lost = word == LOST_WORD
 
     async def take(self) -> None:
-        """Takes the place from another server, on purpose. Waits for as long as a lease, and raises
-        OwnerAlive if it is renewed meanwhile."""
+        """Takes the place over from another server. Waits for as long as a lease, and raises OwnerAlive if
+        the lease is renewed meanwhile."""
         holder = self._ownership.holder
         if holder is None:
             return
@@ -64,7 +64,7 @@ class PlaceOwner:
         if row is None or row.owner == holder.owner:
             return
         await asyncio.sleep(self._rest_of_lease(row) / SECOND)
-        if not await self._ctx.store.write(lambda tx: self._taken(tx, holder, row)):
+        if not await self._ctx.store.write(lambda tx: self._take(tx, holder, row)):
             raise OwnerAlive
         _log.warning("the place of another server was taken over (--adopt): services are started here")
 
@@ -76,7 +76,7 @@ class PlaceOwner:
             self._lease_seen, self._same_since = lease, now
         return max(0, self._same_since + self._lease - now)
 
-    async def _taken(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
+    async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
         if not await tx.owners.take(seen, holder.owner, self._lease):
             return False
         await tx.work.revoke()
@@ -86,7 +86,8 @@ class PlaceOwner:
         return True
 
     async def run(self) -> None:
-        """Looks for ever. A database that is away is waited for: without it, no work is claimed either."""
+        """Calls `look` three times in each lease. Waits for a database that is away, because no work is
+        claimed without it either."""
         while self._ownership.holder:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:
@@ -97,12 +98,13 @@ class PlaceOwner:
                 _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
 
     async def look(self) -> None:
-        """Renews the lease; where the place is another server's, looks whether its lease has ended."""
+        """Renews the lease. If another server owns the place, checks whether the lease of that server has
+        ended."""
         holder, ownership = self._ownership.holder, self._ownership
         if holder is None:
             return
         was_owner = ownership.is_owner
-        ownership.is_owner = await self._ctx.store.write(lambda tx: self._renewed(tx, holder))
+        ownership.is_owner = await self._ctx.store.write(lambda tx: self._renew(tx, holder))
         if ownership.is_owner:
             ownership.is_lost = False
             return
@@ -113,7 +115,9 @@ class PlaceOwner:
         if row is not None and holder.owner in row.formers:
             await self._leave(holder, row)
 
-    async def _renewed(self, tx: Tx, holder: PlaceHolder) -> bool:
+    async def _renew(self, tx: Tx, holder: PlaceHolder) -> bool:
+        """Returns False if another server owns the place, after marking that server as lost if its lease
+        ended."""
         row = await tx.owners.get(LOCAL)
         if await tx.owners.renew(LOCAL, holder.owner, self._lease):
             if row and row.is_lost:
@@ -127,7 +131,7 @@ class PlaceOwner:
         return False
 
     async def _leave(self, holder: PlaceHolder, row: OwnerRow) -> None:
-        """Ends what still runs here, after an operator gave the place to another server. Volumes stay."""
+        """Ends the instances on this machine after another server has taken over the place. Volumes stay."""
         ctx = self._ctx
         for service in {instance.service for instance in await ctx.places.local.engine.all()}:
             _log.warning("a service ends here: another server runs it now", extra={"service": service})
@@ -135,27 +139,29 @@ class PlaceOwner:
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
     async def _tell(self, tx: Tx, kind: Event, word: str) -> None:
-        """Wakes all readers of statuses: first their servers learn the news, by `word`."""
+        """Records an event and wakes all readers of statuses. Servers hear `word` before, so that the readers
+        see the new state."""
         tx.nudge(word)
         for row in await self._announce(tx, kind):
             for service in await tx.statuses.on_cluster(row.id):
                 tx.nudge(status_word(service))
 
     async def _announce(self, tx: Tx, kind: Event) -> Iterable[Row]:
-        """Records an event for each cluster at the place that is in use; returns the clusters."""
-        found = []
+        """Records an event for each cluster that uses the place; returns these clusters."""
+        clusters: list[Row] = []
         for id in await tx.statuses.clusters():
             row = await tx.resources.find(cluster.name, id)
             if row is None or row.read(Cluster).is_elsewhere:
                 continue
             about = About(row.id, row.family, row.id, row.family)
             emit(tx, kind, row.org, about, SYSTEM.id, SYSTEM.name, ITSELF, {"name": row.name or ""})
-            found.append(row)
-        return found
+            clusters.append(row)
+        return clusters
 
 
 async def end_instances(ctx: Context, service: str) -> None:
-    """Ends the instances of a service on this machine. The release that serves may start here again later."""
+    """Ends the instances of a service on this machine. The generation that serves is scaled to none, and not
+    removed, so that it may start here again later."""
     engine, status = ctx.places.local.engine, await ctx.store.reads.statuses.get(service)
     workload = await workload_of(ctx, status.serving if status else None)
     for generation in {instance.generation for instance in (await engine.observe(service)).instances}:

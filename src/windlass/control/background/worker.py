@@ -99,11 +99,12 @@ class Worker:
 
     async def _start_due(self) -> int:
         due, now = await self._ctx.store.reads.work.due(), self._ctx.clock.now()
-        ready = _order(number for number, since in self._own(due).items() if since <= now)
+        ready = _order(number for number, since in self._claimable(due).items() if since <= now)
         return sum([await self._start_from(number) for number in ready])
 
-    def _own(self, queues: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the queues that this server claims from: not those of a place that another server owns."""
+    def _claimable(self, queues: Mapping[int, int]) -> Mapping[int, int]:
+        """Returns the queues that this server may claim from: without those of a place that another server
+        owns."""
         if self._ctx.ownership.is_owner:
             return queues
         return {number: due for number, due in queues.items() if number not in OWNED}
@@ -114,7 +115,8 @@ class Worker:
         return self._queues[number]
 
     def _slots(self, number: int) -> int:
-        """Returns the slots of a queue: all but three are of deployments, on this machine or on a cluster."""
+        """Returns the number of slots of a queue. All queues but three hold deployments, of this machine or
+        of a cluster."""
         fixed: dict[int, int] = {
             Queue.QUICK: QUICK_SLOTS,
             Queue.LOCAL: QUICK_SLOTS,
@@ -238,7 +240,7 @@ class Worker:
 
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
-        for number, due in self._own(await self._ctx.store.reads.work.due()).items():
+        for number, due in self._claimable(await self._ctx.store.reads.work.due()).items():
             queue = self._queue(number)
             if len(queue.running) < queue.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))

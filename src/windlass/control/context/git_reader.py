@@ -82,19 +82,19 @@ class LimitedGitReader:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _start(self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]]) -> RunningRead:
-        of = Counter(running.org for running in self._running.values())
-        if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
+        by_org = Counter(running.org for running in self._running.values())
+        if by_org.total() >= MOST or by_org[key.org] >= MOST_OF_ONE:
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},
             )
-        task = asyncio.create_task(self._list(key.source, ask))
+        task = asyncio.create_task(self._read_in_time(key.source, ask))
         read = self._reads[key] = RunningRead(task)
         self._running[task] = key
         task.add_done_callback(lambda task: self._end(task, read))
         return read
 
-    async def _list(self, source: GitSource, ask: Callable[[GitSource], Awaitable[object]]) -> object:
+    async def _read_in_time(self, source: GitSource, ask: Callable[[GitSource], Awaitable[object]]) -> object:
         try:
             async with asyncio.timeout(self._seconds):
                 return await ask(source)

@@ -10,10 +10,10 @@ from windlass.store import PlaceHolder
 
 
 class Ownership:
-    """What this server knows of the owner of the place. Without a `holder`, all servers share the place."""
+    """The state of the place for this server. Without a `holder`, all servers share the place."""
 
     def __init__(self, holder: PlaceHolder | None = None) -> None:
         self.holder = holder
         self.is_owner = holder is None
         self.is_lost = False
-        """True while the lease of the owner has ended."""
+        """True while the owner is gone: its lease has ended."""

@@ -33,10 +33,10 @@ class RouteUpdates:
         """By place."""
         self._must_look = asyncio.Event()
         self._untold: set[str] | None = None
-        """Services whose routes routers have not been told since the start; None once they have all."""
+        """Services of which routers have no routes since the start of the server; None once they have all."""
 
     def note_all(self, services: Iterable[str]) -> None:
-        """Has the routes of all services looked at. Routers are complete after that."""
+        """Updates the routes of all services soon. After that, routers are told that they are complete."""
         self._untold = set(services)
         self.note(self._untold)
 
@@ -102,7 +102,7 @@ class RouteUpdates:
             del self._running[place]
 
     async def _complete(self) -> None:
-        """Tells routers, once, that they have the routes of all services, as far as engines tell them."""
+        """Tells routers, once, that they have the routes of all services."""
         if self._untold is not None and not self._untold:
             try:
                 for router in {place.router for place in self._ctx.places.all()}:

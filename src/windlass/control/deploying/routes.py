@@ -64,8 +64,8 @@ async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 
 async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """Updates routes, unless that was done since then. Of services that another server runs, only names are
-    held."""
+    """Updates routes, unless that was done since then. For a service that another server runs, only reserves
+    its names."""
     if not await runs_here(ctx, service):
         await hold_names(ctx, service)
         return
@@ -157,20 +157,21 @@ async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | N
 
 
 async def _put_first(ctx: Context, place: Place, service: str) -> None:
-    """Has the router answer for a service whose first deployment is under way, and no more if it failed."""
+    """Gives the router the names of a service while its first deployment is under way, and removes them if
+    the deployment failed."""
     routes = await _first_routes(ctx, service) if await _is_begun(ctx, service) else []
     if routes or service in ctx.routing.looked:
         await place.router.set(service, routes)
 
 
 async def _is_first(ctx: Context, service: str, status: StatusRow) -> bool:
-    """True while the first deployment of a service is under way, and does not serve yet."""
+    """True while the first deployment of a service is under way."""
     never = status.serving is None and status.deployed_at is None
     return never and await _is_begun(ctx, service)
 
 
 async def _is_begun(ctx: Context, service: str) -> bool:
-    """True while a deployment is under way that is to make the service serve."""
+    """True while a deployment is under way that starts the service."""
     return any(
         deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
         for deployment in await ctx.store.reads.deployments.open(service)

@@ -158,7 +158,8 @@ async def finish(
 
 
 async def nudge_names(tx: Tx, service: str) -> None:
-    """Has routers look at a service that does not serve: their answer says whether it is being deployed."""
+    """Makes routers look at a service that does not serve, because they answer whether it is being
+    deployed."""
     status = await tx.statuses.get(service)
     if status and status.serving is None and await tx.names.of(service):
         tx.nudge(route_word(service))
@@ -295,7 +296,7 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
 
 
 def shown_instances(status: StatusRow) -> Document:
-    """Returns how many instances of a service are meant to run, run, and are ready."""
+    """Returns the numbers of instances that should run, that run, and that are ready."""
     names = ("instances", "running_instances", "ready_instances")
     counts = (status.instances, status.running, status.ready)
     return dict(zip(names, counts if status.serving else (0, 0, 0), strict=True))

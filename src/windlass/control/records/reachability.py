@@ -1,4 +1,4 @@
-"""Services of a place that another server owns, or whose owner is gone."""
+"""Checks whether this server runs a service, and what is known of services whose server is gone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ELSEWHERE: Final = (
 
 
 async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
-    """Returns a status as far as it is known now. A service whose server is gone may run or not: the message
-    names its last known state."""
+    """Returns the status to show. A service whose server is gone may still run: it is UNAVAILABLE, and the
+    message names its last known state."""
     if not ctx.ownership.is_lost or status.state in AT_REST:
         return status
     if not await _is_local(ctx, status.cluster):

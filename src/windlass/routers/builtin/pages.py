@@ -108,9 +108,9 @@ def unknown(host: str) -> ErrorPage:
     return ErrorPage(
         404,
         f"No service is called {host}" if host else "No service was named",
-        "Look up the service's address in Windlass: it may be spelt otherwise, not deployed yet, or deleted."
+        "Look up the service's address in Windlass: it may be misspelled, not deployed yet, or deleted."
         if host
-        else "The request does not say for which host it is, so it cannot be told whom it is for.",
+        else "Name the host in the request: without it, no service can be found.",
     )
 
 

@@ -166,14 +166,14 @@ class BuiltinRouter:
         self._shared.is_complete = True
 
     async def metrics(self) -> Sequence[Metric]:
-        """Returns none: the gateway that it is in tells them, from `traffic`."""
+        """Returns no metrics: the server makes them of `traffic`."""
         return ()
 
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
-        """There are none: a router in this process ends with it."""
+        """Closes nothing: other routers of an earlier process have ended with it."""
 
     # Handing over to another process
 

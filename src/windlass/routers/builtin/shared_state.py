@@ -27,7 +27,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class _Trial(asyncio.Protocol):
-    """A connection to an endpoint that refused: it says nothing."""
+    """A connection that only tries whether an endpoint that refused accepts again."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -49,8 +49,8 @@ class SharedState:
         self.give: GiveAway | None = None
         """Takes the connections of clients that wait for nothing, for another process to go on with."""
         self.answers_until = math.inf
-        """Until when requests that wait behind others are answered: the routes of a router that was left grow
-        old, and a client that always has a further request waiting is never given away."""
+        """The time until which requests that wait behind others are answered. The routes of a router that was
+        left become stale, and a client that always has another request waiting would never be given away."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
         self._numbers = 0
@@ -119,7 +119,7 @@ class SharedState:
         for endpoint, peer in list(self.peers.items()):
             peer.sweep(now - self.bounds.pooled_seconds)
             if peer.must_be_tried(now):
-                # Without a request: it may be away in such a way that connecting takes until its time limit.
+                # Tried without a request: connecting to a host that is away takes until the time limit.
                 self.dial(peer, _Trial, _Trial.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):
                 del self.peers[endpoint]

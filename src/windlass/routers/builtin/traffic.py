@@ -1,7 +1,7 @@
 """Counts the requests of services, in a few numbers for each service.
 
-All are counted by status. Reading the clock costs more than that: of a service with many requests a second,
-only some are timed, and each of these stands for others.
+All requests are counted by status. Reading the clock costs more than counting, so only some requests of a
+busy service are timed, and each of these counts for several.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds that divide the times of answers."""
 _MOST: Final = 8
-"""Requests for which a timed one may stand; a power of two."""
+"""The most requests that a timed one may count for; a power of two."""
 _OFTEN: Final = 0.01
 """Seconds between two requests below which only some are timed."""
 
