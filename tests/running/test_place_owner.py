@@ -17,6 +17,7 @@ from windlass.config import Settings
 from windlass.control.background.place_owner import OwnerAlive
 from windlass.control.background.worker import LEASE
 from windlass.install import server_id
+from windlass.routers.router import Endpoint
 from windlass.store import OWNED, PlaceHolder, Queue
 
 KEY = "ab" * 32
@@ -258,6 +259,35 @@ async def test_a_server_whose_place_was_given_away_ends_its_instances(pair):
     assert world.engine.instances == {}
     await world.settle()
     assert world.engine.begun == 1
+
+
+async def endpoints(world: World, app: str) -> list[Endpoint]:
+    """The endpoints of an application in the router, when it was brought up to date."""
+    world.installation.routes.note([app])
+    await world.installation.routes.catch_up(5)
+    return [endpoint for route in world.router.routes[app] for endpoint in route.endpoints]
+
+
+async def test_a_service_that_ended_here_has_no_endpoints_here(pair):
+    """A program of another organization may listen on its former port."""
+    world, twin = pair
+    app = await deployed(world)
+    await lose(pair)
+    assert await endpoints(world, app)
+    await twin.installation.place_owner.take()
+    await look(world)
+    assert await endpoints(world, app) == []
+
+
+async def test_a_service_that_was_deleted_is_unknown_to_the_routers_of_all_servers(pair):
+    world, twin = pair
+    app = await deployed(world)
+    assert await endpoints(twin, app) == []
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    twin.installation.routes.note([app])
+    await twin.installation.routes.catch_up(5)
+    assert app not in twin.router.routes
 
 
 async def test_a_place_that_was_given_away_twice_is_left_by_both_former_owners(pair, postgres_url, tmp_path):

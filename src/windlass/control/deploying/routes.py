@@ -12,7 +12,6 @@ from windlass.control.context.context import Context
 from windlass.control.context.places import LAST_REQUESTS, Place
 from windlass.control.records.links import host_of, last_workload
 from windlass.control.records.names import host_keys, reserve_ports, reserve_served
-from windlass.control.records.reachability import runs_here
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
@@ -64,11 +63,8 @@ async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 
 async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """Updates routes, unless that was done since then. For a service that another server runs, only reserves
-    its names."""
-    if not await runs_here(ctx, service):
-        await hold_names(ctx, service)
-        return
+    """Updates routes, unless that was done since then. Services that another server runs have no instances
+    here: only their names are held, until they are deleted."""
     async with ctx.routing[service]:
         if ctx.routing.looked.get(service, 0.0) <= since:
             await _refresh(ctx, service)

@@ -39,10 +39,5 @@ async def check_here(ctx: Context, service: str) -> None:
         raise Unavailable(LOST if ownership.is_lost else ELSEWHERE)
 
 
-async def runs_here(ctx: Context, service: str) -> bool:
-    """True if this server may look after the service: no other server owns its place."""
-    return ctx.ownership.is_owner or not await _is_local(ctx, await ctx.places.cluster_of(service))
-
-
 async def _is_local(ctx: Context, cluster: str) -> bool:
     return await ctx.places.at(cluster) is ctx.places.local
