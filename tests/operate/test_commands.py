@@ -169,12 +169,40 @@ def test_another_key_is_reported_with_the_way_out(tmp_path):
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "key", "WINDLASS_KEY")
 
 
-def test_a_database_of_a_later_version_is_reported_with_the_way_out(tmp_path):
-    asyncio.run(stopped(tmp_path, ""))
-    connection = connect(tmp_path / DATABASE)
+def later_version(folder: Path) -> None:
+    connection = connect(folder / DATABASE)
     connection.execute("INSERT INTO migration (number, name, checksum) VALUES (9999, 'later', '')")
     connection.close()
-    check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "later version")
+
+
+def test_a_database_of_a_later_version_is_reported_with_the_way_out(tmp_path):
+    asyncio.run(stopped(tmp_path, ""))
+    later_version(tmp_path)
+    check_plain(
+        start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "later version", "empty database"
+    )
+
+
+def test_a_backup_from_before_an_upgrade_is_restored_once_the_later_database_is_moved_away(tmp_path):
+    data, file = tmp_path / "data", str(tmp_path / "before.zip")
+    asyncio.run(stopped(data, ""))
+    assert start("backup", file, "--data-dir", str(data)).returncode == 0
+    later_version(data)
+    refused = start("restore", file, "--force", "--data-dir", str(data))
+    check_plain(refused, 1, "later version", "into an empty database")
+    for path in data.glob(f"{DATABASE}*"):
+        path.rename(tmp_path / path.name)
+    restored = start("restore", file, "--data-dir", str(data))
+    assert restored.returncode == 0, restored.stderr
+    assert start("backup", file, "--data-dir", str(data)).returncode == 0
+
+
+def test_a_backup_that_fails_halfway_says_why_and_prints_no_trace(tmp_path):
+    data = tmp_path / "data"
+    asyncio.run(stopped(data, ""))
+    later_version(data)
+    check_plain(start("backup", str(tmp_path / "all.zip"), "--data-dir", str(data)), 1, "later version")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_file_that_is_no_database_is_reported_with_the_way_out(tmp_path):

@@ -194,7 +194,7 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnishe
             tables=[],
             logs=[],
         )
-        writer.close(manifest, load_encryption(settings))
+        writer.finish(manifest, load_encryption(settings))
     with pytest.raises(CommandRefused, match=r"99\.0.*install that version"):
         await restore(settings, later, force=True)
 

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 import msgspec
 from msgspec import Struct
@@ -81,11 +81,18 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 
 class ArchiveWriter:
-    """Streams parts into a zip, and remembers what they were."""
+    """Streams parts into a zip, and remembers what they were. Closes the zip before its file is closed."""
 
     def __init__(self, file: IO[bytes], at: int) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
         self._at = stamp(at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # of a backup that failed already; a whole one is finished before
+            self._zip.close()
 
     async def table(self, table: ArchiveTable, rows: AsyncIterator[Sequence[Any]]) -> ArchiveFile:
         name, count = f"tables/{table.name}.jsonl", 0
@@ -110,7 +117,7 @@ class ArchiveWriter:
             file.write(msgspec.json.encode(numbers))
         return ArchiveFile(file=USERS, sha256=file.digest)
 
-    def close(self, manifest: Manifest, encryption: Encryption) -> None:
+    def finish(self, manifest: Manifest, encryption: Encryption) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
         for name, content in ((MANIFEST, text), (SEAL, _signature(text, encryption))):
             with self._opened(name) as file:

@@ -48,9 +48,8 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
         if fingerprint is None:
             raise CommandRefused("there is nothing to back up: this installation was never started")
         check_key(encryption, fingerprint.decode())
-        with _appearing(file) as written:
-            now = (clock or SystemClock()).now()
-            writer = ArchiveWriter(written, now)
+        now = (clock or SystemClock()).now()
+        with _appearing(file) as written, ArchiveWriter(written, now) as writer:
             tables = {
                 table.name: await writer.table(table, moment.rows(table)) for table in await moment.tables()
             }
@@ -66,7 +65,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 logs=list(_logs(writer, log_folder(settings))),
                 users=writer.users(_users(settings).all()),
             )
-            writer.close(manifest, encryption)
+            writer.finish(manifest, encryption)
     _note(settings, BackupNote(at=now))
     return manifest
 

@@ -49,7 +49,7 @@ def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Mig
     if later:
         raise Changed(
             f"this database was brought to its present form ({max(later):04d}) by a later version of "
-            "Windlass: start that version, or restore a backup from before"
+            "Windlass: start that version, or restore a backup from before into an empty database"
         )
     for migration in wanted:
         if applied.get(migration.number, migration.checksum) != migration.checksum:
