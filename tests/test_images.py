@@ -49,4 +49,5 @@ def test_no_address_of_the_network_of_the_engine_is_shown() -> None:
 
 
 def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
-    assert why_not_pulled(REF, "the moon is full") == f"The image {REF} cannot be pulled: the moon is full"
+    said = why_not_pulled(REF, "the moon is full")
+    assert said == f"Check the name and the tag of the image: {REF} cannot be pulled: the moon is full"

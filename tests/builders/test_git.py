@@ -83,7 +83,8 @@ async def test_a_commit_comes_also_from_a_server_that_gives_none_by_name(
     assert any("fetching the whole branch" in line for line in told)
     shutil.rmtree(into)
     said = await refused(git, GitSource(url, branch="main", commit=elsewhere))
-    assert said.startswith(f"There is no commit {elsewhere}, or more than one, on main of http://")
+    assert said.startswith("Choose another commit, or push this one: main of http://")
+    assert f" has no {elsewhere}, or several" in said
 
 
 async def test_a_repository_that_names_commits_by_sha_256_is_fetched_by_a_full_id(
@@ -120,8 +121,8 @@ async def test_a_missing_branch_commit_or_folder_is_named(git, repository, tmp_p
     assert await refused(git, GitSource(url, commit="0" * 40)) == (
         f"Choose another commit, or push this one: there is no commit {'0' * 40} in {url}."
     )
-    assert "There is no commit 0000000, or more" in await refused(git, GitSource(url, commit="0" * 7))
-    assert "has no commits yet" in await refused(git, GitSource(f"file://{tmp_path}/empty"))
+    assert " has no 0000000, or several that begin so" in await refused(git, GitSource(url, commit="0" * 7))
+    assert "Push a commit first: " in await refused(git, GitSource(f"file://{tmp_path}/empty"))
     assert "there is no repository at" in await refused(git, GitSource(f"file://{tmp_path}/none"))
 
 

@@ -116,7 +116,7 @@ class DeclarativeEngine:
     async def _count_ready(self, workload: Workload) -> int:
         seen = (await self.observe(workload.service)).of(workload.generation)
         for pod in seen.broken:
-            raise NotReady(f"{workload.name} {pod.reason} while it was starting")
+            raise NotReady(f"Look at the log: {workload.name} {pod.reason} while it was starting")
         return len(seen.ready)
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:

@@ -141,7 +141,18 @@ class Rollouts(AtStation):
         needs(rig, "programs")
         it = await workload(rig, programs.ENDS, settle=1000)
         await station.engine.apply(it, 1)
-        with pytest.raises(NotReady, match=r"web exited with code 3 while it was starting"):
+        with pytest.raises(NotReady, match=r"^Look at the log: web exited with code 3 while it was starting"):
+            await station.engine.wait_until_ready(it, 1)
+
+    async def test_a_program_that_ends_well_instead_of_serving_is_not_ready_and_needs_another_command(
+        self, rig, station
+    ):
+        needs(rig, "programs")
+        it = await workload(rig, programs.ENDS_ONCE, settle=1000)
+        await station.engine.apply(it, 1)
+        with pytest.raises(
+            NotReady, match=r"^Choose a command that goes on running: web exited with code 0 "
+        ):
             await station.engine.wait_until_ready(it, 1)
 
     async def test_a_generation_of_which_one_is_missing_does_not_become_ready(self, rig, station):
@@ -161,7 +172,9 @@ class Rollouts(AtStation):
         needs(rig, "programs")
         it = await workload(rig, ports=[8080], ready=(tcp(8080),), patience=0.5)
         await station.engine.apply(it, 1)
-        with pytest.raises(NotReady, match=r"was not healthy after 0 seconds: .* port 8080"):
+        with pytest.raises(
+            NotReady, match=r"^Look at the log: web was not healthy after 0 seconds: .* port 8080"
+        ):
             await station.engine.wait_until_ready(it, 1)
 
     # Alive and ready from then on

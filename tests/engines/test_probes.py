@@ -23,6 +23,7 @@ async def test_a_program_that_listens_nowhere_fails_with_the_variable_of_its_por
     trouble = await ask(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
     assert "on port 8080 (connection refused)" in trouble
     assert "listen at 0.0.0.0, on the port in the variable PORT" in trouble
+    assert "`internal_port` must be the port on which it listens" in trouble
 
 
 async def test_a_program_that_listens_on_its_port_passes():

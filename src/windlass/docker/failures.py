@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+REFUSES: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
+"""Begins the message about a refusal that has no better remedy."""
+
 
 class Away(Exception):
     """The engine does not answer; the message says where it was looked for, and what to do."""

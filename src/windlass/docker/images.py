@@ -72,7 +72,7 @@ def why_not_pulled(ref: str, message: str) -> str:
     for pattern, words in _REASONS:
         if re.search(pattern, message, re.IGNORECASE):
             return words.format(ref=ref, tag=ref.rpartition(":")[2])
-    return f"The image {ref} cannot be pulled: {message}"
+    return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
 
 
 def tagged(ref: str) -> bool:

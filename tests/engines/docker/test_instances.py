@@ -42,7 +42,7 @@ async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(e
             await engine.run(wanted(**unmet), 0)
         # The limits are those of Docker itself.
         engine.limits = UNKNOWN
-        with pytest.raises(EngineError, match="The Docker engine refuses"):
+        with pytest.raises(EngineError, match="the Docker engine refuses"):
             await engine.run(wanted(**unmet), 0)
         await engine._learn_limits()
 

@@ -130,8 +130,8 @@ def _chosen(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) 
     if not servers:
         raise NoServer(
             "type",
-            f"There is no {kind.name} on the machine that runs Windlass. Install {kind.advice}; it need not "
-            f"run as a service. Or use a cluster with the engine docker, which brings its own.",
+            f"Install {kind.advice}, which need not run as a service: there is no {kind.name} on the machine "
+            "that runs Windlass. Or use a cluster with the engine docker, which brings its own.",
         )
     major = _major(version)
     fitting = [server for server in servers if version.lower() in ANY or _major(server.version) == major]
@@ -140,8 +140,8 @@ def _chosen(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) 
         majors = " or ".join(dict.fromkeys(_major(server.version) for server in servers))
         raise NoServer(
             "version",
-            f"There is no {kind.name} {version} on the machine that runs Windlass; it has {had}. Set the "
-            f"version to {majors} or `latest`, install {kind.advice} in the version wanted, or use a cluster "
+            f"Set the version to {majors} or `latest`: there is no {kind.name} {version} on the machine that "
+            f"runs Windlass; it has {had}. Or install {kind.advice} in the version wanted, or use a cluster "
             "with the engine docker, which has every version.",
         )
     return fitting[0]

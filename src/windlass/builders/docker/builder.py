@@ -25,7 +25,8 @@ from windlass.builders.docker.guard import Around, Rewritten, check_image, rewri
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.images import image, pull
+from windlass.docker.failures import REFUSES
+from windlass.docker.images import image, pull, why_not_pulled
 
 INSTALLATION: Final = "windlass.installation"
 SERVICE: Final = "windlass.service"
@@ -190,7 +191,7 @@ class DockerBuilder:
         try:
             await pull(self._docker, ref)
         except EngineRefused as refused:
-            raise BuildError(f"The image {ref} cannot be pulled: {refused.message}") from refused
+            raise BuildError(why_not_pulled(ref, refused.message)) from refused
         return await image(self._docker, ref) or {}
 
     async def _artifact(self, service: str, key: str) -> Artifact | None:
@@ -237,7 +238,7 @@ class DockerBuilder:
         except Away as away:
             raise BuilderAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
-            raise BuildError(f"The Docker engine refuses: {refused.message}") from refused
+            raise BuildError(f"{REFUSES}: {refused.message}") from refused
 
 
 def _ref(service: str, key: str) -> str:

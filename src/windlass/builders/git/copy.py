@@ -83,7 +83,9 @@ class Copy(Struct, frozen=True):
             answer = await self.remote.ask(*words, copy=self.folder)
         except GitError as error:
             where = f"{self.source.branch or 'the default branch'} of {self.remote.url}"
-            raise GitError(f"There is no commit {commit}, or more than one, on {where}.") from error
+            raise GitError(
+                f"Choose another commit, or push this one: {where} has no {commit}, or several that begin so."
+            ) from error
         await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
 
     async def _pull(self, ref: str, *depth: str) -> None:

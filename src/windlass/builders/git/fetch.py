@@ -190,7 +190,7 @@ def _no_head(url: str, source: GitSource) -> tuple[str, str]:
         raise GitError(
             f"Choose another branch, or push this one: there is no branch {source.branch} in {url}."
         )
-    raise GitError(f"{url} has no commits yet, or no default branch.")
+    raise GitError(f"Push a commit first: {url} has no commits yet, or no default branch.")
 
 
 @asynccontextmanager

@@ -32,4 +32,4 @@ async def take_public_port(tx: Tx, service: str) -> int:
         port = PUBLIC[(first + step) % len(PUBLIC)]
         if await tx.names.take(f"{PORT}{port}", service):
             return port
-    raise EngineError("All ports for public databases are taken")
+    raise EngineError("Make another database private first: all ports for public databases are taken")

@@ -36,7 +36,10 @@ async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
 
 def _refused(probe: HealthProbe) -> str:
     # Most often the program listens on a port of its own choice, or at 127.0.0.1 of a container.
-    remedy = "it must listen at 0.0.0.0, on the port in the variable PORT"
+    remedy = (
+        "it must listen at 0.0.0.0, on the port in the variable PORT, or else `internal_port` must be the "
+        "port on which it listens"
+    )
     return f"it does not answer {_where(probe)} (connection refused): {remedy}"
 
 

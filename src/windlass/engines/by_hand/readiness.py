@@ -16,6 +16,7 @@ FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 1.0
 _GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
+_ENDED_WELL: Final = "exited with code 0"
 
 
 class ReadinessWait:
@@ -32,7 +33,9 @@ class ReadinessWait:
         while self._count and (reason := await self._reason(deadline)):
             if time.monotonic() > deadline:
                 name, patience = self._workload.name, self._workload.patience
-                raise NotReady(f"{name} was not healthy after {patience:.0f} seconds: {reason}")
+                raise NotReady(
+                    f"Look at the log: {name} was not healthy after {patience:.0f} seconds: {reason}"
+                )
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
@@ -42,8 +45,7 @@ class ReadinessWait:
             copies = await self._own()
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
-                    end = await self._end_of(copy)
-                    raise NotReady(f"{self._workload.name} {end} while it was starting")
+                    raise NotReady(_ended_too_early(self._workload.name, await self._end_of(copy)))
         except EngineAway as away:
             if time.monotonic() > deadline:
                 raise
@@ -82,3 +84,9 @@ class ReadinessWait:
             if self._passed[key] < probe.successes:
                 return "its probe succeeds, but not often enough in a row yet"
         return ""
+
+
+def _ended_too_early(name: str, reason: str) -> str:
+    end, colon, meaning = reason.partition(":")
+    remedy = "Choose a command that goes on running" if end == _ENDED_WELL else "Look at the log"
+    return f"{remedy}: {name} {end} while it was starting{colon}{meaning}"

@@ -31,6 +31,7 @@ from windlass.core.deploy.workload import (
 )
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
+from windlass.docker.failures import REFUSES
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
@@ -307,9 +308,9 @@ class DockerEngine(EngineByHand):
         except Away as away:
             raise EngineAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
-            raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
+            raise EngineError(f"{REFUSES}: {refused.message}") from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise EngineError(f"The Docker engine refuses: {NONSENSE}") from error
+            raise EngineError(NONSENSE) from error
 
 
 async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

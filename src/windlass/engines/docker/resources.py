@@ -142,8 +142,8 @@ class DockerResources:
         except EngineRefused as refused:
             if NO_ADDRESSES in refused.message:
                 raise EngineError(
-                    "The Docker engine has no address range left for the network of another environment: "
-                    "add default-address-pools to its daemon.json, or delete environments"
+                    "Delete environments, or let the operator add default-address-pools to the daemon.json "
+                    "of the Docker engine: it has no address range left for another network"
                 ) from refused
             if refused.status != 409:
                 raise

@@ -70,7 +70,10 @@ class Spawner:
             finally:
                 os.close(output)
         except (OSError, ValueError) as error:
-            raise EngineError(f"no process can be started: {getattr(error, 'strerror', error)}") from error
+            reason = getattr(error, "strerror", error)
+            raise EngineError(
+                f"Ask the operator: no process can be started on this machine: {reason}"
+            ) from error
         try:
             with on_failure(partial(launching.end, begun)):  # no program runs without a record
                 for pid in (begun.first, begun.pid):
