@@ -117,6 +117,29 @@ async def test_going_back_without_saying_where_is_to_the_version_before(world: W
     assert shown == second != first
 
 
+async def test_going_back_to_a_version_is_going_back_to_the_deployment_of_that_number(world: World):
+    app = await deployed(world)
+    for change in ("second", "third"):
+        world.git.push(change)
+        await deploy(world, app)
+        await world.settle()
+    answer = await world.post(f"/application/{app}/rollback", {"deployment_id": "v2"})
+    assert answer.status == 202
+    await world.settle()
+    assert world.engine.running[app].artifact.key == world.builder.built[1].key
+
+
+async def test_a_version_that_a_service_never_had_is_not_gone_back_to(world: World):
+    app, other = await deployed(world), await deployed(world)
+    await deploy(world, other)
+    await world.settle()
+    answer = await world.post(f"/application/{app}/rollback", {"deployment_id": "v2"})
+    assert (answer.status, "v2 is none of them" in answer.message) == (404, True)
+    for malformed in ("v0", "3", "v", "v-1", "v1\n", "version 1"):
+        answer = await world.post(f"/application/{app}/rollback", {"deployment_id": malformed})
+        assert (answer.status, "a version such as v3" in answer.message) == (400, True), malformed
+
+
 async def test_there_is_no_going_back_to_what_failed_or_belongs_to_another(world: World):
     app, other = await deployed(world), await deployed(world)
     strange = (await deployments(world, other))[0]["id"]

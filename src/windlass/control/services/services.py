@@ -124,13 +124,13 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
-        row = await tx.deployments.get(wanted)
-        if row is None or row.service != service.id:
+        row = await _named(tx, service, wanted)
+        if row is None:
             raise Missing(
-                f"deployment_id: choose one of the deployments of {name_of(service)}: none has this id"
+                f"deployment_id: choose a deployment of {name_of(service)}: {wanted} is none of them"
             )
         if row.status != Progress.SUCCEEDED:
-            raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
+            raise Conflict(f"deployment_id: choose one that SUCCEEDED: v{row.number} is {row.status}")
         return row
     status = await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 1000)
@@ -145,6 +145,16 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
             return row
     name = name_of(service)
     raise Conflict(f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build")
+
+
+async def _named(tx: Tx, service: Row, wanted: str) -> DeploymentRow | None:
+    """Returns a deployment of the service by its id, or by its version such as `v3`."""
+    if wanted.startswith("v"):
+        number = int(wanted[1:])
+        rows = await tx.deployments.latest(service.id, 1, number)
+        return next((row for row in rows if row.number == number), None)
+    row = await tx.deployments.get(wanted)
+    return row if row and row.service == service.id else None
 
 
 @writes("*.cancelDeployment")

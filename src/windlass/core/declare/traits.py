@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from windlass.base import ids
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Trait, get, post
 from windlass.core.declare.fields import (
@@ -158,10 +159,24 @@ class HistoryEntry(Shown):
     commit: Commit | None = None
 
 
+_ID_OR_VERSION: Final = rf"^({ids.PATTERN[1:-2]}|v[1-9][0-9]{{0,8}})\Z"
+"""The id of a deployment, or its version as lists and messages show it: `v` and its number."""
+
+
 class Rollback(Spec):
     deployment_id: Annotated[
         Maybe[
-            Annotated[Id, Meta(description="An earlier deployment; without it, the one before what runs now")]
+            Annotated[
+                str,
+                Meta(
+                    pattern=shaped(
+                        _ID_OR_VERSION,
+                        "must be a version such as v3, or an id such as 6f1c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11",
+                    ),
+                    description="An earlier deployment: its id, or its version such as v3; without it, the "
+                    "one before what runs now",
+                ),
+            ]
         ],
         example("db01511f-abe4-5113-a2dc-90c7f2efb14a"),
     ] = absent
