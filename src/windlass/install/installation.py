@@ -38,7 +38,7 @@ from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
-from windlass.control.records.names import reserve_all
+from windlass.control.records.names import note_api_port, reserve_all
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
@@ -124,6 +124,7 @@ class Installation:
         """Finds running services, then starts the background loops."""
         ctx = self.ctx
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
+        await note_api_port(ctx)
         await ctx.git.sweep()
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
         await self.place_owner.look()

@@ -25,6 +25,8 @@ from windlass.store import NameRow, Reads, Row, Tx
 
 FACT = "names"
 """Set when the services of an older Windlass have got their names."""
+_API = "API "
+"""Prefix of the facts that name ports of servers."""
 _AT_ONCE = 200
 
 
@@ -67,10 +69,20 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
     async def change(tx: Tx) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
+            if name not in held and await tx.facts.get(f"{_API}{name}"):
+                raise RouteError(f"{name} is the one of the API of Windlass: choose another one")
             if name not in held and await tx.names.take(name, workload.service, port) is None:
                 raise RouteError(f"{name} is in use by another service: choose another one")
 
     await ctx.store.write(change)
+
+
+async def note_api_port(ctx: Context) -> None:
+    """Keeps the port of the API of this server from services, also while the server is restarted: a gateway
+    goes on then, and a service that listens there would get the tokens of clients."""
+    fact = f"{_API}{PORT}{ctx.settings.port}"
+    if await ctx.store.reads.facts.get(fact) is None:
+        await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
 
 
 async def reserve_all(ctx: Context) -> None:
