@@ -1,0 +1,142 @@
+"""Each alert of the manual fires in its state, none fires in a healthy one, and all read known metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.metrics.prometheus import needs_promtool, promtool, scraped
+from tests.world import World
+from windlass.gateway.traffic import metrics_of
+
+FOLDER = Path(__file__).parents[2] / "docs/monitoring"
+RULES = FOLDER / "alerts.yml"
+DASHBOARD = FOLDER / "dashboard.json"
+PAGE = (FOLDER / "README.md").read_text()
+ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
+DAY = 86_400
+AT = 5 * DAY
+"""The second at which alerts are looked at. Samples are a minute apart."""
+
+SERVER = 'instance="one:8080",job="windlass"'
+ANSWERED = f'windlass_requests_total{{{SERVER},operation="getProject",status="200"}}'
+FAILED = f'windlass_requests_total{{{SERVER},operation="getProject",status="503"}}'
+SLOW = f'windlass_request_seconds_bucket{{{SERVER},family="project",access="read",le='
+ENDED = f'windlass_deployment_duration_seconds_count{{{SERVER},action="deploy",result='
+POOL = f"windlass_database_connections{{{SERVER},state="
+
+STEADY, OFF = "1+0x8000", "0+0x8000"
+HEALTHY: Mapping[str, str] = {
+    f"up{{{SERVER}}}": STEADY,
+    f"windlass_database_up{{{SERVER}}}": STEADY,
+    f'windlass_engine_up{{{SERVER},place="local",engine="docker"}}': STEADY,
+    f"windlass_gateway_up{{{SERVER}}}": STEADY,
+    f"windlass_place_lost{{{SERVER}}}": OFF,
+    ANSWERED: "0+600x8000",
+    FAILED: "0+1x8000",
+    f'{SLOW}"0.1"}}': "0+600x8000",
+    f'{SLOW}"2.5"}}': "0+600x8000",
+    f'{SLOW}"+Inf"}}': "0+600x8000",
+    f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "5+0x8000",
+    f"windlass_deployments_oldest_seconds{{{SERVER}}}": "60+0x8000",
+    f'{ENDED}"succeeded"}}': "0+1x8000",
+    f'{ENDED}"failed"}}': "0+0.1x8000",
+    f"windlass_instances_wanted{{{SERVER}}}": "3+0x8000",
+    f'windlass_instances{{{SERVER},place="local",phase="running"}}': "3+0x8000",
+    f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+0.1x8000",
+    f"windlass_webhooks_failing{{{SERVER}}}": OFF,
+    f"windlass_process_open_fds{{{SERVER}}}": "200+0x8000",
+    f"windlass_process_max_fds{{{SERVER}}}": "65536+0x8000",
+    f'{POOL}"used"}}': STEADY,
+    f'{POOL}"most"}}': "8+0x8000",
+    f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x8000",
+    f'windlass_build_info{{{SERVER},version="1.0.0",commit="a",schema="22"}}': STEADY,
+}
+BROKEN: Mapping[str, Mapping[str, str]] = {
+    "WindlassDown": {f"up{{{SERVER}}}": OFF},
+    "WindlassDatabaseDown": {f"windlass_database_up{{{SERVER}}}": OFF},
+    "WindlassEngineDown": {f'windlass_engine_up{{{SERVER},place="local",engine="docker"}}': OFF},
+    "WindlassGatewayDown": {f"windlass_gateway_up{{{SERVER}}}": OFF},
+    "WindlassPlaceLost": {f"windlass_place_lost{{{SERVER}}}": STEADY},
+    "WindlassErrors": {FAILED: "0+20x8000"},
+    "WindlassSlow": {f'{SLOW}"0.1"}}': "0+500x8000"},
+    "WindlassWorkWaits": {f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "400+0x8000"},
+    "WindlassDeploymentStuck": {f"windlass_deployments_oldest_seconds{{{SERVER}}}": "9000+0x8000"},
+    "WindlassDeploymentsFail": {f'{ENDED}"failed"}}': "0+2x8000"},
+    "WindlassInstancesMissing": {f'windlass_instances{{{SERVER},place="local",phase="running"}}': "2+0x8000"},
+    "WindlassInstancesRestart": {f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+1x8000"},
+    "WindlassWebhooksFail": {f"windlass_webhooks_failing{{{SERVER}}}": STEADY},
+    "WindlassDescriptorsShort": {f"windlass_process_open_fds{{{SERVER}}}": "60000+0x8000"},
+    "WindlassPoolUsedUp": {f'{POOL}"used"}}': "8+0x8000"},
+    "WindlassBackupOld": {f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{DAY}+0x8000"},
+    "WindlassVersionsDiffer": {
+        'windlass_build_info{instance="two:8080",version="1.0.0",commit="b",schema="22"}': STEADY
+    },
+}
+
+
+def firing(folder: Path, series: Mapping[str, str], expected: Iterable[str]) -> tuple[int, str]:
+    """Has promtool compare the alerts that fire with the expected ones."""
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in expected]
+    asked = {"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{AT}s"}
+    test: Any = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [asked | {"exp_samples": samples}],
+    }
+    file = folder / "test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    return promtool("test", "rules", str(file))
+
+
+@needs_promtool
+def test_promtool_finds_nothing_to_correct_in_the_rules():
+    code, answer = promtool("check", "rules", str(RULES))
+    assert code == 0, answer
+    assert f"{len(ALERTS)} rules found" in answer
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", ALERTS)
+def test_the_alert_fires_in_its_state_and_no_other_does(tmp_path: Path, alert: str):
+    code, answer = firing(tmp_path, {**HEALTHY, **BROKEN[alert]}, [alert])
+    assert code == 0, answer
+
+
+@needs_promtool
+def test_no_alert_fires_while_all_is_well(tmp_path: Path):
+    code, answer = firing(tmp_path, HEALTHY, [])
+    assert code == 0, answer
+    code, _ = firing(tmp_path, HEALTHY, ["WindlassDown"])
+    assert code != 0, "the control must be refused"
+
+
+def test_the_page_explains_each_alert():
+    assert re.findall(r"^### (Windlass\w+)$", PAGE, re.M) == ALERTS
+
+
+async def test_alerts_and_dashboard_read_only_metrics_that_there_are(world: World):
+    text = await scraped(world)
+    known = {f"windlass_{metric.name}" for metric in metrics_of([])} | {"windlass_gateway_up"}
+    known |= {"windlass_database_connections"}  # of PostgreSQL only
+    known |= set(re.findall(r"^# TYPE (\w+)", text, re.M))
+    read = names_in(RULES.read_text()) | names_in(DASHBOARD.read_text())
+    assert len(read) > 20
+    assert {name for name in read if re.sub("_(bucket|sum|count)$", "", name) not in known} == set()
+    assert names_in("sum(rate(windlass_no_such_total[5m]))") - known
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\bwindlass_\w+", text))
+
+
+def test_each_panel_of_the_dashboard_has_a_question_and_a_place_of_its_own():
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert all(target["expr"] for panel in panels for target in panel["targets"])
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(places) == len(panels) > 15
