@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
+from tests.logs.streams import settled
 from tests.schemathesis.serving import served
-from windlass.cli.deployments import DeploymentFailed
+from windlass.cli.client import ApiAnswer, ApiRefused
+from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDeployment
 from windlass.cli.derived_commands import commands_of
+from windlass.cli.waiting import DeploymentWait
 from windlass.control.deploying.still_serving import with_remarks
 from windlass.core.access import Scope
 from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
+from windlass.terminal.stopped import Stopped
 
 EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
 
@@ -152,6 +157,25 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await settling
 
 
+class RefusingApi:
+    """Answers every request with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def call(self, method: str, path: str, *, headers: object) -> ApiAnswer:
+        raise ApiRefused("No application with this id was found", ApiAnswer(self.status, {}, b""))
+
+
+@pytest.mark.parametrize(("status", "failure"), [(404, ServiceDeleted), (403, ApiRefused)])
+def test_a_service_that_was_deleted_before_it_could_be_followed_is_reported_as_deleted(status, failure):
+    api: Any = RefusingApi(status)
+    wait = DeploymentWait(api, StartedDeployment("/application/1", "web", "2"))
+    with pytest.raises(Stopped) as raised:
+        wait.until_done()
+    assert type(raised.value) is failure
+
+
 DELETIONS = {
     "the service": ("application", "delete", "web"),
     "its environment": ("environment", "delete", "production"),
@@ -167,7 +191,7 @@ async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windla
     gate = windlass.world.builder.gate = asyncio.Event()
     words = ("environment", "deploy", "production") if whole else ("application", "deploy", "web")
     waiting = asyncio.create_task(windlass(*words, "--wait"))
-    await asyncio.sleep(0.3)
+    await settled(lambda: len(windlass.world.installation.app._streams) == 1)
     settling = asyncio.create_task(windlass.world.settle())
     await asyncio.sleep(0.1)
     await windlass.done(*deletion, "--yes", *force)

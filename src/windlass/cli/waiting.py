@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import (
     EndedDeployment,
     ServiceDeleted,
@@ -58,7 +58,7 @@ class DeploymentWait:
 
     def until_done(self) -> EndedDeployment:
         """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
-        following = StreamFollower(self._ask, insist(lambda: self._ask({}), self._patience))
+        following = StreamFollower(self._ask, self._first_answer())
         reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
@@ -69,6 +69,14 @@ class DeploymentWait:
                 self._show_last_lines(deployment)
             raise failure_of(self._api, self._started, deployment)
         return EndedDeployment(self._started, deployment)
+
+    def _first_answer(self) -> ApiAnswer:
+        try:
+            return insist(lambda: self._ask({}), self._patience)
+        except ApiRefused as refused:
+            if is_gone(refused):
+                raise ServiceDeleted(self._started.name) from refused
+            raise
 
     def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
         return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
