@@ -26,14 +26,14 @@ class Windlass(click.Group):
         return [*_MACHINE, *_EXTRA, *_derived().everything()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        found: click.Command | None
+        command: click.Command | None
         if name in _MACHINE:
-            found = getattr(import_module("windlass.operate.commands"), name.replace("-", "_"))
+            command = getattr(import_module("windlass.operate.commands"), name.replace("-", "_"))
         elif name in _EXTRA:
-            found = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+            command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
         else:
-            found = _derived().group(name)
-        return found
+            command = _derived().group(name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -217,14 +217,14 @@ class _Document:
         return {"required": required, "content": content}
 
     def _success(self, operation: Operation) -> Schema:
-        said = _empty(operation, operation.status)
+        answer = _empty(operation, operation.status)
         if operation.answer is None:
-            return said
+            return answer
         schema = self._schemas.answer(operation)
         content = _content(schema, self._answers.of(schema, ExamplePosition(thing=_about(operation))))
         if operation.streams:
-            return said | {"content": _stream(content)}
-        return said | {"content": content | (_EVENTS if _can_follow(operation) else {})}
+            return answer | {"content": _stream(content)}
+        return answer | {"content": content | (_EVENTS if _can_follow(operation) else {})}
 
 
 def _stream(content: Schema) -> Schema:
@@ -306,5 +306,5 @@ def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
 
 def _opening(operation: Operation) -> str:
     declared = operation.family.spec if operation.family else operation.answer
-    said = sys.modules[declared.__module__].__doc__ if declared else None
-    return (said or operation.group).partition("\n\n")[0].strip()
+    docstring = sys.modules[declared.__module__].__doc__ if declared else None
+    return (docstring or operation.group).partition("\n\n")[0].strip()

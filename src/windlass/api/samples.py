@@ -71,8 +71,8 @@ class Samples:
             case {"anyOf": [first, *_]}:
                 return self.of(first, place)
         fitting = (value for value in _candidates(schema, place) if _fits(value, schema))
-        found = next(fitting, _MADE)
-        return self._made(schema, place) if found is _MADE else found
+        value = next(fitting, _MADE)
+        return self._made(schema, place) if value is _MADE else value
 
     def _made(self, schema: Schema, place: ExamplePosition) -> Any:
         match schema:
@@ -102,8 +102,8 @@ class Samples:
         """True if an optional field is worth showing."""
         if not self._whole and schema.get("default", _MADE) is None:
             return False
-        said = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
-        return bool(said) and (self._whole or said[0] not in _EMPTY)
+        values = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
+        return bool(values) and (self._whole or values[0] not in _EMPTY)
 
 
 def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:

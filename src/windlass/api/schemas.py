@@ -50,7 +50,9 @@ class Schemas:
 
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
-        lists = dict.fromkeys((one.answer, one.paged) for one in registry.operations if one.listing)
+        lists = dict.fromkeys(
+            (operation.answer, operation.paged) for operation in registry.operations if operation.listing
+        )
         self._lists = {
             (answer, paged): _list(answer, paged, has_twin=(answer, not paged) in lists)
             for answer, paged in lists
@@ -100,8 +102,8 @@ def named(ref: Schema) -> str:
 
 def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
     """Yields the name of each field of a query, with True if it is required, and its schema."""
-    (ref,), found = msgspec.json.schema_components([query], ref_template="{name}")
-    whole = found[ref["$ref"]]
+    (ref,), schemas = msgspec.json.schema_components([query], ref_template="{name}")
+    whole = schemas[ref["$ref"]]
     for name, schema in whole["properties"].items():
         yield name, name in whole.get("required", ()), translate(schema, {})
 

@@ -206,14 +206,14 @@ class Invocation:
     """One call of a command: its arguments, and the API requests that they mean."""
 
     def __init__(
-        self, derived: DerivedCommand, options: CommandOptions, values: Mapping[str, Any], api: Api
+        self, derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
     ) -> None:
         self.command = derived
         self._options = options
-        self._given = values
+        self._given = arguments
         self._api = api
         self._above = {
-            name: text for name in options.above if (text := values.get(f"above_{name}")) is not None
+            name: text for name in options.above if (text := arguments.get(f"above_{name}")) is not None
         }
         self._names = NameResolver(api, registry(), self._above)
         self._chosen: CommandPath | None = None
@@ -304,11 +304,11 @@ class Invocation:
         return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
 
     def _body(self) -> dict[str, Any]:
-        values = [
+        fields = [
             *((field.path, self._resolved(field.refers, value)) for field, value in self._fields()),
             *free_fields(self._options.fields, self._given),
         ]
-        return body_of(base_body(self._given), values)
+        return body_of(base_body(self._given), fields)
 
     def _fields(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._given))
@@ -317,11 +317,11 @@ class Invocation:
         return self._names.id_of(registry()[refers], value) if refers else value
 
 
-def _make_sure(derived: DerivedCommand, values: Mapping[str, Any]) -> None:
+def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
     """Asks for confirmation in a terminal. A script is not asked."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         what = (
-            f"the {derived.group.replace('-', ' ')} {values['subject_0']}"
+            f"the {derived.group.replace('-', ' ')} {arguments['subject_0']}"
             if derived.paths[0].subject
             else "this"
         )

@@ -171,7 +171,7 @@ class Installation:
                     seen.extend(await place.engine.all())
 
                 await everywhere(self.ctx, look)
-            return len({one.service for one in seen if one.phase is Phase.RUNNING})
+            return len({instance.service for instance in seen if instance.phase is Phase.RUNNING})
         return 0
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:

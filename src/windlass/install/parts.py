@@ -127,19 +127,19 @@ def concerns(isolation: Isolation) -> list[str]:
             "Services are not kept apart (isolation is off): they read what Windlass reads, its key included"
         ]
     missing = isolation.missing()
-    said = []
+    warnings = []
     if missing:
         parts = "; ".join(f"{part.what} ({part.why}), so {part.means}" for part in missing)
-        said.append(
+        warnings.append(
             "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
             f"not have here: {parts}"
         )
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
-        said.append(
+        warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
             "Deploy only code that you trust like yourself, or use the engine docker"
         )
-    return said
+    return warnings
 
 
 def docker_at(settings: Settings) -> str:

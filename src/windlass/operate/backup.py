@@ -101,17 +101,22 @@ async def restore(
             if orphans:
                 tell(f"Services without a record in this backup stay as they are{_losing(orphans)}")
             with _logs_beside(settings, archive, orphans) as put_logs:
-                for table in await refill.clear(manifest.migrations):
-                    for rows in in_batches(archive.rows(table)):
-                        await refill.fill(table, rows)
-                # Before: a number that is noted for nothing is harmless, and one that is given twice is not.
-                if users := archive.users():
-                    await in_thread(_users(settings).merge, users)
-                await refill.finish(manifest.migrations)
+                await _refill(settings, archive, refill)
                 put_logs()
     if not orphans:
         await _mark(settings)
     return manifest
+
+
+async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
+    """Replaces all tables of the database by those of a backup."""
+    for table in await refill.clear(archive.manifest.migrations):
+        for rows in in_batches(archive.rows(table)):
+            await refill.fill(table, rows)
+    # Before the commit: a number that is recorded in vain is harmless, and one that is given twice is not.
+    if users := archive.users():
+        await in_thread(_users(settings).merge, users)
+    await refill.finish(archive.manifest.migrations)
 
 
 async def _mark(settings: Settings) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,26 +76,32 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
             click.confirm(f"Stop {'1 service' if count == 1 else f'{count} services'}?", abort=True, err=True)
 
     with plainly():
-        settings, sources = given(options)
-        from windlass.cli.options import api_of  # noqa: PLC0415 (nothing for a server that starts)
-        from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
+        count = _stop_all(options, sure)
+    from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
-        api = api_of(options)
-        named = sources.get("data_dir") == "flag" or options["config_file"] is not None
-        if not named and stopping.answers(api):
-            with ended_by_hand("It goes on by itself."):
-                count = stopping.through(api, sure)
-        elif not named and api.url != USUAL:
-            folder = shlex.quote(str(Path(settings.data_dir).absolute()))
-            raise Stopped(
-                f"nothing listens at {api.url}: start its server, or name its data directory here: "
-                f"`windlass stop --all --data-dir {folder}`"
-            )
-        else:
-            with ended_by_hand("What is not stopped yet is stopped when the server starts."):
-                start_logging("error", settings.log_format)
-                count = asyncio.run(stopping.here(settings, sure))
     stopping.report(count)
+
+
+def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
+    """Stops all services through the server if it runs, otherwise in its database; returns their number."""
+    settings, sources = given(options)
+    from windlass.cli.options import api_of  # noqa: PLC0415 (nothing for a server that starts)
+    from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
+
+    api = api_of(options)
+    named = sources.get("data_dir") == "flag" or options["config_file"] is not None
+    if not named and stopping.answers(api):
+        with ended_by_hand("It goes on by itself."):
+            return stopping.through(api, sure)
+    if not named and api.url != USUAL:
+        folder = shlex.quote(str(Path(settings.data_dir).absolute()))
+        raise Stopped(
+            f"nothing listens at {api.url}: start its server, or name its data directory here: "
+            f"`windlass stop --all --data-dir {folder}`"
+        )
+    with ended_by_hand("What is not stopped yet is stopped when the server starts."):
+        start_logging("error", settings.log_format)
+        return asyncio.run(stopping.here(settings, sure))
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))

@@ -124,7 +124,7 @@ def _accepts_html(accept: bytes) -> bool:
     for part in accept.lower().split(b","):
         kind, *parameters = (word.strip() for word in part.split(b";"))
         if kind == b"text/html":
-            return not any(re.fullmatch(rb"q=0(\.0*)?", one) for one in parameters)
+            return not any(re.fullmatch(rb"q=0(\.0*)?", parameter) for parameter in parameters)
     return False
 
 

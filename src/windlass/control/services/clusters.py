@@ -75,13 +75,13 @@ async def check_changed(ctx: Context, call: Call) -> None:
 
 async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
     """Returns the id of the engine; raises Invalid if it cannot be used, or is not the expected one."""
-    found = await ctx.places.identity(access)
-    if expected and found and found != expected:
+    engine_id = await ctx.places.identity(access)
+    if expected and engine_id and engine_id != expected:
         raise Invalid(
             "engine_id: leave it out and send engine_key again if the engine was replaced on purpose: "
             f"the engine at {access.address} has another id"
         )
-    return found
+    return engine_id
 
 
 def shown_of(row: Row) -> Mapping[str, object]:

@@ -118,12 +118,12 @@ async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes("environment.cancelDeployment")
 async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment = await target(tx, call)
-    found = False
+    is_any_open = False
     for service in await services_of(ctx, tx, environment):
-        if waiting := await tx.deployments.open(service.id):
-            found = True
-            await cancel(tx, service, waiting, call)
-    if not found:
+        if open_deployments := await tx.deployments.open(service.id):
+            is_any_open = True
+            await cancel(tx, service, open_deployments, call)
+    if not is_any_open:
         raise Conflict("Look at the statuses of the environment: no deployment of it waits or is under way")
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
@@ -200,12 +200,12 @@ async def _service_status(ctx: Context, source: Reads, call: Call, service: Row)
 @reads("environment.link")
 async def read_links(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
-    found = [
+    links = [
         encode(link)
         for service in await services_of(ctx, ctx.store.reads, environment)
         for link in await links_of(ctx, ctx.store.reads, service)
     ]
-    return Reply(results(found))
+    return Reply(results(links))
 
 
 async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:

@@ -116,12 +116,12 @@ class Search:
         if self._is_more_than_rows(listing):
             above = await self.matches(parts[:-1])
             return [match for parent in above for match in await self._listed(parts[-1], listing, parent)]
-        found = []
+        matches: list[Match] = []
         for org in orgs:
             path = [part.key for part in reversed(parts[1:])]
             rows = await self._source.tree.on_path(org, parts[-1].family.name, path)
-            found += [Match(tuple(ids[: len(parts)])) for ids in rows]
-        return [match for match in found if await self._may_see(match, parts)]
+            matches += [Match(tuple(ids[: len(parts)])) for ids in rows]
+        return [match for match in matches if await self._may_see(match, parts)]
 
     async def refuse_what_is_missing(self, parts: Sequence[PathPart]) -> None:
         """Raises Missing for the first part of the path that does not exist."""
@@ -131,11 +131,11 @@ class Search:
                 raise Missing(f"There is no {part.family.noun} {part.text!r} here{did_you_mean(meant)}")
 
     async def _meant(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
-        """Returns names that are spelled like a wrong one, among the first of those that the caller sees."""
+        """Returns names similar to a misspelled one, among the first that the caller sees."""
         if len(part.text) > _LONGEST_COMPARED:
             return []
-        found = (await self.matches(siblings))[:_MOST_COMPARED]
-        names = [match.name or await self._name(match.ids[0]) for match in found]
+        compared = (await self.matches(siblings))[:_MOST_COMPARED]
+        names = [match.name or await self._name(match.ids[0]) for match in compared]
         by_key = {name.casefold(): name for name in names if len(name) <= _LONGEST_COMPARED}
         return [by_key[key] for key in get_close_matches(part.text.casefold(), by_key)]
 

@@ -29,8 +29,8 @@ class StoppedService(Struct, frozen=True):
 async def up(source: Reads) -> list[Row]:
     """Services that run, or are about to: of all organizations, those made last first, so that applications
     end before the databases they use."""
-    found = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
-    return [row for row, status in reversed(found) if status and await _is_up(source, status)]
+    services = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
+    return [row for row, status in reversed(services) if status and await _is_up(source, status)]
 
 
 async def _services(source: Reads) -> list[Row]:

@@ -147,8 +147,8 @@ class WebhookSender:
         except OSError as error:
             attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
             return self._results.note(delivery, attempt)
-        said = answer.body[:SHOWN].decode(errors="replace")
-        attempt = replace(attempt, status_code=answer.status, body=said, duration_in_ms=_since(began))
+        beginning = answer.body[:SHOWN].decode(errors="replace")
+        attempt = replace(attempt, status_code=answer.status, body=beginning, duration_in_ms=_since(began))
         return self._results.note(delivery, attempt, _asked_to_wait(answer))
 
     def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
