@@ -15,6 +15,7 @@ from tests.store.stores import Place, names, until
 from tests.store.test_migrations import LATER
 from tests.world import make_world
 from windlass.base.errors import Unavailable
+from windlass.install import installation
 from windlass.store.migrate import RECORD, migrations
 from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
 
@@ -87,6 +88,41 @@ async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: P
         assert (answer.status, answer.message) == (503, OUTDATED)
         assert (await world.get("/organization")).status == 200
         assert await world.installation.ctx.store.reads.events.newest() == before
+
+
+@pytest.mark.parametrize("rest", [3600, 0])
+async def test_an_older_server_rests_before_it_notes_again_what_its_engine_saw(
+    served: Place, monkeypatch: pytest.MonkeyPatch, rest: int
+):
+    """The control: without a rest, it asks the database again at once, and delays newer servers."""
+    monkeypatch.setattr(installation, "_REST", rest)
+    async with make_world(served.url, folder=served.folder) as world:
+        store, refusals = world.installation.ctx.store, asyncio.Queue[str]()
+        write = store.write
+
+        async def observed(change: Any) -> Any:
+            try:
+                return await write(change)
+            except Unavailable as refusal:
+                refusals.put_nowait(str(refusal))
+                raise
+
+        await bring_forward(served)
+        monkeypatch.setattr(store, "write", observed)
+        world.installation.noticed("a service")
+        noting = asyncio.create_task(world.installation.note_changes())
+        assert await refusals.get() == OUTDATED
+        await asyncio.wait([noting], timeout=None if rest == 0 else 0.2)
+        assert noting.done() == (rest == 0)
+        noting.cancel()
+
+
+async def test_the_log_of_an_older_server_says_what_to_do(served: Place, caplog: pytest.LogCaptureFixture):
+    async with served.opened() as store:
+        await bring_forward(served)
+        with pytest.raises(Unavailable):
+            await store.write(adds("after"))
+    assert [vars(record)["error"] for record in caplog.records if record.levelname == "ERROR"] == [OUTDATED]
 
 
 async def waits_for_the_lock(place: Place) -> bool:

@@ -65,6 +65,8 @@ from windlass.store.migrate import newest
 
 _log = log("main")
 _STORM = 0.05
+_REST = 1.0
+"""Seconds until a database that refused is asked again."""
 MARK_EVERY = 5
 """Seconds between two looks whether the database has moved on."""
 _PATIENCE = 5.0
@@ -214,6 +216,7 @@ class Installation:
         except Unavailable:
             self._changed = changed | self._changed
             self._something_changed.set()
+            await asyncio.sleep(_REST)
 
     async def _note_uses(self) -> None:
         while True:

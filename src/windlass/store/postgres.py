@@ -251,8 +251,8 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int) -> No
     for attempt in range(1, _TRIES + 1):
         try:
             await connection.execute(_TURN.format(migrations))
-        except asyncpg.DivisionByZeroError as error:
-            raise Unavailable(OUTDATED) from error
+        except asyncpg.DivisionByZeroError:
+            raise Unavailable(OUTDATED) from None  # the log says this, and not how it was found out
         except asyncpg.LockNotAvailableError:
             if attempt == _TRIES:
                 raise
