@@ -106,6 +106,14 @@ async def test_a_path_with_line_breaks_is_still_one_line(world: World, file: Pat
     assert len(await lines(world, file)) == before + 1
 
 
+async def test_no_path_or_user_agent_is_a_command_for_a_terminal_or_names_a_token(world: World, file: Path):
+    token = await world.new_token("Read")
+    await world.get("/kept/a\x9b31m\x85\u2028b", headers={"User-Agent": f"kept \x9b {token}"})
+    line = (await lines(world, file))[-1]
+    assert (line["path"], line["user_agent"]) == ("/kept/a�31m��b", "kept � ***")
+    assert token not in file.read_text()
+
+
 async def test_only_the_owner_of_the_file_may_read_it(world: World, file: Path):
     await lines(world, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -27,8 +27,10 @@ WRITTEN_EVERY: Final = 0.2
 MOST_WAITING: Final = 20_000
 """Lines that wait while a disk or a pipe takes none."""
 LONGEST_PATH: Final = 512
-# Clients put anything into a path, also their token.
+# Clients put anything into a path and a user agent, also their token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
+_COMMANDS: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+"""Commands of a terminal and ends of lines that JSON does not escape."""
 _log = log("access")
 _encode = msgspec.json.Encoder().encode
 
@@ -88,7 +90,7 @@ class AccessLog:
                     actor=actor.id if actor else None,
                     organization=_organization(request),
                     address=request.client,
-                    user_agent=request.user_agent,
+                    user_agent=_shown(request.user_agent),
                     request_id=request.id.decode(),
                     trace_id=request.trace.id,
                 )
@@ -166,10 +168,12 @@ def access_log_of(settings: Settings) -> AccessLog | None:
         ) from error
 
 
-def _shown(path: str) -> str:
-    if "wdl_" in path or "eyJ" in path:
-        path = _SECRETS.sub("***", path)
-    return path[:LONGEST_PATH]
+def _shown(text: str) -> str:
+    if "wdl_" in text or "eyJ" in text:
+        text = _SECRETS.sub("***", text)
+    if not text.isprintable():
+        text = _COMMANDS.sub("\ufffd", text)
+    return text[:LONGEST_PATH]
 
 
 def _organization(request: Request) -> str | None:
