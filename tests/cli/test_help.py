@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import click
+import pytest
 
+from windlass.families import registry
 from windlass.main import main
 
 
@@ -58,3 +60,22 @@ def test_an_option_with_nothing_but_marks_is_found():
         "bake --kind",
         "bake --name",
     ]
+
+
+def only_a_verb(summary: str) -> bool:
+    """True if a summary names nothing that the operation acts on."""
+    return not {*summary.casefold().split()} - {summary.split()[0].casefold(), "again"}
+
+
+def test_the_first_line_of_the_help_of_each_operation_says_more_than_its_verb() -> None:
+    assert [operation.id for operation in registry().operations if only_a_verb(operation.summary)] == []
+
+
+@pytest.mark.parametrize("summary", ["Deploy", "Stop", "Deliver again"])
+def test_a_first_line_of_a_verb_alone_would_be_noticed(summary: str) -> None:
+    assert only_a_verb(summary)
+    assert not only_a_verb(f"{summary} past events")
+
+
+def test_first_lines_of_help_write_api_in_capitals() -> None:
+    assert [operation.id for operation in registry().operations if "api " in operation.summary] == []

@@ -40,6 +40,13 @@ deployment = Family(
             query=StreamOptions,
             streams=True,
         ),
-        post("cancel", Shown, "Cancel", "409 if it has ended.", need=Scope.DEPLOY, body=CancelRequest),
+        post(
+            "cancel",
+            Shown,
+            "Cancel a deployment that waits or is under way",
+            "409 if it has ended.",
+            need=Scope.DEPLOY,
+            body=CancelRequest,
+        ),
     ),
 )

@@ -152,8 +152,8 @@ def in_full(document: dict[str, Any]) -> dict[str, Any]:
 
 # An override has another value under the same key; an alias the same value under another key.
 derived = (
-    post("override", Itself, "Override at this level", body=VariableValue, status=201),
-    post("alias", Itself, "Alias at this level", body=VariableAlias, status=201),
+    post("override", Itself, "Give the key another value at a lower level", body=VariableValue, status=201),
+    post("alias", Itself, "Give the value another key at a lower level", body=VariableAlias, status=201),
 )
 
 import_all = post(

@@ -170,7 +170,9 @@ webhook = Family(
     actions=(
         get("event", list[Delivery], "List deliveries", "Newest first.", id="listWebhookEvent"),
         post("test", Delivery, "Deliver an example", _TEST, status=202, also=(409,)),
-        post("replay", Replayed, "Deliver again", _REPLAY, body=Replay, status=202, also=(404, 409)),
+        post(
+            "replay", Replayed, "Deliver past events again", _REPLAY, body=Replay, status=202, also=(404, 409)
+        ),
         post("rotateSecret", Rotated, "Change the secret without interruption", _ROTATE, body=Rotation),
     ),
 )

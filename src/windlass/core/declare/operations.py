@@ -103,13 +103,19 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
         return [id.param for id in self.ids]
 
 
+def _for_people(title: str) -> str:
+    """Converts to words of a summary. An organization is where most resources are: it is left out."""
+    if title.isupper():
+        return title.lower()
+    return spaced(title).removeprefix("organization ").replace("api ", "API ")
+
+
 def of_verbs(
     family: Family, parent: Family | None, prefix: str, collection: str, item: str
 ) -> Iterator[Operation]:
-    noun = family.title.lower() if family.title.isupper() else spaced(family.title)
-    noun, title = with_article(noun), prefix + family.title
+    noun, title = with_article(_for_people(family.title)), prefix + family.title
     table = {
-        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(plural(family.title))}", 200),
+        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {_for_people(plural(family.title))}", 200),
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {noun}", family.created),
         Verb.READ: ("get", "GET", item, Scope.READ, f"Read {noun}", 200),
         Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {noun}", 200),

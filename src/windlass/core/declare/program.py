@@ -55,7 +55,7 @@ class Program(Spec):
     description: Annotated[Description | None, example("Where people buy rope")] = ""
     cpu: Millicores = 500
     memory: Mebibytes = 512
-    gpu: Annotated[Count, WITHOUT_EFFECT] = 0
+    gpu: Annotated[Count, Meta(description="GPUs; more than the engine has are refused")] = 0
     ephemeral_storage_in_gib: Annotated[Maybe[Count], WITHOUT_EFFECT] = absent
     cpu_architecture: Annotated[Maybe[Architecture], WITHOUT_EFFECT] = absent
     min_running_instances: Annotated[

@@ -267,10 +267,10 @@ def deployable(
         needs_behaviour=True,
         ends_services=True,
         actions=(
-            _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
+            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body),
             _start("redeploy", Deployment, "Deploy the same version again", "With the present settings."),
             *(() if runs_once else (restart,)),
-            _start("stop", Deployment, "Stop", "Stops all instances; data, settings and history stay."),
+            _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(
                 "uninstall", Deployment, _UNINSTALL, "204 if there was nothing.", body=Nothing, also=(204,)
             ),
