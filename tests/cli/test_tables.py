@@ -52,6 +52,16 @@ async def test_a_list_of_links_shows_them_whole(windlass, width):
     assert not UUID.search(said.out)
 
 
+@pytest.mark.parametrize("width", [80, 140])
+async def test_a_list_of_events_begins_with_time_event_resource_and_person(windlass, width):
+    await running(windlass)
+    said = await windlass("organization", "events", "--text", width=width)
+    head, *rows = said.out.splitlines()
+    assert re.split("  +", head)[:5] == ["TIMESTAMP", "EVENT TYPE", "TARGET TYPE", "TARGET", "BY"]
+    assert re.split("  +", rows[0])[1:4] == ["CREATE", "APPLICATION", "idle"]
+    assert max(map(len, said.out.splitlines())) <= width
+
+
 async def test_rows_that_do_not_fit_are_shown_as_lists_of_fields(windlass):
     url = await running(windlass)
     said = await windlass("application", "list", "--text", width=30)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
+from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
 from windlass.terminal.tables import GAP, room, table
@@ -27,6 +28,8 @@ _DEPLOYMENT: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
 )  # fmt: skip
 """The columns of a deployment; it repeats the status of its service in others."""
+_EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
+"""The first columns of an event of the audit."""
 _OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
 _TITLES: Final = {"git_commit_id": "COMMIT", "triggered_by": "BY"}
 _ID: Final = re.compile(ids.PATTERN)
@@ -87,6 +90,8 @@ def _place(operation: Operation, name: str) -> int:
 def _order(operation: Operation) -> tuple[str, ...]:
     if operation.answer is Deployment:
         return _DEPLOYMENT
+    if operation.answer is OrganizationEvent:
+        return _EVENT
     has_no_name = operation.family is not None and operation.family.names is None
     named = (operation.family.names if operation.family else None) or "name"
     return (*(("id",) if has_no_name else ()), named, *_FIRST, *_SOON)
