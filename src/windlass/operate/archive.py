@@ -29,7 +29,7 @@ FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 USERS = "users.json"
-_MOST_ROWS, _MOST_BYTES = 256, 4 << 20
+_MOST_ROWS, _MOST_BYTES = 256, 1 << 20
 """Rows of a batch, and the bytes of their binary values."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
