@@ -143,14 +143,14 @@ async def test_a_backup_that_fails_leaves_the_one_before(furnished, tmp_path):
 
 
 async def test_a_backup_and_a_restore_of_any_size_fit_into_memory(tmp_path):
-    """More than 75 MB of rows; a process that held them would need twice as much."""
+    """More than 75 MB of rows. The code takes 46 MB: a process that held the rows even once needs 120."""
     settings, file = await stopped(tmp_path / "data", ""), tmp_path / "all.zip"
     connection = connect(tmp_path / "data" / DATABASE)
     rows = ((f"large {number}", b"x" * 800_000) for number in range(96))
     connection.executemany("INSERT INTO fact (name, value) VALUES (?, ?)", rows)
     connection.close()
-    assert peak("backup", str(file), "--data-dir", settings.data_dir) < 90
-    assert peak("restore", str(file), "--data-dir", settings.data_dir, "--force") < 90
+    assert peak("backup", str(file), "--data-dir", settings.data_dir) < 105
+    assert peak("restore", str(file), "--data-dir", settings.data_dir, "--force") < 105
 
 
 def peak(*words: str) -> float:
