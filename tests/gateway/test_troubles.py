@@ -131,3 +131,16 @@ def _taken(port: int) -> Iterator[None]:
         while not _is_bound(taken, port):
             time.sleep(0.001)
         yield
+
+
+async def test_a_gateway_whose_folder_was_away_for_a_moment_is_started_again(town: GatewayTown):
+    await town.shop(await town.instance("one"))
+    process = await town.process()
+    away = town.folder.with_name("away")
+    town.folder.rename(away)
+    os.kill(process, signal.SIGKILL)
+    await until(lambda: not town.link._is_ready.is_set())
+    await asyncio.sleep(0.1)  # It was tried meanwhile: without its folder it cannot be started.
+    away.rename(town.folder)
+    await town.process()
+    assert (await town.ask(request())).body == b"one"

@@ -159,7 +159,7 @@ class GatewayLink:
         while (connection := connect_to(self._folder / CONTROL, socket.SOCK_STREAM)) is None:
             self._children = {child for child in self._children if not has_ended(child)}
             if not self._children:
-                if self._process:
+                if self._process and pause == _PAUSE:
                     _log.warning(
                         "the gateway has ended, another one is started", extra={"pid": self._process}
                     )
@@ -169,7 +169,10 @@ class GatewayLink:
         return connection
 
     def _launch(self) -> None:
-        self._children.add(start_gateway(self._folder))
+        try:
+            self._children.add(start_gateway(self._folder))
+        except OSError as error:  # Its folder may be away for a moment, or the machine at a limit.
+            _log.error("the gateway cannot be started, and is tried again", extra={"reason": str(error)})
 
     async def _greet(self) -> None:
         """Repeats to a gateway what it may have lost, until it has it all: a port may be in use for long."""
