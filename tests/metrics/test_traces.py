@@ -152,15 +152,21 @@ async def test_requests_to_an_issuer_and_to_docker_are_sent_in_the_trace_of_thei
 async def listening() -> AsyncIterator[tuple[int, list[bytes]]]:
     """A server on this machine that keeps the heads of requests."""
     requests: list[bytes] = []
+    answers: set[asyncio.Task[None]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK")
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers.add(asyncio.ensure_future(answer(reader, writer)))
+
+    async with await asyncio.start_server(begin, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1], requests
+    await asyncio.gather(*answers)
 
 
 def test_a_log_line_in_a_trace_names_it():
