@@ -85,7 +85,7 @@ DEFECTS = [
     Defect(EndsNone, "the_number_none_ends_all_and_the_generation_may_come_back"),
     Defect(EndsOtherGenerations, "other_generations_stay_as_they_are"),
     Defect(RemovesEveryGeneration, "one_generation_is_removed_and_the_other_stays"),
-    Defect(StartsOne, "what_an_interrupted_call_has_left_the_next_one_completes"),
+    Defect(StartsOne, "the_next_call_completes_an_interrupted_one"),
     Defect(EndsWithoutLeave, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
     Defect(LeavesReady, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
     Defect(EndsWithoutLeave, "an_instance_that_may_not_leave_stays_and_is_ready"),

@@ -89,7 +89,7 @@ def test_a_wheel_that_is_built_from_a_source_package_keeps_its_commit(checkout: 
     built(checkout, tmp_path, "sdist")
     (source,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(source) as archive:
-        archive.extractall(tmp_path / "source", filter="data")
+        archive.extractall(tmp_path / "source")
     (unpacked,) = (tmp_path / "source").iterdir()
     built(unpacked, tmp_path, "wheel")
     (wheel,) = tmp_path.glob("*.whl")

@@ -40,8 +40,6 @@ SETTINGS: list[dict[str, Any]] = [
     *({"healthchecks": {"readiness_probe": {"type": {kind: {}}}}} for kind in ("tcp", "http", "grpc")),
     {"healthchecks": {"readiness_probe": {"type": {"http": {}}}}, "ports": [{"internal_port": 80}]},
     {"healthchecks": {"liveness_probe": {"type": {"tcp": {"port": 80}}}}, "ports": [{"internal_port": 80}]},
-    {"healthchecks": {"liveness_probe": {"type": {"tcp": {}}}}, "ports": [UDP]},
-    {"healthchecks": {"readiness_probe": {"type": {"http": {"port": 53}}}}, "ports": [UDP]},
     {"healthchecks": {"readiness_probe": {"type": {"exec": {"command": ["true"]}}}}, "ports": [UDP]},
     {"ports": [UDP | {"publicly_accessible": True}]},
     *({"cpu": cpu} for cpu in (9, 10, 2000, 2001)),
@@ -113,10 +111,11 @@ async def test_a_service_that_asks_for_more_than_its_engine_has_can_still_be_cha
         assert (await world.patch(f"/application/{app}", {"cpu": 1000})).status == 200
 
 
-async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_and_names_the_port(tmp_path):
+@pytest.mark.parametrize("ports", [[{"internal_port": 80}], [UDP | {"internal_port": 81}]])
+async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_and_names_it(tmp_path, ports):
     probe = {"healthchecks": {"readiness_probe": {"type": {"tcp": {"port": 81}}}}}
     async with world_with("native", tmp_path) as world:
-        app = await world.application(ports=[{"internal_port": 80}], **probe)
+        app = await world.application(ports=ports, **probe)
         await world.post(f"/application/{app}/deploy")
         await world.settle()
         message = (await world.get(f"/application/{app}/status"))["message"]
@@ -132,11 +131,6 @@ async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_an
         ({"memory": 5}, "memory"),
         ({"memory": 4097}, "memory"),
         ({"gpu": 1}, "gpu"),
-        ({"ports": [UDP | {"publicly_accessible": True}]}, "ports[0].publicly_accessible"),
-        (
-            {"healthchecks": {"liveness_probe": {"type": {"tcp": {}}}}, "ports": [UDP]},
-            "healthchecks.liveness_probe.type.tcp.port",
-        ),
     ],
 )
 async def test_a_size_beyond_the_engine_is_refused_when_a_service_is_created_or_changed(

@@ -56,7 +56,7 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
         print(_summary("PostgreSQL" if kept_in_postgres else "SQLite", report), file=sys.stderr, flush=True)
     assert not report.complaints, "\n\n".join(report.complaints[:10])
     assert report.cases.total() >= ENOUGH
-    assert all(report.cases[phase] >= 50 for phase in PHASES), report.cases
+    assert all(report.cases[phase] >= 25 for phase in PHASES), report.cases
     never = _never_succeeded(report) & {*alone}
     assert never >= NOTHING_ABOVE & {*alone}
     assert len(never - NOTHING_ABOVE) <= FEW * len(alone), never

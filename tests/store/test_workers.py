@@ -139,8 +139,9 @@ async def test_a_lost_nudge_costs_time_and_nothing_else(world: World, place: Pla
 
 
 async def _waits(world: World) -> bool:
-    await asyncio.sleep(0.02)
-    return not world.installation.worker.running
+    """True once the worker has looked for work and sleeps."""
+    worker = world.installation.worker
+    return not worker.running and bool(worker._wake._waiters)
 
 
 async def test_a_nudge_wakes_a_worker_at_once(world: World):

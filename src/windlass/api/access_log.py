@@ -180,7 +180,7 @@ def _organization(request: Request) -> str | None:
     """Returns the organization of the caller; of several the one that the path names."""
     if request.actor is None:
         return None
-    permits = request.actor.permits
-    if len(permits) == 1:
-        return request.actor.home
-    return next((piece for piece in request.path.split("/") if piece in permits), None)
+    organizations = request.actor.organizations
+    if len(organizations) == 1:
+        return organizations[0]
+    return next((piece for piece in request.path.split("/") if piece in organizations), None)

@@ -99,15 +99,15 @@ def program(spec: Program, usual: Workload) -> Workload:
 def _check_probed(
     checks: Mapping[str, Sequence[HealthProbe]], ports: Sequence[WorkloadPort], artifact: Artifact
 ) -> None:
-    """Refuses probes of a port that the service does not have: they never pass. Only a build tells all
-    ports."""
-    known = {port.internal for port in ports} | {*artifact.ports}
+    """Refuses probes of a port that the service does not have, or has as UDP: they never pass. Only a build
+    tells all ports."""
+    known = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
     for name, asked in checks.items():
         for probe in asked:
             if probe.kind is not ProbeKind.EXEC and probe.port not in known:
                 raise Unusable(
                     f"healthchecks.{name}: add port {probe.port} to `ports`, or probe another one: the "
-                    "service has no such port"
+                    "service has no such TCP port"
                 )
 
 

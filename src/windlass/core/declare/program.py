@@ -137,11 +137,6 @@ def normalise_ports(ports: Sequence[PortRequest]) -> None:
     names: set[str] = set()
     check_ids("ports", ports)
     for index, port in enumerate(ports):
-        if port.publicly_accessible and port.protocol == "UDP":
-            raise clash(
-                f"ports[{index}].publicly_accessible",
-                "must be false for UDP: the gateway takes HTTP, GRPC and TCP",
-            )
         port.name = port.name or f"p{port.internal_port}"
         if port.name in names:
             raise clash(f"ports[{index}].name", f"another port of this service is named {port.name}")
@@ -175,27 +170,20 @@ def check_entrypoint(spec: Program) -> None:
 
 
 def check_probes(spec: Program) -> None:
-    """Refuses probes that name no port where the service has none, and those of a UDP port, which never
-    pass."""
-    udp = {port.internal_port for port in spec.ports if port.protocol == "UDP"} - {
-        port.internal_port for port in spec.ports if port.protocol != "UDP"
-    }
+    """Refuses probes that name no port where the service has none."""
     checks = spec.healthchecks
     for name, probe in (
         ("readiness_probe", checks.readiness_probe),
         ("liveness_probe", checks.liveness_probe),
     ):
         asked = probe.type if probe and probe.type else None
-        if asked is None:
+        if spec.ports or asked is None:
             continue
         for word, kind in (("tcp", asked.tcp), ("http", asked.http), ("grpc", asked.grpc)):
-            if not kind:
-                continue
-            field = f"healthchecks.{name}.type.{word}.port"
-            if not kind.port and not spec.ports:
-                raise clash(field, "name a port, because the service declares none")
-            if (kind.port or spec.ports[0].internal_port) in udp:
-                raise clash(field, "name a port that is not UDP: nothing answers a probe there")
+            if kind and not kind.port:
+                raise clash(
+                    f"healthchecks.{name}.type.{word}.port", "name a port, because the service declares none"
+                )
 
 
 def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:
