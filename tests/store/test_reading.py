@@ -16,6 +16,7 @@ from tests.world import HandClock
 from windlass.config import Settings
 from windlass.install.composition import open_store
 from windlass.store import Store
+from windlass.store.sqlite import SqliteStore
 
 BULKY = b"x" * 100_000
 CHANGES = 150
@@ -89,3 +90,17 @@ async def test_a_store_is_closed_in_the_turn_of_a_read(place: Place):
     async with place.opened() as store:
         assert await store.reads.facts.get("colour") is None
     await turn()
+
+
+async def test_a_snapshot_is_opened_while_a_change_is_under_way(tmp_path: Path):
+    """Metrics and the audit's export read one, in a thread of their own."""
+    store = await SqliteStore.open(tmp_path / "a.db", HandClock())
+    slow = "WITH RECURSIVE n (x) AS (SELECT 1 UNION SELECT x + 1 FROM n LIMIT 2000000) SELECT max(x) FROM n"
+    changing = asyncio.create_task(asyncio.to_thread(lambda: list(store._writer.execute(slow))))
+    snapshots = 0
+    while not changing.done():
+        (await asyncio.to_thread(store.snapshot)).close()
+        snapshots += 1
+    await changing
+    await store.close()
+    assert snapshots > 1

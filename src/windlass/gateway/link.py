@@ -110,7 +110,7 @@ class GatewayLink:
                 return await self._ask(call)
 
     async def _ask(self, call: Call) -> GatewayState:
-        if self._writer is None:
+        if self._writer is None or self._writer.is_closing():
             raise ConnectionResetError("the gateway has gone")
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()

@@ -187,6 +187,7 @@ class SqliteStore(GroupCommit):
     def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
         super().__init__(clock)
         self._lock = lock
+        self._path = path
         self._writer = connect(path)
         self._reader = connect(path)
         self._session = SqliteWriter(self._writer)
@@ -261,7 +262,7 @@ class SqliteStore(GroupCommit):
 
     def snapshot(self) -> apsw.Connection:
         """Opens a connection of its own, for a long read of one moment."""
-        return connect(Path(self._writer.filename))
+        return connect(self._path)
 
 
 def connect(path: Path) -> apsw.Connection:
