@@ -143,7 +143,7 @@ async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_r
         assert release(await page(url)) == "second"
         await shop.delete()
         await there.is_empty()
-        assert (await page(url)).status == 404
+        await until(partial(answers, url, 404))
 
 
 async def answers(url: str, status: int) -> bool:

@@ -20,7 +20,7 @@ DASHBOARD = FOLDER / "dashboard.json"
 PAGE = (FOLDER / "README.md").read_text()
 ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
 DAY = 86_400
-AT = 5 * DAY
+AT = DAY // 8
 """The second at which alerts are looked at. Samples are a minute apart."""
 
 SERVER = 'instance="one:8080",job="windlass"'
@@ -30,31 +30,31 @@ SLOW = f'windlass_request_seconds_bucket{{{SERVER},family="project",access="read
 ENDED = f'windlass_deployment_duration_seconds_count{{{SERVER},action="deploy",result='
 POOL = f"windlass_database_connections{{{SERVER},state="
 
-STEADY, OFF = "1+0x8000", "0+0x8000"
+STEADY, OFF = "1+0x200", "0+0x200"
 HEALTHY: Mapping[str, str] = {
     f"up{{{SERVER}}}": STEADY,
     f"windlass_database_up{{{SERVER}}}": STEADY,
     f'windlass_engine_up{{{SERVER},place="local",engine="docker"}}': STEADY,
     f"windlass_gateway_up{{{SERVER}}}": STEADY,
     f"windlass_place_lost{{{SERVER}}}": OFF,
-    ANSWERED: "0+600x8000",
-    FAILED: "0+1x8000",
-    f'{SLOW}"0.1"}}': "0+600x8000",
-    f'{SLOW}"2.5"}}': "0+600x8000",
-    f'{SLOW}"+Inf"}}': "0+600x8000",
-    f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "5+0x8000",
-    f"windlass_deployments_oldest_seconds{{{SERVER}}}": "60+0x8000",
-    f'{ENDED}"succeeded"}}': "0+1x8000",
-    f'{ENDED}"failed"}}': "0+0.1x8000",
-    f"windlass_instances_wanted{{{SERVER}}}": "3+0x8000",
-    f'windlass_instances{{{SERVER},place="local",phase="running"}}': "3+0x8000",
-    f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+0.1x8000",
+    ANSWERED: "0+600x200",
+    FAILED: "0+1x200",
+    f'{SLOW}"0.1"}}': "0+600x200",
+    f'{SLOW}"2.5"}}': "0+600x200",
+    f'{SLOW}"+Inf"}}': "0+600x200",
+    f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "5+0x200",
+    f"windlass_deployments_oldest_seconds{{{SERVER}}}": "60+0x200",
+    f'{ENDED}"succeeded"}}': "0+1x200",
+    f'{ENDED}"failed"}}': "0+0.1x200",
+    f"windlass_instances_wanted{{{SERVER}}}": "3+0x200",
+    f'windlass_instances{{{SERVER},place="local",phase="running"}}': "3+0x200",
+    f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+0.1x200",
     f"windlass_webhooks_failing{{{SERVER}}}": OFF,
-    f"windlass_process_open_fds{{{SERVER}}}": "200+0x8000",
-    f"windlass_process_max_fds{{{SERVER}}}": "65536+0x8000",
+    f"windlass_process_open_fds{{{SERVER}}}": "200+0x200",
+    f"windlass_process_max_fds{{{SERVER}}}": "65536+0x200",
     f'{POOL}"used"}}': STEADY,
-    f'{POOL}"most"}}': "8+0x8000",
-    f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x8000",
+    f'{POOL}"most"}}': "8+0x200",
+    f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x200",
     f'windlass_build_info{{{SERVER},version="1.0.0",commit="a",schema="22"}}': STEADY,
 }
 BROKEN: Mapping[str, Mapping[str, str]] = {
@@ -63,17 +63,17 @@ BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassEngineDown": {f'windlass_engine_up{{{SERVER},place="local",engine="docker"}}': OFF},
     "WindlassGatewayDown": {f"windlass_gateway_up{{{SERVER}}}": OFF},
     "WindlassPlaceLost": {f"windlass_place_lost{{{SERVER}}}": STEADY},
-    "WindlassErrors": {FAILED: "0+20x8000"},
-    "WindlassSlow": {f'{SLOW}"0.1"}}': "0+500x8000"},
-    "WindlassWorkWaits": {f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "400+0x8000"},
-    "WindlassDeploymentStuck": {f"windlass_deployments_oldest_seconds{{{SERVER}}}": "9000+0x8000"},
-    "WindlassDeploymentsFail": {f'{ENDED}"failed"}}': "0+2x8000"},
-    "WindlassInstancesMissing": {f'windlass_instances{{{SERVER},place="local",phase="running"}}': "2+0x8000"},
-    "WindlassInstancesRestart": {f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+1x8000"},
+    "WindlassErrors": {FAILED: "0+20x200"},
+    "WindlassSlow": {f'{SLOW}"0.1"}}': "0+500x200"},
+    "WindlassWorkWaits": {f'windlass_queue_oldest_seconds{{{SERVER},queue="deployments"}}': "400+0x200"},
+    "WindlassDeploymentStuck": {f"windlass_deployments_oldest_seconds{{{SERVER}}}": "9000+0x200"},
+    "WindlassDeploymentsFail": {f'{ENDED}"failed"}}': "0+2x200"},
+    "WindlassInstancesMissing": {f'windlass_instances{{{SERVER},place="local",phase="running"}}': "2+0x200"},
+    "WindlassInstancesRestart": {f'windlass_instance_restarts_total{{{SERVER},place="local"}}': "0+1x200"},
     "WindlassWebhooksFail": {f"windlass_webhooks_failing{{{SERVER}}}": STEADY},
-    "WindlassDescriptorsShort": {f"windlass_process_open_fds{{{SERVER}}}": "60000+0x8000"},
-    "WindlassPoolUsedUp": {f'{POOL}"used"}}': "8+0x8000"},
-    "WindlassBackupOld": {f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{DAY}+0x8000"},
+    "WindlassDescriptorsShort": {f"windlass_process_open_fds{{{SERVER}}}": "60000+0x200"},
+    "WindlassPoolUsedUp": {f'{POOL}"used"}}': "8+0x200"},
+    "WindlassBackupOld": {f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - 4 * DAY}+0x200"},
     "WindlassVersionsDiffer": {
         'windlass_build_info{instance="two:8080",version="1.0.0",commit="b",schema="22"}': STEADY
     },

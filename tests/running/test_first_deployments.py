@@ -67,9 +67,15 @@ async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the
         pass
     await world.post(f"/application/{app}/stop")
     await world.settle()
-    async with building(world, app):
-        (route,) = await routes(world, app)
-        assert (route.is_first, route.endpoints) == (False, ())
+    world.engine.gate = asyncio.Event()
+    await world.post(f"/application/{app}/deploy")
+    settling = asyncio.create_task(world.settle())
+    while await world.state(f"/application/{app}") != "DEPLOYING":  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    (route,) = await routes(world, app)
+    assert (route.is_first, route.endpoints) == (False, ())
+    world.engine.gate.set()
+    await settling
 
 
 async def test_a_service_without_public_ports_has_no_name_to_answer_for(world):
