@@ -21,9 +21,6 @@ ADMIN = "admin-token-of-the-benchmarks-0123456789abcdef"
 _NO_LIMIT = "1000000000"  # no load could be put on a server that stops after a thousand requests
 _PATIENCE = 30.0
 
-METRICS_ARE_KEPT = 1.1
-"""Seconds after which a server has made the text of its metrics again, which is once a second at most."""
-
 
 class Server:
     """A process that listens, on the core of servers."""
@@ -112,11 +109,11 @@ class Windlass(Server):
         found = self.ask("GET", self.page(1, most))["results"]
         return [self.get(f"/project/{project['id']}") for project in found]
 
-    def metric(self, name: str) -> float:
-        """Waits first until the server makes its text of metrics again."""
-        time.sleep(METRICS_ARE_KEPT)
-        lines = self.raw("GET", "/metrics").decode().splitlines()
-        return next(float(line.split()[-1]) for line in lines if line.startswith(f"windlass_{name} "))
+    def counted(self) -> tuple[float, float]:
+        """Returns the writes and the groups in which they were committed. The server makes the text of its
+        metrics once a second at most, so both may be a second old."""
+        values = dict(line.rsplit(" ", 1) for line in self.raw("GET", "/metrics").decode().splitlines())
+        return float(values["windlass_writes_total"]), float(values["windlass_write_groups_total"])
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import statistics
+import time
 from pathlib import Path
 
 from bench.commits import Looping
@@ -59,15 +60,17 @@ class Creating:
         self._server = server
         self._load = loading(server, [server.post(f"/organization/{server.org}/project", body)])
         self.close = self._load.close
+        self._before = server.counted()
         self.groups: list[float] = []
 
     def turn(self, seconds: float) -> Loaded:
-        groups, writes = self._counted()
-        found = self._load.turn(seconds)
-        more_groups, more_writes = self._counted()
-        self.groups.append((more_writes - writes) / (more_groups - groups))
-        self._bench.busy.append(found.busy)
-        return found
+        loaded = self._load.turn(seconds)
+        self.groups.append(self._mean_group())
+        self._bench.busy.append(loaded.busy)
+        return loaded
 
-    def _counted(self) -> tuple[float, float]:
-        return self._server.metric("write_groups_total"), self._server.metric("writes_total")
+    def _mean_group(self) -> float:
+        while (counted := self._server.counted()) == self._before:
+            time.sleep(0.1)
+        (writes, groups), (writes_before, groups_before) = counted, self._before
+        return (writes - writes_before) / (groups - groups_before)
