@@ -39,7 +39,7 @@ class NotReady(EngineError):
 
 
 class ArtifactLost(EngineError):
-    """What was built for a workload is not there any more."""
+    """The folder or image that a workload runs was removed: it has to be built again."""
 
 
 class VolumeLost(EngineError):

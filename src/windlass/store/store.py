@@ -33,8 +33,7 @@ class Store(Protocol):
 
     @property
     def connections(self) -> Mapping[str, int]:
-        """How many connections of the pool are in use and idle, and how many there may be; empty without a
-        pool."""
+        """The numbers of connections of the pool: in use, idle, and at most; empty without a pool."""
         ...
 
     async def figures(self, now: int) -> list[Figure]:
