@@ -144,3 +144,10 @@ async def test_a_gateway_whose_folder_was_away_for_a_moment_is_started_again(tow
     away.rename(town.folder)
     await town.process()
     assert (await town.ask(request())).body == b"one"
+
+
+async def test_a_call_on_a_link_that_has_just_closed_is_made_on_the_next_one(town: GatewayTown):
+    process = await town.process()
+    assert town.link._writer
+    town.link._writer.transport.abort()
+    assert await town.process() == process

@@ -111,6 +111,7 @@ class GatewayLink:
 
     async def _ask(self, call: Call) -> GatewayState:
         if self._writer is None or self._writer.is_closing():
+            self._is_ready.clear()  # A repetition at once would never let this end of the link be seen.
             raise ConnectionResetError("the gateway has gone")
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
