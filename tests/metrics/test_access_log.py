@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,19 @@ async def test_a_file_that_was_moved_away_is_begun_again(world: World, file: Pat
     file.rename(file.with_suffix(".1"))
     await world.get("/readyz")
     assert [line["path"] for line in await lines(world, file)] == ["/readyz"]
+
+
+async def test_a_folder_that_is_away_loses_its_lines_only_and_touches_no_other_file(tmp_path: Path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = AccessLog(str(folder / "access.log"))
+    folder.rename(tmp_path / "away")
+    for _ in range(2):
+        await log.write()
+        assert os.fstat(log._descriptor)  # A closed number would soon be that of another file.
+    (tmp_path / "away").rename(folder)
+    await log.write()
+    await log.close()
 
 
 async def test_lines_are_written_soon_without_being_asked_for(file: Path):

@@ -133,8 +133,10 @@ class AccessLog:
 
     def _put(self, data: bytes) -> None:
         if self._path and not self._is_in_place(self._path):
+            # Opened first: if that fails, the number of a closed file could soon be that of another one.
+            opened = self._opened()
             os.close(self._descriptor)
-            self._descriptor = self._opened()
+            self._descriptor = opened
         while data:
             data = data[os.write(self._descriptor, data) :]
 
