@@ -8,6 +8,7 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
+from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
     Phase,
@@ -23,7 +24,17 @@ async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     assert await engine.copies(it.service) == []
 
 
-async def test_an_instance_that_cannot_start_is_an_error_and_leaves_nothing(engine):
+async def test_an_instance_above_the_limits_of_the_machine_is_refused_and_leaves_nothing(engine):
+    await until(lambda: engine.limits != UNKNOWN)
+    it = wanted(cpu=1_000_000)
+    with pytest.raises(EngineError, match="cpu: must be at most"):
+        await engine.run(it, 0)
+    assert await engine.copies(it.service) == []
+
+
+async def test_an_instance_that_docker_refuses_is_an_error_and_leaves_nothing(engine):
+    await until(lambda: engine.limits != UNKNOWN)
+    engine.limits = UNKNOWN  # as if the machine had not told them yet
     it = wanted(cpu=1_000_000)
     with pytest.raises(EngineError, match="CPUs"):
         await engine.run(it, 0)
