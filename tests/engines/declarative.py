@@ -41,6 +41,7 @@ MOMENT = 0.001
 class DeclarativeEngine:
     name = "declarative"
     limits = UNKNOWN
+    identity = ""
 
     def __init__(self) -> None:
         self.takes: Literal["native", "image"] = "image"

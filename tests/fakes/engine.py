@@ -40,6 +40,7 @@ class FakeProbes:
 class FakeEngine(EngineByHand):
     name = "fake"
     limits = UNKNOWN
+    identity = ""
 
     def __init__(self, takes: Literal["native", "image"] = "native") -> None:
         super().__init__()

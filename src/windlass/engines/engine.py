@@ -73,6 +73,9 @@ class Engine(Protocol):
     """The kind of artifact that it runs."""
     limits: EngineLimits
     """The resources that it can give to one instance; UNKNOWN until it has answered."""
+    identity: str
+    """Tells it from engines of other machines; empty until it has answered. An engine that can only be on the
+    machine of the server has none."""
 
     async def start(self, notice: Notice, sink: Sink) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""

@@ -37,8 +37,9 @@ class VolumeList(TypedDict):
 
 
 class MachineSummary(Struct):
-    """The part of `/info` that says what the machine has."""
+    """The part of `/info` that says what the machine is and has."""
 
+    ID: str = ""
     NCPU: int = 0
     MemTotal: int = 0
 

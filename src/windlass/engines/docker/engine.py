@@ -77,11 +77,11 @@ class DockerEngine(EngineByHand):
         what must outlive Windlass and belongs to this engine alone."""
         super().__init__()
         self.limits = UNKNOWN
-        self._limiting: asyncio.Task[None] | None = None
+        self.identity = ""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._installation = installation
         self._resources = DockerResources(self._docker, installation)
-        self._watch = EventWatcher(self._docker, installation, folder / "read")
+        self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
         self._removed = RemovedGenerations(folder / "removed", durable=True)
         self._containers = ContainerClient(self._docker, installation, self._resources, self._watch)
         self._locks = Locks()
@@ -89,18 +89,17 @@ class DockerEngine(EngineByHand):
     async def start(self, notice: Notice, sink: Sink) -> None:
         await super().start(notice, sink)
         await self._watch.start(notice, sink, SOON)
-        self._limiting = asyncio.create_task(self._learn_limits())
 
-    async def _learn_limits(self) -> None:
-        # An engine that is away is not waited for: it refuses what it cannot give when it is deployed.
-        with suppress(Away, EngineRefused):
-            self.limits = limits_of(await self._docker.read_list("/info", MachineSummary))
+    async def _learn_machine(self) -> None:
+        """Reads limits and identity at each new connection: it may be another machine, or have grown."""
+        machine = MachineSummary()
+        with suppress(EngineRefused):  # A proxy in front of the engine may allow only a part of its API.
+            machine = await self._docker.read_list("/info", MachineSummary, patience=SOON)
+        self.limits = limits_of(machine)
+        self.identity = ":".join(filter(None, (self.name, machine.ID)))
 
     async def stop(self) -> None:
         await super().stop()
-        if self._limiting is not None:
-            self._limiting.cancel()
-            await asyncio.gather(self._limiting, return_exceptions=True)
         await self._watch.stop()
         await self._docker.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -38,8 +38,12 @@ _log = log("engines.docker")
 
 
 class EventWatcher:
-    def __init__(self, docker: Docker, installation: str, folder: Path) -> None:
+    def __init__(
+        self, docker: Docker, installation: str, folder: Path, connected: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`connected` is awaited whenever the connection to the engine was made again."""
         self._docker = docker
+        self._connected = connected
         self._installation = installation
         self._positions = Positions(folder)
         self._turn = ReaderLock(folder.with_name("reads"))
@@ -128,6 +132,7 @@ class EventWatcher:
                 async with self._docker.stream(
                     "GET", "/events", params=self._wanted(), patience=None
                 ) as events:
+                    await self._connected()
                     await self._adopt()
                     self._tried.set()
                     if away:

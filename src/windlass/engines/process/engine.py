@@ -71,6 +71,7 @@ class ProcessEngine(EngineByHand):
         apart; as far as this machine allows, unless it is given."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
+        self.identity = ""
         folder = folder.resolve()
         self._records = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
