@@ -1,13 +1,23 @@
-"""Forms of a test: quick (`make test`), long (`make test-long`), fixed (`make test-all`). A pytest plugin.
+"""Forms of a test: quick (`make test`), fixed (`make test-all`), long (`make test-long`). A pytest plugin.
 
-`WINDLASS_TEST_FORM=long` chooses the long form, and runs nothing but tests that have one:
+**The rule.** `make test` proves every promise once, in the place where it is most likely to break. The same
+promise in another place (the second database, the second engine, another form of connection) and in a larger
+size runs in the fixed form. CI runs both forms, so that nothing is lost.
 
+A test says in which form it runs:
+
+- `elsewhere(…)` around rows, or `@pytest.mark.elsewhere` at a test, a class or a module: the promise in
+  another place, for `make test-all`. `params=["sqlite", *elsewhere("postgres")]` is the usual use;
+- `@pytest.mark.essential`: `make test` runs this one in every place, because each place keeps the promise
+  with code of its own;
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
-- every property test: it tries more examples (`examples`), and others in each run.
+- every property test: it tries more examples (`examples`) in the long form, and others in each run.
 
-`WINDLASS_TEST_FORM=fixed` is the long form of what does the same in each run, on any machine: every property
-test, with the same examples each time, and `@pytest.mark.repeatable`, which stands beside `sized` or `long`.
+`WINDLASS_TEST_FORM=long` chooses the long form: every test above that `make test` leaves out or runs in a
+smaller size. `WINDLASS_TEST_FORM=fixed` chooses those of them that do the same in each run, on any machine:
+promises in another place, every property test, with the same examples each time, and
+`@pytest.mark.repeatable`, which stands beside `sized` or `long`.
 """
 
 from __future__ import annotations
@@ -15,6 +25,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
@@ -34,6 +45,15 @@ settings.load_profile(FORM)
 
 def either(quick: T, long: T) -> T:
     return long if LONG else quick
+
+
+def elsewhere(*rows: Any) -> list[Any]:
+    """Marks rows of a fixture or a test as other places of a promise that the first row proves. A tuple is a
+    row of several values."""
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.elsewhere)
+        for row in rows
+    ]
 
 
 def examples(quick: int, long: int = 0, **more: Any) -> settings:
@@ -61,10 +81,24 @@ def is_marked(item, *markers: str) -> bool:
     return any(item.get_closest_marker(marker) for marker in markers)
 
 
-IS_IN_FORM = {
-    "quick": lambda item: not is_marked(item, "long"),
-    "long": lambda item: is_property(item) or is_marked(item, "long", "sized"),
-    "fixed": lambda item: (
-        is_marked(item, "repeatable") if is_marked(item, "long", "sized") else is_property(item)
-    ),
-}
+def is_elsewhere(item) -> bool:
+    return is_marked(item, "elsewhere") and not is_marked(item, "essential")
+
+
+def is_in_quick(item) -> bool:
+    return not (is_marked(item, "long") or is_elsewhere(item))
+
+
+def is_in_long(item) -> bool:
+    return is_property(item) or is_marked(item, "sized") or not is_in_quick(item)
+
+
+def is_in_fixed(item) -> bool:
+    if is_marked(item, "repeatable"):
+        return is_in_long(item)
+    if is_elsewhere(item):
+        return not is_marked(item, "long")
+    return is_property(item) and not is_marked(item, "long", "sized")
+
+
+IS_IN_FORM = {"quick": is_in_quick, "long": is_in_long, "fixed": is_in_fixed}

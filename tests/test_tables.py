@@ -99,7 +99,7 @@ def test_a_table_that_would_promise_less_than_it_says_is_refused(rows):
 FORMS = """
     import pytest
     from hypothesis import given, settings, strategies as st
-    from tests.forms import either, examples
+    from tests.forms import either, elsewhere, examples
 
     @given(st.integers())
     def test_property(number): print("property", settings.default.max_examples)
@@ -119,28 +119,47 @@ FORMS = """
     def test_long(): print("only long")
 
     def test_plain(): print("only quick")
+
+    @pytest.mark.parametrize("place", ["here", *elsewhere("there")])
+    def test_rows(place): print("row", place)
+
+    @pytest.mark.parametrize(("place", "number"), elsewhere(("both", 2)))
+    def test_pairs(place, number): print("row", place, number)
+
+    @pytest.mark.elsewhere
+    class TestOtherPlace:
+        def test_shared(self): print("shared")
+
+        @pytest.mark.essential
+        def test_essential(self): print("essential")
+
+        @pytest.mark.long
+        def test_too_long(self): print("too long")
 """
 
 
+THERE = {"row there", "row both 2", "shared"}
+LONG = {"only long", "too long"}
+HERE = {"only quick", "row here", "essential"}
+
+
 @pytest.mark.parametrize(
-    ("form", "said", "unsaid", "small"),
+    ("form", "said", "unsaid", "small", "count"),
     [
-        ("quick", {"property 50", "sized 1", "repeatable 1", "only quick"}, {"only long"}, 3),
-        ("long", {"property 500", "sized 100", "repeatable 100", "only long"}, {"only quick"}, 30),
-        ("fixed", {"property 500", "repeatable 100"}, {"only long", "sized", "only quick"}, 30),
+        ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE}, 3, 7),
+        ("long", {"property 500", "sized 100", "repeatable 100", *LONG, *THERE}, HERE, 30, 9),
+        ("fixed", {"property 500", "repeatable 100", *THERE}, {*LONG, "sized", *HERE}, 30, 6),
     ],
 )
-def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said, unsaid, small):
+def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said, unsaid, small, count):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("WINDLASS_TEST_FORM", form)
     pytester.makeconftest('pytest_plugins = ["tests.forms"]')
-    pytester.makeini("[pytest]\nmarkers =\n  long\n  sized\n  repeatable")
+    pytester.makeini("[pytest]\nmarkers =\n  elsewhere\n  essential\n  long\n  sized\n  repeatable")
     pytester.makepyfile(FORMS)
     ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
     lines = ran.outlines
-    ran.assert_outcomes(
-        **({"passed": 3, "deselected": 3} if form == "fixed" else {"passed": 5, "deselected": 1})
-    )
+    ran.assert_outcomes(passed=count, deselected=12 - count)
     printed = "\n".join(lines)
     assert all(word in printed for word in said)
     assert not any(word in printed for word in unsaid)

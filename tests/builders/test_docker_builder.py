@@ -15,6 +15,7 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied
+from tests.forms import elsewhere
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
@@ -27,7 +28,7 @@ def host():
     return docker_host()
 
 
-@pytest.fixture(params=["buildkit", "classic"])
+@pytest.fixture(params=["buildkit", *elsewhere("classic")])
 async def bench(request, host, tmp_path):
     made = Bench(host, tmp_path, buildkit=request.param == "buildkit")
     yield made
@@ -252,7 +253,7 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         await bench.close()
 
 
-@pytest.mark.parametrize("buildkit", [True, False])
+@pytest.mark.parametrize("buildkit", [True, *elsewhere(False)])
 async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_path, buildkit):
     pause = f"0.1{random.randrange(10**9)}"  # no other test's, of this run or another
     with own_engine() as dockerd:

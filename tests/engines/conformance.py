@@ -32,6 +32,7 @@ SECRET = "a-secret-that-nobody-writes-down"
 class Conformance(Lifecycle, Rollouts, RunsOnce):
     # What it is given.
 
+    @pytest.mark.essential
     async def test_variables_arrive_and_nothing_of_windlass_itself(self, rig, station, monkeypatch):
         monkeypatch.setenv("WINDLASS_KEY", "f" * 64)
         strange = {"spring.profile": "a=b", "with-dash": "'\"$HOME`", "LINES_OF": "one\ntwo", "EMPTY": ""}
@@ -57,6 +58,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.apply(it)
         assert (await told_by(station))["files"] == {"conf/settings.ini": SECRET}
 
+    @pytest.mark.essential
     async def test_files_arrive_at_any_path(self, rig, station):
         needs(rig, "absolute")
         it = wanted(
@@ -75,6 +77,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.running(it.service, restarts=1)
         assert SECRET.encode() not in await rig.remembered()
 
+    @pytest.mark.essential
     async def test_a_volume_outlives_the_instances(self, rig, station):
         art = await rig.artifact(programs.COUNTS)
         given: dict[str, Any] = {
@@ -87,6 +90,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.apply(wanted(art, generation=2, **given))
         await station.hears("count 2")
 
+    @pytest.mark.essential
     async def test_a_lost_volume_that_held_data_is_not_replaced_by_an_empty_one(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,))
@@ -99,6 +103,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         later = structs.replace(known, generation=2)
         assert (await station.apply(later)).phase is Phase.RUNNING
 
+    @pytest.mark.essential
     async def test_addresses_of_ports_are_stable_and_distinct(self, rig, station):
         services = [f"{number}8888888-aaaa-4aaa-8aaa-000000000008" for number in range(3)]
         asked = [("environment", each, f"name-{each}", port) for each in services for port in (80, PORT)]
@@ -124,6 +129,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
     # What it says.
 
+    @pytest.mark.essential
     async def test_output_arrives_in_order_and_says_whose_it_is(self, rig, station):
         # It ends soon, because a line without an end may be handed over as late as that.
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": "5000", "AFTER": "1"})
@@ -151,6 +157,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
     # Windlass ends, and comes back.
 
+    @pytest.mark.essential
     async def test_instances_outlive_windlass_and_are_found_again(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.WRITES_ALWAYS))
@@ -198,6 +205,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         needs(rig, "adopt")
         await killed_again_and_again(rig, at_once=1)
 
+    @pytest.mark.essential
     @pytest.mark.sized
     async def test_two_engines_killed_at_any_moment_leave_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt", "replicas")
@@ -205,6 +213,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
     # What else can be asked of it.
 
+    @pytest.mark.essential
     async def test_a_command_runs_where_the_instance_runs(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS), variables={"WHO": "it"})
         made = await station.apply(it)

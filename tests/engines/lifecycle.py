@@ -31,6 +31,7 @@ async def two_with_volumes(rig: Rig, station: Station) -> tuple[Workload, Worklo
 class Lifecycle(AtStation):
     # It begins.
 
+    @pytest.mark.essential
     async def test_an_instance_that_is_run_runs(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await station.apply(it)
@@ -57,6 +58,7 @@ class Lifecycle(AtStation):
         assert again == first
         assert await rig.copies(it.service) == [(1, 0)]
 
+    @pytest.mark.essential
     async def test_an_instance_run_many_times_at_once_exists_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await asyncio.gather(*(station.apply(it) for _ in range(8)))
@@ -64,6 +66,7 @@ class Lifecycle(AtStation):
         await station.hears("here")
         assert await rig.copies(it.service) == [(1, 0)]
 
+    @pytest.mark.essential
     async def test_a_workload_started_by_two_replicas_at_once_runs_once(self, rig, station):
         needs(rig, "replicas")
         it = wanted(await rig.artifact(programs.SLEEPS))
@@ -85,6 +88,7 @@ class Lifecycle(AtStation):
         assert (await station.running(it.service, restarts=1)).reason
         await until(lambda: _true(len(station.notices) >= 2))
 
+    @pytest.mark.essential
     async def test_an_instance_is_reached_at_its_address(self, rig, station):
         it = wanted(await rig.artifact(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
         await station.apply(it)
@@ -105,6 +109,7 @@ class Lifecycle(AtStation):
 
     # It ends, and is begun anew.
 
+    @pytest.mark.essential
     async def test_an_ended_program_is_restarted_and_shows_how_it_ended(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
@@ -129,6 +134,7 @@ class Lifecycle(AtStation):
         assert (await station.apply(it)).phase in (Phase.WAITING, Phase.RUNNING)
         assert len(await rig.copies(it.service)) <= 1
 
+    @pytest.mark.essential
     async def test_a_killed_program_shows_the_signal(self, rig, station):
         it = wanted(await rig.artifact(programs.IS_KILLED))
         await station.apply(it)
@@ -144,6 +150,7 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
+    @pytest.mark.essential
     async def test_a_program_that_exceeds_its_memory_is_ended_with_that_reason(self, rig, station):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)
@@ -154,6 +161,7 @@ class Lifecycle(AtStation):
 
     # It is removed.
 
+    @pytest.mark.essential
     async def test_a_removed_service_is_gone(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)
@@ -168,6 +176,7 @@ class Lifecycle(AtStation):
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
         assert not await station.seen("55555555-aaaa-4aaa-8aaa-000000000005")
 
+    @pytest.mark.essential
     async def test_a_program_may_write_last_lines_when_asked_to_end(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS_WELL))
         await station.apply(it)
@@ -175,6 +184,7 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, grace=20)
         await station.hears("good bye")
 
+    @pytest.mark.essential
     async def test_a_program_that_ignores_the_request_to_end_is_killed(self, rig, station):
         it = wanted(await rig.artifact(programs.STAYS))
         await station.apply(it)
@@ -210,6 +220,7 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, generation=1)
         assert await ask(await station.one(it.service), PORT) == "hello from 2"
 
+    @pytest.mark.essential
     async def test_a_removed_generation_does_not_come_back_by_a_late_call(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)
@@ -256,6 +267,7 @@ class Lifecycle(AtStation):
         await asyncio.gather(*deeds)
         assert len(await rig.copies(it.service)) == len(await station.seen(it.service)) <= 1
 
+    @pytest.mark.essential
     async def test_a_discarded_service_leaves_nothing(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,), ports=[PORT])
@@ -265,6 +277,7 @@ class Lifecycle(AtStation):
         assert list(await rig.traces(it.service)) == []
         await station.apply(wanted(it.artifact, generation=2))
 
+    @pytest.mark.essential
     async def test_a_sweep_erases_what_it_is_told_and_nothing_else(self, rig, station):
         kept, deleted = await two_with_volumes(rig, station)
         before = await station.one(kept.service)
@@ -292,6 +305,7 @@ class Lifecycle(AtStation):
         }
         assert found[both[0].service].name == "web"
 
+    @pytest.mark.essential
     async def test_a_service_that_is_set_aside_ends_and_keeps_its_data(self, rig, station, tmp_path):
         it, other = await two_with_volumes(rig, station)
         await station.hears("kept", times=2)

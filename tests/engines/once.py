@@ -23,6 +23,7 @@ async def job(rig: Rig, **given: Any) -> Workload:
 
 
 class RunsOnce(AtStation):
+    @pytest.mark.essential
     @pytest.mark.parametrize("code", [0, 3])
     async def test_a_run_to_the_end_tells_how_it_ended(self, rig, station, code):
         it = await job(rig, variables={"CODE": str(code)})
@@ -71,6 +72,7 @@ class RunsOnce(AtStation):
         assert (await station.engine.once(it)).exit_code == 0
         assert station.said.count("begun") == 1
 
+    @pytest.mark.essential
     async def test_a_run_that_is_removed_ends_and_its_caller_is_told(self, rig, station):
         it = await job(rig, variables={"AFTER": "1000"}, grace=1.0)
         waiting = asyncio.create_task(station.engine.once(it))
@@ -102,6 +104,7 @@ class RunsOnce(AtStation):
         assert (await station.engine.once(it)).exit_code == 0
         assert await rig.copies(it.service) == []
 
+    @pytest.mark.essential
     async def test_a_run_goes_on_without_windlass_and_the_next_one_tells_how_it_ended(self, rig):
         needs(rig, "adopt")
         it = await job(rig, variables={"AFTER": "1", "CODE": "5"})
@@ -128,6 +131,7 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
+    @pytest.mark.essential
     @pytest.mark.sized
     async def test_a_run_killed_at_any_moment_has_run_exactly_once(self, rig):
         needs(rig, "adopt")

@@ -65,6 +65,7 @@ class Rollouts(AtStation):
         assert _ids(before.instances) < _ids(after.instances)
         assert before.instances[0] in after.instances
 
+    @pytest.mark.essential
     async def test_a_smaller_number_ends_only_what_is_too_many(self, rig, station):
         it = await workload(rig)
         before = await rolled_out(station, it, 3)
@@ -161,6 +162,7 @@ class Rollouts(AtStation):
         with pytest.raises(NotReady, match="1 of its instances never started"):
             await station.engine.wait_until_ready(it, 2)
 
+    @pytest.mark.essential
     async def test_a_generation_is_ready_when_its_probe_passes(self, rig, station):
         needs(rig, "programs")
         it = await workload(rig, programs.SERVES, ports=[8080], ready=(tcp(8080),))
@@ -179,6 +181,7 @@ class Rollouts(AtStation):
 
     # Alive and ready from then on
 
+    @pytest.mark.essential
     async def test_an_instance_that_is_not_alive_any_more_is_restarted(self, rig, station):
         needs(rig, "programs")
         it = await workload(rig, alive=(absent(await rig.artifact(""), "dead"),))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
+from tests.forms import elsewhere
 from tests.whole import Page, Visitors, Windlass, page, place, until
 from windlass.docker import Docker
 
@@ -42,7 +43,7 @@ http.server.ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Page)
 """
 
 
-@pytest.fixture(params=["process", "docker"])
+@pytest.fixture(params=["process", *elsewhere("docker")])
 async def there(request):
     host = docker_host() if request.param == "docker" else ""
     if host:

@@ -11,6 +11,7 @@ import pytest
 from tests.engines.dockers import docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.faults.test_no_gap import crowd_of
+from tests.forms import elsewhere
 from windlass.docker import Docker
 
 
@@ -25,7 +26,7 @@ async def speaks(there: Inside, service: Service) -> None:
     await until(heard)
 
 
-@pytest.fixture(params=["process", "docker"])
+@pytest.fixture(params=["process", *elsewhere("docker")])
 async def there(request, tmp_path: Path):
     docker = Docker(docker_host()).host if request.param == "docker" else ""
     async with inside(tmp_path, docker=docker, ready_seconds=1, settle_seconds=0.5) as made:

@@ -18,7 +18,7 @@ from tests.faults.house import House, house_for
 from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from tests.forks import Brood
-from tests.forms import either
+from tests.forms import either, elsewhere
 from windlass import control
 from windlass.control.deploying.steps import STEPS
 from windlass.docker import Docker
@@ -168,7 +168,7 @@ SHARES = {
 quick form takes every other one."""
 
 
-@pytest.fixture(params=["process", "docker"])
+@pytest.fixture(params=["process", *elsewhere("docker")])
 def engine(request) -> str:
     """The socket of a Docker engine; empty if there is none."""
     return Docker(docker_host()).host if request.param == "docker" else ""

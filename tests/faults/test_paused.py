@@ -17,6 +17,7 @@ from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.faults.scenes import HTTP, STORAGE
 from tests.forks import Brood
+from tests.forms import elsewhere
 from windlass.base.clock import SystemClock
 from windlass.store import Tx
 from windlass.store.postgres import WRITER_LOCK, PostgresStore
@@ -75,12 +76,14 @@ async def pair(tmp_path: Path, brood: Brood, code: Code, postgres_url: str) -> A
 
 CASES = [
     ("redeploy", "about to start", "SUCCEEDED"),
-    ("redeploy", "about to retire", "SUCCEEDED"),
-    ("redeploy", "about to keep", "SUCCEEDED"),
-    ("redeploy", "kept", "SUCCEEDED"),
-    ("fail", "about to take back", "FAILED"),
-    ("stop", "about to retire", "SUCCEEDED"),
     ("uninstall", "about to discard what it stored", "SUCCEEDED"),
+    *elsewhere(
+        ("redeploy", "about to retire", "SUCCEEDED"),
+        ("redeploy", "about to keep", "SUCCEEDED"),
+        ("redeploy", "kept", "SUCCEEDED"),
+        ("fail", "about to take back", "FAILED"),
+        ("stop", "about to retire", "SUCCEEDED"),
+    ),
 ]
 
 

@@ -8,8 +8,10 @@ from tests.engines.conformance import Conformance
 from tests.engines.dockers import DockerRig
 
 
+@pytest.mark.elsewhere
 class TestConformance(Conformance):
-    """The promises of every engine."""
+    """The promises of every engine. `make test` tries those that are essential: others are kept by code that
+    engines share, and the engine of processes proves them."""
 
     @pytest.fixture
     def rig(self, host, tmp_path):
