@@ -36,7 +36,8 @@ async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(e
     machine = await raw.json("GET", "/info")
     await until(lambda: engine.limits != UNKNOWN)
     assert engine.limits.cpu == machine["NCPU"] * 1000
-    for unmet in ({"cpu": engine.limits.cpu + 1}, {"cpu": 9}, {"memory": 5}):
+    learned = engine.limits
+    for unmet in ({"cpu": learned.cpu + 1}, {"cpu": 9}, {"memory": 5}):
         (field,) = unmet
         with pytest.raises(EngineError, match=f"{field}: must be at "):
             await engine.run(wanted(**unmet), 0)
@@ -44,7 +45,7 @@ async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(e
         engine.limits = UNKNOWN
         with pytest.raises(EngineError, match="the Docker engine refuses"):
             await engine.run(wanted(**unmet), 0)
-        await engine._learn_limits()
+        engine.limits = learned
 
 
 async def test_an_instance_has_its_limits(engine, raw):
