@@ -3,9 +3,10 @@
 import pytest
 
 from tests.derived.stage import staged
+from tests.forms import elsewhere
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", *elsewhere("postgres")])
 def module_database(request):
     if request.param == "sqlite":
         yield ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -30,6 +31,7 @@ from windlass.store.sqlite import SqliteStore
 BASES = ("", "/api/v1", "/compat")
 Beside: TypeAlias = Callable[[str], Awaitable[Sequence[Sequence[Any]]]]
 """From a statement to its rows."""
+SHOWS_A_PATTERN = re.compile(r"\\Z|\[\^|\$'|must match")
 LIMITS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 
 
@@ -142,6 +144,7 @@ def keeps_the_promises_of_all_answers(answer: Answer) -> None:
         assert answer["status"] == answer.status
         assert answer["error"]
         assert answer["message"] == answer["detail"] != ""
+        assert not SHOWS_A_PATTERN.search(answer.message), answer.message
 
 
 async def together(*calls: Awaitable[Any]) -> list[Any]:

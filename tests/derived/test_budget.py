@@ -29,6 +29,7 @@ async def strict(database_url: str) -> Any:
 # A token's budget
 
 
+@pytest.mark.essential
 async def test_exactly_1000_of_1200_requests_at_once_are_served(strict: World):
     token = await strict.new_token("Read")
     answers = await asks(strict, token, 1200)

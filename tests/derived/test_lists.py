@@ -99,6 +99,7 @@ async def test_a_limited_token_pages_through_what_it_was_given_and_nothing_else(
         assert answer["pagination"] == pagination(page, size, len(given))
 
 
+@pytest.mark.essential
 @every_paged_list
 async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation: Operation):
     subject = await populated(stage, operation)

@@ -17,6 +17,7 @@ every_renaming = for_operations(
 )
 
 
+@pytest.mark.essential
 @every_naming
 async def test_concurrent_creations_of_one_name_succeed_once(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
