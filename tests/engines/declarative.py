@@ -28,10 +28,12 @@ from windlass.core.deploy.workload import (
 from windlass.engines.engine import (
     EngineError,
     Leave,
+    Note,
     Notice,
     NotReady,
     Sink,
     leave_at_once,
+    note_nothing,
 )
 
 Generation = tuple[str, int]
@@ -105,7 +107,7 @@ class DeclarativeEngine:
         self.replicas[key] = workload, count
         return await self.observe(workload.service)
 
-    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
         ready = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(workload.patience):

@@ -11,6 +11,7 @@ from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, ask, needs, until, wanted
 from tests.free_ports import free_port
 from windlass.core.deploy.workload import Phase, Volume, Workload
+from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import EngineError
 
 PORT = 8080
@@ -106,6 +107,17 @@ class Lifecycle(AtStation):
         await station.apply(it)
         await station.hears("listening")
         assert await ask(await station.one(it.service), port) == "hello from it"
+
+    async def test_the_ports_on_which_a_program_listens_are_found(self, rig, station):
+        needs(rig, "programs")
+        port = free_port()
+        program = await rig.artifact(programs.SERVES_ELSEWHERE)
+        made = await station.apply(wanted(program, ports=[PORT], variables={"OWN_CHOICE": str(port)}))
+
+        async def found() -> bool:
+            return list(await station.engine.listeners(made)) == [ListeningPort(port, "0.0.0.0")]
+
+        await until(found)
 
     # It ends, and is begun anew.
 

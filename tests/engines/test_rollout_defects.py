@@ -17,7 +17,7 @@ from tests.fakes.engine import FakeEngine
 from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.health import HealthMonitor
-from windlass.engines.engine import Leave, NotReady, leave_at_once
+from windlass.engines.engine import Leave, Note, NotReady, leave_at_once, note_nothing
 
 
 class StartsOne(FakeEngine):
@@ -67,7 +67,7 @@ class LeavesReady(FakeEngine):
 
 
 class WaitsForNothing(FakeEngine):
-    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
         return None
 
 
@@ -103,7 +103,7 @@ async def test_the_suite_finds_an_engine_that_breaks_a_promise_of_rollouts(defec
             await promise(rig, station)
 
 
-async def not_waiting(self: EngineByHand, workload: Workload, count: int) -> None:
+async def not_waiting(self: EngineByHand, workload: Workload, count: int, note: Note = note_nothing) -> None:
     return None
 
 

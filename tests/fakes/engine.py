@@ -23,6 +23,7 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import ArtifactLost, EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
@@ -35,6 +36,8 @@ class FakeProbes:
         self.trouble = ""
         """If set, no instance passes, for this reason."""
         self.asked: list[HealthProbe] = []
+        self.listeners: list[ListeningPort] = []
+        """The ports on which every instance listens."""
 
 
 class FakeEngine(EngineByHand):
@@ -196,6 +199,9 @@ class FakeEngine(EngineByHand):
     ) -> ServiceAddress:
         port = 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
         return ServiceAddress("127.0.0.1", port, is_routed=self.takes == "native")
+
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        return self.probes.listeners
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         self.probes.asked.append(probe)

@@ -15,6 +15,8 @@ from tests.schemathesis.serving import served
 from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying import patience
+from windlass.engines.by_hand import readiness
+from windlass.engines.by_hand.listeners import ListeningPort
 
 
 @asynccontextmanager
@@ -39,6 +41,14 @@ async def says(world: World, path: str, name: str, value: str) -> Any:
     """Reads until a field has this value."""
     async with asyncio.timeout(30):
         while str((found := await world.get(path))[name]) != value:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    return found
+
+
+async def said(world: World, path: str, name: str, beginning: str) -> Any:
+    """Reads until a field begins so."""
+    async with asyncio.timeout(30):
+        while not str((found := await world.get(path))[name]).startswith(beginning):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
     return found
 
@@ -89,6 +99,40 @@ async def test_a_build_says_that_its_builder_is_away():
             is_away = False
             shown = await says(world, deployment, "status", "SUCCEEDED")
         assert shown["message"] == ""
+
+
+@pytest.mark.parametrize(("action", "ends"), [("deploy", "RUNNING"), ("stop", "STOPPED")])
+async def test_a_newer_deployment_supersedes_one_whose_program_listens_elsewhere(monkeypatch, action, ends):
+    monkeypatch.setattr(readiness, "NOTED_AFTER", 0.001)
+    async with make_world() as world:
+        path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
+        world.engine.probes.trouble = "it does not answer on port 3000"
+        world.engine.probes.listeners = [ListeningPort(8000, "127.0.0.1")]
+        async with working(world):
+            older = await waiting(world, path, "deploy")
+            shown = await said(world, older, "message", "Change internal_port to 8000: ")
+            log = (await world.get(f"{older}/log"))["results"]
+            assert [line["message"] for line in log].count(shown["message"]) == 1
+            world.engine.probes.trouble = ""
+            newer = await waiting(world, path, action)
+            await says(world, older, "status", "SUPERSEDED")
+            await says(world, newer, "status", "SUCCEEDED")
+        assert (await world.get(older))["message"].startswith("Look at v2 of ")
+        assert await world.state(path) == ends
+        assert {instance.generation for instance in world.engine.instances.values()} <= {2}
+
+
+async def test_a_newer_deployment_lets_one_finish_that_waits_for_nothing():
+    async with make_world() as world:
+        path = f"/application/{await world.application()}"
+        world.engine.gate = asyncio.Event()
+        async with working(world):
+            older = await waiting(world, path, "deploy")
+            await says(world, older, "status", "DEPLOYING")
+            newer = await waiting(world, path, "deploy")
+            world.engine.gate.set()
+            await says(world, newer, "status", "SUCCEEDED")
+        assert (await world.get(older))["status"] == "SUCCEEDED"
 
 
 async def test_the_command_line_lists_deployments_with_state_first_and_reason():

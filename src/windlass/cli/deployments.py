@@ -53,7 +53,7 @@ class DeploymentFailed(Stopped):
     def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
-        super().__init__(f"{_advice(name, deployment)}: {self.why}")
+        super().__init__(": ".join(filter(None, (_advice(name, deployment), self.why))))
 
 
 class ServiceDeleted(Stopped):
@@ -96,7 +96,7 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
         case Progress.FAILED:
             return f"mend this and {what}"
         case Progress.SUPERSEDED:
-            return f"look at the newer deployment of {name}, which took the place of this one"
+            return ""  # the reason names the newer deployment
         case Progress.CANCELED:
             return f"{what} if you still want to: this deployment was cancelled"
         case _:

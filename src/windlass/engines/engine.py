@@ -56,6 +56,8 @@ class VolumeLost(EngineError):
 Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
 was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
+Note = Callable[[str], Awaitable[None]]
+"""Takes what to do, for people, about a generation that is not ready for long. The same is not told again."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
 """Called with the id of a service and the output of its instances."""
 Leave = Callable[[Sequence[Instance]], Awaitable[None]]
@@ -65,6 +67,10 @@ exception keeps them."""
 
 async def leave_at_once(instances: Sequence[Instance]) -> None:
     """Waits for nothing."""
+
+
+async def note_nothing(reason: str) -> None:
+    """Tells no one."""
 
 
 class Engine(Protocol):
@@ -101,9 +107,10 @@ class Engine(Protocol):
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""
         ...
 
-    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
         """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
-        when one has ended, or when the patience of the workload is over."""
+        when one has ended, or when the patience of the workload is over. `note` gets the reason earlier, if
+        it takes long."""
         ...
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:

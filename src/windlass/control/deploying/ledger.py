@@ -91,11 +91,12 @@ class Ledger:
     # The deployment under way
 
     async def note_waiting(self, reason: str) -> None:
-        """Records why the deployment waits, or with an empty reason that it goes on. A repeated reason costs
-        nothing."""
+        """Records why the deployment waits, also in its log, or with an empty reason that it goes on."""
         if reason != self._waits:
-            await self._note_waiting(self._mask(reason))
+            if reason:
+                self.ctx.logs.build(self.service.id, self.deployment.id)(reason)
             self._waits = reason
+            await self._note_waiting(self._mask(reason))
 
     @in_transaction
     async def _note_waiting(self, tx: Tx, current: DeploymentRow, reason: str) -> None:
@@ -196,7 +197,8 @@ class Ledger:
     @in_transaction
     async def _cancel(self, tx: Tx, current: DeploymentRow, serving: str) -> None:
         message = with_remarks(particulars(current).message, serving)
-        await finish(tx, self.service, current, Progress.CANCELED, message)
+        end = Progress.SUPERSEDED if particulars(current).superseded else Progress.CANCELED
+        await finish(tx, self.service, current, end, message)
         await self._settle(tx, self.service, State.CANCELED, message)
 
     async def fail(

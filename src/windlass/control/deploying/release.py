@@ -44,7 +44,7 @@ async def bring_up(
     cannot run together.
 
     `check` raises when another worker has the claim: a serving generation is ended only by the worker that
-    will replace it. `note` records why the release waits.
+    will replace it. `note` records why the release waits, for its engine or until it is healthy.
     """
     await ctx.point("about to reserve")
     try:
@@ -62,7 +62,7 @@ async def bring_up(
         raise ReleaseFailed(str(error)) from error
     place = await ctx.places.of(new.service)
     try:
-        await place.engine.wait_until_ready(new, count)
+        await place.engine.wait_until_ready(new, count, note)
     except NotReady as error:
         raise ReleaseFailed(str(error)) from error
     await ctx.point("well")

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.records.deployments import name_of, particulars
-from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do
+from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, Do
 from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineError
 from windlass.store import DeploymentRow, Row, StatusRow
-
-_RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
-"""Deployments after which a version serves, or the one before them."""
 
 
 async def still_serving(
     ctx: Context, place: Place, service: Row, status: StatusRow, deployment: DeploymentRow
 ) -> str:
     """Returns the sentence that belongs below the message; empty for deployments that release nothing."""
-    if Do(deployment.action) not in _RELEASES:
+    if Do(deployment.action) not in RELEASES:
         return ""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     if serving is None:

@@ -24,7 +24,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
-from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
@@ -44,7 +44,7 @@ def particulars(deployment: DeploymentRow) -> Particulars:
 async def accept(
     tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
-    """Stores a deployment with its state, its event and the work, and supersedes one that waits."""
+    """Stores a deployment with its state, its event and the work, and supersedes those that wait."""
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_unconnected(tx, status.cluster)
@@ -57,7 +57,9 @@ async def accept(
     newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
     for position in superseded([deployment.status for deployment in waiting]):
         await finish(tx, service, waiting[position], Progress.SUPERSEDED, newer)
-    under_way = any(deployment.status != Progress.QUEUED for deployment in waiting)
+    under_way = [deployment for deployment in waiting if deployment.status != Progress.QUEUED]
+    for deployment in under_way:
+        await _supersede(tx, status, deployment, newer)
     details = Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
@@ -85,6 +87,18 @@ async def accept(
     await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
     await tx.work.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
+
+
+async def _supersede(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
+    """Ends a release under way that only waits, for its engine or for instances that are not ready. Its
+    worker takes it back, as if it was cancelled."""
+    details = particulars(deployment)
+    if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
+        return
+    details.cancelled = details.superseded = True
+    details.message = reason
+    await move(tx, deployment, Progress(deployment.status), details)
+    tx.nudge(cancel_word(deployment.id))
 
 
 async def _refuse_unconnected(source: Reads, id: str) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
-from windlass.builders.builder import Builder, BuilderAway, Order, Say
+from windlass.builders.builder import Order
 from windlass.builders.dockerfile import LONGEST, declared
 from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
@@ -21,7 +21,6 @@ from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS, OPEN
-from windlass.core.deploy.workload import Artifact
 from windlass.families.application import Application
 from windlass.store import DeploymentRow
 
@@ -86,17 +85,9 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        artifact = await _built(ctx, place.builder, order, making.say)
-    return BuildResult(artifact, base, tuple(sorted(names)), values)
-
-
-async def _built(ctx: Context, builder: Builder, order: Order, say: Say) -> Artifact:
-    try:
         with ctx.meters.building():
-            return await builder.build(order, say)
-    except BuilderAway as error:
-        say(f"{error}. It is tried again")
-        raise
+            artifact = await place.builder.build(order, making.say)
+    return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
 def _arguments_of(path: Path) -> frozenset[str]:

@@ -76,6 +76,9 @@ class Do(StrEnum):
 BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
 """Deployments that begin with a build, unless they repeat an earlier one."""
 
+RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
+"""Deployments after which a version serves: their own, or the one before."""
+
 
 class ActionStates(NamedTuple):
     """The states that a service goes through while something is done with it."""

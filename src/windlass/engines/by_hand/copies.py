@@ -6,10 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from windlass.core.deploy.workload import HealthProbe, Instance, Workload
+from windlass.engines.by_hand.listeners import ListeningPort
 
 
 class Copies(Protocol):
     """The copies of workloads on an engine that starts them one by one."""
+
+    has_go_between: bool
+    """Something between Windlass and an instance takes connections to its ports, even if nothing listens
+    behind it."""
 
     async def run(self, workload: Workload, index: int) -> Instance:
         """Starts a copy, unless it is there already. Afterwards it is restarted with growing pauses whenever
@@ -34,6 +39,10 @@ class Copies(Protocol):
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         """Returns why a copy does not pass a probe, for people; empty if it passes."""
+        ...
+
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        """Returns the TCP ports on which a copy listens, as far as that can be found out."""
         ...
 
 

@@ -13,12 +13,11 @@ from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.copies import Copies
 from windlass.engines.by_hand.health import HealthMonitor
 from windlass.engines.by_hand.readiness import ReadinessWait
-from windlass.engines.engine import Engine, Leave, Notice, Sink, leave_at_once
+from windlass.engines.engine import Engine, Leave, Note, Notice, Sink, leave_at_once, note_nothing
 
 
 class EngineByHand(Engine, Copies):
     has_go_between: bool = False
-    """Something takes connections to the ports of an instance, even if nothing listens behind it."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._health_clock = clock or SystemClock()
@@ -48,9 +47,9 @@ class EngineByHand(Engine, Copies):
             )
         return Observation(tuple(copy for copy in seen.instances if copy not in surplus))
 
-    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
         with self._monitor.paused(workload):
-            await ReadinessWait(self, self._health_clock, workload, count).run()
+            await ReadinessWait(self, self._health_clock, workload, count, note).run()
 
     async def observe(self, service: str) -> Observation:
         return Observation(tuple(self._monitor.marked(copy) for copy in await self.copies(service)))

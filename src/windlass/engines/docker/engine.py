@@ -33,6 +33,7 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
 from windlass.docker.failures import REFUSES
 from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection
@@ -40,6 +41,7 @@ from windlass.engines.docker.create import limits_of
 from windlass.engines.docker.descriptions import ContainerSummary, MachineSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.inspection import ended, instance
+from windlass.engines.docker.listening import listeners
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import used
 from windlass.engines.docker.watch import EventWatcher
@@ -164,6 +166,10 @@ class DockerEngine(EngineByHand):
         with self._translated():
             return await execute(self._docker, instance.id, command, timeout)
 
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        with self._translated():
+            return await listeners(self._docker, instance.id)
+
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
@@ -194,9 +200,8 @@ class DockerEngine(EngineByHand):
     async def set_aside(self, service: str, into: Path) -> None:
         """Stops its containers, until `run` starts them again. Nothing has to be moved."""
         with self._translated():
-            await group.run_together(
-                *(self._halt(container) for container in await self._containers.list(service=service))
-            )
+            containers = await self._containers.list(service=service)
+            await group.run_together(*(self._halt(container) for container in containers))
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""

@@ -30,6 +30,7 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import cgroups, execute, files, kernel, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
@@ -185,6 +186,10 @@ class ProcessEngine(EngineByHand):
         request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
         return await execute.execute(self._starter.spawner, request, first or record.process, timeout)
+
+    async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
+        key = InstanceKey(instance.service, instance.generation, instance.index)
+        return await self._instances.inspector.listeners(key)
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.process import kernel, listening
 from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
@@ -50,13 +51,22 @@ class InstanceInspector:
             inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
         }
         if any(inodes - supervisor.foreign for inodes in own_choice.values()):
-            table = await self._counting.now()
-            home = self._records.home(key)
-            pids = [member.stat.pid for member in members(table, home, record.process, record)]
-            sockets = await asyncio.to_thread(listening.sockets, pids)
+            sockets = await asyncio.to_thread(listening.sockets, await self._pids(key, record))
             heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & sockets}
             supervisor.foreign = set().union(*own_choice.values()) - sockets
         return heard
+
+    async def listeners(self, key: InstanceKey) -> Collection[ListeningPort]:
+        """Returns the ports on which the processes of an instance listen."""
+        record = self._records.read(key)
+        if record is None or record.process is None:
+            return ()
+        return await asyncio.to_thread(listening.of, await self._pids(key, record))
+
+    async def _pids(self, key: InstanceKey, record: Record) -> list[int]:
+        table = await self._counting.now()
+        owned = members(table, self._records.home(key), record.process, record)
+        return [process.stat.pid for process in owned]
 
 
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:

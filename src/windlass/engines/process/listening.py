@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets
 
 _NETLINK_SOCK_DIAG: Final = 4
 _BY_FAMILY: Final = 20
@@ -72,12 +74,21 @@ def _ask(asked: socket.socket, family: int, inodes: dict[int, set[int]]) -> None
             at += (length + 3) & ~3
 
 
+def of(pids: Sequence[int]) -> list[ListeningPort]:
+    """Returns the listeners of these processes, in the network that the first of them sees."""
+    owned = sockets(pids)
+    return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})
+
+
 def _from_tables() -> Listened:
     inodes: dict[int, set[int]] = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(FileNotFoundError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                if int(words[3], 16) == _LISTEN:
-                    inodes.setdefault(int(words[1].rpartition(":")[2], 16), set()).add(int(words[9]))
+    for listener, inode in _tables("self"):
+        inodes.setdefault(listener.port, set()).add(inode)
     return inodes
+
+
+def _tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
+    """Yields the listeners of the network of a process, each with the inode of its socket."""
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):
+            yield from listening_sockets(Path(f"/proc/{process}/net/{table}").read_text())
