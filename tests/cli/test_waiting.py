@@ -152,7 +152,7 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await windlass.done("application", "deploy", "web")
     said = await waiting
     assert said.code == 1
-    assert "windlass: look at the newer deployment of web" in said.err
+    assert "windlass: look at v3 of web, a newer deployment" in said.err
     gate.set()
     await settling
 

@@ -53,7 +53,10 @@ class DeploymentFailed(Stopped):
     def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
-        super().__init__(": ".join(filter(None, (_advice(name, deployment), self.why))))
+        if deployment["status"] == Progress.SUPERSEDED:  # the reason says what to do
+            super().__init__(self.why[:1].lower() + self.why[1:])
+        else:
+            super().__init__(f"{_advice(name, deployment)}: {self.why}")
 
 
 class ServiceDeleted(Stopped):
@@ -95,8 +98,6 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
     match deployment["status"]:
         case Progress.FAILED:
             return f"mend this and {what}"
-        case Progress.SUPERSEDED:
-            return ""  # the reason names the newer deployment
         case Progress.CANCELED:
             return f"{what} if you still want to: this deployment was cancelled"
         case _:
