@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from windlass.core.declare.spec import Spec, ordered_fields
@@ -101,17 +101,18 @@ def declaration(field: FieldInfo) -> tuple[Any, ...]:
     return (field.name, field.type)
 
 
+# Annotations are read here, and not by `msgspec.inspect`, which describes everything below them as well: at
+# each start that would take as long as all the rest of the registry.
+
+
 def extra_of(annotation: Any) -> Mapping[str, Any]:
     """Returns the metadata that `refers`, `hidden` and others put on an annotation, also inside a union."""
-    return _extra_of(msgspec.inspect.type_info(annotation))
-
-
-def _extra_of(info: msgspec.inspect.Type) -> Mapping[str, Any]:
-    match info:
-        case msgspec.inspect.Metadata(type=inner, extra=extra):
-            return {**(extra or {}), **_extra_of(inner)}
-        case msgspec.inspect.UnionType(types=types):
-            return {key: value for part in types for key, value in _extra_of(part).items()}
+    match get_origin(annotation), get_args(annotation):
+        case origin, (inner, *metadata) if origin is Annotated:
+            extras = [meta.extra for meta in metadata if isinstance(meta, Meta) and meta.extra]
+            return {key: value for extra in (*extras, extra_of(inner)) for key, value in extra.items()}
+        case origin, parts if origin in {Union, UnionType}:
+            return {key: value for part in parts for key, value in extra_of(part).items()}
         case _:
             return {}
 
@@ -128,18 +129,12 @@ def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, Referen
 
 def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
     """Returns the struct that a field holds, if any; `in_lists` also looks into lists."""
-    return _struct_in(msgspec.inspect.type_info(annotation), in_lists)
-
-
-def _struct_in(info: msgspec.inspect.Type, in_lists: bool) -> type[Struct] | None:
-    match info:
-        case msgspec.inspect.Metadata(type=inner):
-            return _struct_in(inner, in_lists)
-        case msgspec.inspect.ListType(item_type=item) if in_lists:
-            return _struct_in(item, in_lists)
-        case msgspec.inspect.UnionType(types=types):
-            return next((struct for part in types if (struct := _struct_in(part, in_lists))), None)
-        case msgspec.inspect.StructType(cls=cls):
-            return cls
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    match get_origin(annotation), get_args(annotation):
+        case origin, (inner, *_) if origin is Annotated or (origin is list and in_lists):
+            return struct_of(inner, in_lists=in_lists)
+        case origin, parts if origin in {Union, UnionType}:
+            return next((held for part in parts if (held := struct_of(part, in_lists=in_lists))), None)
         case _:
             return None
