@@ -25,7 +25,7 @@ class Pensive(FakeEngine):
         super().__init__()
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
-        self.looks = 0
+        self.looks, self.seconds = 0, 0.0
 
     async def run(self, wanted: Workload, index: int) -> Instance:
         """Each at ports of its own."""
@@ -37,6 +37,9 @@ class Pensive(FakeEngine):
 
     async def observe(self, service: str) -> Observation:
         self.looks += 1
+        until = time.perf_counter() + self.seconds
+        while time.perf_counter() < until:
+            pass
         seen = await super().observe(service)
         if not self.go_on.is_set() and not self.asked.is_set():
             self.asked.set()
@@ -114,3 +117,18 @@ async def test_a_look_that_came_to_nothing_does_not_count(world, engine):
     looks = engine.looks
     await catch_up(ctx, app, since)
     assert engine.looks == looks + 1
+
+
+async def test_other_tasks_run_while_the_routes_of_many_services_are_set(world, engine):
+    apps = [await world.application(name=f"web-{number}", ports=[PORT]) for number in range(3)]
+    for app in apps:
+        await deploy(world, app)
+    routes, before, seen = world.installation.routes, engine.looks, set()
+    engine.seconds = 0.005  # longer than a part of a FairShare
+    routes.note(apps)
+    setting = asyncio.create_task(routes.catch_up(60))
+    while not setting.done():
+        seen.add(engine.looks - before)
+        await asyncio.sleep(0)
+    assert {1, 2} <= seen
+    assert engine.looks == before + 3

@@ -22,6 +22,15 @@ async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: St
     assert (second.id, second.epoch, second.attempts) == (first.id, first.epoch + 1, 2)
 
 
+async def test_work_of_many_is_asked_for_as_that_of_each(store: Store, clock: HandClock):
+    await ask(store)
+    first = await one(store)
+    await store.write(lambda tx: tx.work.ask_for_all("reconcile", [(first.id, "o"), ("other", "o")]))
+    assert [piece.id for piece in await claim(store)] == ["other"]
+    await store.write(lambda tx: tx.work.done(first))  # it was asked for once more meanwhile
+    assert [piece.id for piece in await claim(store)] == [first.id]
+
+
 async def test_a_lease_can_be_prolonged_by_its_holder(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)

@@ -179,8 +179,7 @@ class Installation:
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Watches everything that should run from now on."""
         serving = await tx.statuses.serving()
-        for service, org, _ in serving:
-            await tx.work.ask(RECONCILE, service, org=org)
+        await tx.work.ask_for_all(RECONCILE, [(service, org) for service, org, _ in serving])
         return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:

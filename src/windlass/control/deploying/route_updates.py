@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from windlass.base.errors import Unavailable
+from windlass.base.fair_share import FairShare
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
@@ -77,10 +78,12 @@ class RouteUpdates:
     async def _start(self) -> None:
         self._must_look.clear()
         noted, self._noted = self._noted, {}
+        share = FairShare()
         try:
             for service, since in noted.items():
                 place = await self._ctx.places.of(service)
                 self._waiting.setdefault(place.id, {})[service] = since
+                await share.pause()
         except Unavailable:
             self._noted = noted | self._noted
             self._must_look.set()
@@ -116,8 +119,9 @@ class RouteUpdates:
     async def _update_all(self, services: Mapping[str, float]) -> dict[str, float]:
         """Returns the services that have to wait."""
         late: dict[str, float] = {}
-        is_away = False
+        is_away, share = False, FairShare()
         for service, since in services.items():
+            await share.pause()
             try:
                 if not is_away:
                     is_away = await self._is_away(service, since)

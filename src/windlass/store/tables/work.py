@@ -6,6 +6,7 @@ The column `lane` holds the number of its queue. `turns` decides the order in wh
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -142,6 +143,11 @@ ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFL
 REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
+def _asked(kind: str, id: str, due: int, org: str) -> tuple[str | int, ...]:
+    """Returns the values of the statement ASK."""
+    return id, kind, due, secrets.randbits(48), org, _QUEUES.get(kind, Queue.QUICK)
+
+
 class WorkTable(Table):
     __slots__ = ()
 
@@ -159,9 +165,13 @@ class WorkChanges(WorkTable):
 
     async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        queue = _QUEUES.get(kind, Queue.QUICK)
         moment = self._session.now if due is None else due
-        await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, queue)
+        await self._session.all(ASK, *_asked(kind, id, moment, org))
+        self._session.nudge("work")
+
+    async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
+        """Asks for one piece of work for each id, which comes with its organization."""
+        await self._session.many(ASK, [_asked(kind, id, self._session.now, org) for id, org in pieces])
         self._session.nudge("work")
 
     async def claim(

@@ -1,0 +1,23 @@
+"""Long work on the event loop in short parts, so that requests are answered in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+_PART: Final = 0.002
+"""Seconds of work after which others have their turn."""
+
+
+class FairShare:
+    """Counts the time that a task has computed since it last let others run."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def pause(self) -> None:
+        """Lets other tasks run if it is their turn. Called after each item of a long list."""
+        if time.perf_counter() - self._since >= _PART:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
