@@ -21,9 +21,15 @@ from windlass.base.clock import SystemClock, stamp
 from windlass.config import DATABASE
 from windlass.store import Row, Tx
 from windlass.store.sqlite import SqliteStore, connect
-from windlass.store.tables import resources
+from windlass.store.tables import names, resources, statuses
+from windlass.store.tables.names import NameRow
 
 _BATCH = 50_000
+_APPLICATION = {
+    "name": "application 00000000",
+    "git_repository": {"url": "https://github.com/example/web", "branch": "main"},
+    "ports": [{"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}],
+}
 _MOST_MEMORY = -1_000_000  # in KiB: the pages of one batch should not go to the disk twice
 
 
@@ -49,10 +55,7 @@ def fill(folder: Path, count: int) -> None:
     while batch := list(itertools.islice(rows, _BATCH)):
         with connection:
             connection.executemany(resources.ADD, batch)
-    connection.execute(
-        "UPDATE tally SET next = ?1, live = ?1, last = ?2 WHERE parent = ?3 AND family = ?4",
-        (count, first.created + count, first.parent, first.family),
-    )
+    _count(connection, first, count)
     connection.pragma("wal_checkpoint(TRUNCATE)")
     connection.close()
 
@@ -60,7 +63,7 @@ def fill(folder: Path, count: int) -> None:
 def _copies(first: Row, count: int) -> Iterator[tuple[Any, ...]]:
     document = msgspec.json.decode(first.body)
     for number in range(1, count):
-        id, created, name = ids.new_id(), first.created + number, f"project {number:08}"
+        id, created, name = ids.new_id(), first.created + number, f"{first.family} {number:08}"
         moment = stamp(created)
         document |= {"id": id, "name": name, "created_at": moment, "updated_at": moment}
         copy = msgspec.structs.replace(
@@ -73,6 +76,35 @@ def _copies(first: Row, count: int) -> Iterator[tuple[Any, ...]]:
             body=msgspec.json.encode(document),
         )
         yield msgspec.structs.astuple(copy)
+
+
+def fill_services(folder: Path, count: int) -> None:
+    """Makes that many applications in one environment, with their statuses and host names."""
+    with windlass(folder) as server:
+        project = server.ask("POST", f"/organization/{server.org}/project", {"name": "many"})["id"]
+        environment = server.ask("POST", f"/project/{project}/environment", {"name": "services"})["id"]
+        application = server.ask("POST", f"/environment/{environment}/application", _APPLICATION)["id"]
+    connection = connect(folder / DATABASE)
+    [row] = connection.execute(resources.FIND, (application, "application"))
+    [status] = connection.execute(statuses.GET, (application,))
+    [host] = connection.execute(names.OF, (application,))
+    first, held = Row(*row), NameRow(*host)
+    copies = list(_copies(first, count))
+    with connection:
+        connection.executemany(resources.ADD, copies)
+        connection.executemany(statuses.ADD, [(copy[0], *status[1:]) for copy in copies])
+        for number, copy in enumerate(copies):
+            named = msgspec.structs.replace(held, name=f"{number}-{held.name}", service=copy[0])
+            connection.execute(names.TAKE, msgspec.structs.astuple(named))
+    _count(connection, first, count)
+    connection.close()
+
+
+def _count(connection: apsw.Connection, first: Row, count: int) -> None:
+    connection.execute(
+        "UPDATE tally SET next = ?1, live = ?1, last = ?2 WHERE parent = ?3 AND family = ?4",
+        (count, first.created + count, first.parent, first.family),
+    )
 
 
 def punch(folder: Path, share: float) -> None:
