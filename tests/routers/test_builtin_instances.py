@@ -9,7 +9,7 @@ import pytest
 
 from tests.routers.exchanges import EMPTY_PORT, upgrade
 from tests.routers.town import SHOP, make_town, reply, request, route, until
-from windlass.routers.router import Endpoint
+from windlass.routers.router import Absence, Endpoint
 
 
 async def test_a_websocket_becomes_a_pipe_of_bytes(town):
@@ -157,11 +157,22 @@ async def test_a_service_that_does_not_run_is_named_in_a_way_the_client_reads(to
     assert "is not running" in text
 
 
-async def test_a_service_that_is_deployed_for_the_first_time_is_named(town):
-    await town.shop(is_first=True)
+@pytest.mark.parametrize("absence", Absence)
+async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_try_again(town, absence):
+    await town.shop(absence=absence)
     said = await town.ask(request())
-    assert (said.status, said.fields["retry-after"]) == (503, "5")
-    assert b"Shop is being deployed for the first time" in said.body
+    heading = {
+        Absence.UNREADY: "Shop is not running",
+        Absence.FIRST: "Shop is being deployed for the first time",
+        Absence.DEPLOYING: "Shop is being deployed",
+        Absence.FAILED: "Shop is not running",
+        Absence.STOPPED: "Shop is stopped",
+        Absence.UNDEPLOYED: "Shop is not deployed",
+    }[absence]
+    assert (said.status, said.body.decode().splitlines()[0]) == (503, heading)
+    assert ("last deployment failed" in said.body.decode()) is (absence is Absence.FAILED)
+    passes = absence in {Absence.UNREADY, Absence.FIRST, Absence.DEPLOYING}
+    assert (b"Try again in a moment" in said.body) is ("retry-after" in said.fields) is passes
 
 
 async def test_a_service_that_takes_no_connection_is_named(town):

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from tests.routers.town import until
 from tests.world import World
 from windlass.control.deploying.routes import catch_up
-from windlass.routers.router import Route
+from windlass.routers.router import Absence, Route
 from windlass.store import route_word
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
@@ -44,13 +44,13 @@ async def test_a_name_is_known_from_the_beginning_of_the_first_deployment(world)
     async with building(world, app) as words:
         await until(lambda: route_word(app) in words)
         (route,) = await routes(world, app)
-        assert (route.is_first, route.endpoints) == (True, ())
+        assert (route.absence, route.endpoints) == (Absence.FIRST, ())
     (served,) = await routes(world, app)
-    assert (served.is_first, served.hosts) == (False, route.hosts)
+    assert (served.absence, served.hosts) == (Absence.UNREADY, route.hosts)
     assert served.endpoints
 
 
-async def test_a_name_is_unknown_again_when_the_first_build_has_failed(world):
+async def test_a_name_says_that_the_first_deployment_has_failed(world):
     app = await world.application(ports=[PORT])
     world.builder.broken = "no"
     async with building(world, app) as words:
@@ -58,7 +58,33 @@ async def test_a_name_is_unknown_again_when_the_first_build_has_failed(world):
         words.clear()
     assert await world.state(f"/application/{app}") == "ERROR"
     await until(lambda: route_word(app) in words)
+    (route,) = await routes(world, app)
+    assert (route.absence, route.endpoints) == (Absence.FAILED, ())
+    world.builder.broken = ""
+    async with building(world, app):
+        (route,) = await routes(world, app)
+        assert route.absence is Absence.DEPLOYING
+
+
+async def test_a_name_is_unknown_again_when_the_first_deployment_was_cancelled(world):
+    app = await world.application(ports=[PORT])
+    async with building(world, app) as words:
+        assert await routes(world, app)
+        words.clear()
+        await world.post(f"/application/{app}/cancelDeployment")
+    await until(lambda: route_word(app) in words)
     assert await routes(world, app) == []
+
+
+async def test_the_name_of_a_stopped_service_says_that_it_is_stopped(world):
+    app = await world.application(ports=[PORT])
+    async with building(world, app):
+        pass
+    for action, absence in (("stop", Absence.STOPPED), ("uninstall", Absence.UNDEPLOYED)):
+        await world.post(f"/application/{app}/{action}")
+        await world.settle()
+        (route,) = await routes(world, app)
+        assert (route.absence, route.endpoints) == (absence, ())
 
 
 async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the_first_time(world):
@@ -73,7 +99,7 @@ async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the
     while await world.state(f"/application/{app}") != "DEPLOYING":  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     (route,) = await routes(world, app)
-    assert (route.is_first, route.endpoints) == (False, ())
+    assert (route.absence, route.endpoints) == (Absence.DEPLOYING, ())
     world.engine.gate.set()
     await settling
 

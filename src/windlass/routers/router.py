@@ -4,6 +4,7 @@ instances."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -28,6 +29,20 @@ class Listen(Struct, frozen=True):
     """Only for this machine itself, whatever addresses public ports are on."""
 
 
+class Absence(StrEnum):
+    """Why no instance serves a route, for the page that is shown then."""
+
+    UNREADY = "unready"
+    """It is meant to run, and no instance is ready."""
+    FIRST = "first"
+    """The service is being deployed for the first time."""
+    DEPLOYING = "deploying"
+    FAILED = "failed"
+    """Its last deployment failed, and no earlier version serves."""
+    STOPPED = "stopped"
+    UNDEPLOYED = "undeployed"
+
+
 class Route(Struct, frozen=True, kw_only=True):
     """One public port of one service."""
 
@@ -49,8 +64,7 @@ class Route(Struct, frozen=True, kw_only=True):
     external: int | None = None
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
     endpoints: tuple[Endpoint, ...] = ()
-    is_first: bool = False
-    """The service is being deployed for the first time."""
+    absence: Absence = Absence.UNREADY
 
 
 IsKnown = Callable[[str], Awaitable[bool]]

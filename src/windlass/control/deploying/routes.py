@@ -16,9 +16,9 @@ from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
-from windlass.core.deploy.states import BUILDS, Do, Progress
+from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
-from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
 from windlass.store import NameRow, StatusRow
 
 _log = log("routes")
@@ -84,9 +84,9 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
     if service in ctx.routing.looked:
         return
     if workload := await _routed(ctx, service, status):
-        await _put(ctx, place, workload, (), is_first=await _is_first(ctx, workload.service, status))
+        await _put(ctx, place, workload, (), await _absence(ctx, status))
     else:
-        await _put_first(ctx, place, service)
+        await _put_first(ctx, place, status)
 
 
 async def _leave_former(ctx: Context, place: Place, service: str) -> None:
@@ -138,11 +138,11 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     workload = await _routed(ctx, service, status)
     if workload is None:
-        await _put_first(ctx, place, service)
+        await _put_first(ctx, place, status)
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
     ready = seen.of(workload.generation).ready
-    await _put(ctx, place, workload, ready, is_first=await _is_first(ctx, workload.service, status))
+    await _put(ctx, place, workload, ready, await _absence(ctx, status))
     return seen.instances
 
 
@@ -152,18 +152,25 @@ async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | N
     return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
 
 
-async def _put_first(ctx: Context, place: Place, service: str) -> None:
-    """Gives the router the names of a service while its first deployment is under way, and removes them if
-    the deployment failed."""
-    routes = await _first_routes(ctx, service) if await _is_begun(ctx, service) else []
+async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
+    """Gives the router the names of a service that never ran, from the beginning of its first deployment on,
+    and removes them if that is cancelled."""
+    absence, service = await _absence(ctx, status), status.id
+    is_named = absence in {Absence.FIRST, Absence.DEPLOYING, Absence.FAILED}
+    routes = await _first_routes(ctx, service, absence) if is_named else []
     if routes or service in ctx.routing.looked:
         await place.router.set(service, routes)
 
 
-async def _is_first(ctx: Context, service: str, status: StatusRow) -> bool:
-    """True while the first deployment of a service is under way."""
-    never = status.serving is None and status.deployed_at is None
-    return never and await _is_begun(ctx, service)
+async def _absence(ctx: Context, status: StatusRow) -> Absence:
+    """Returns why no instance serves a service, if none does."""
+    if status.serving is not None:
+        return Absence.UNREADY
+    if await _is_begun(ctx, status.id):
+        return Absence.FIRST if status.deployed_at is None else Absence.DEPLOYING
+    if is_failure(status.state):
+        return Absence.FAILED
+    return Absence.STOPPED if status.state == State.STOPPED else Absence.UNDEPLOYED
 
 
 async def _is_begun(ctx: Context, service: str) -> bool:
@@ -174,7 +181,7 @@ async def _is_begun(ctx: Context, service: str) -> bool:
     )
 
 
-async def _first_routes(ctx: Context, service: str) -> list[Route]:
+async def _first_routes(ctx: Context, service: str, absence: Absence) -> list[Route]:
     row = await ctx.store.reads.resources.get(service)
     if row is None:
         return []
@@ -188,7 +195,7 @@ async def _first_routes(ctx: Context, service: str) -> list[Route]:
             kind="http",
             hosts=(host_of(ctx, name),),
             held=name.number,
-            is_first=True,
+            absence=absence,
         )
         for name in host_names(await ctx.store.reads.names.of(service))
         if name.port in keys
@@ -196,10 +203,10 @@ async def _first_routes(ctx: Context, service: str) -> list[Route]:
 
 
 async def _put(
-    ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance], *, is_first: bool
+    ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance], absence: Absence
 ) -> None:
     routes = [
-        replace(route, is_first=is_first)
+        replace(route, absence=absence)
         for route in await _routes(ctx, workload, await _names_of(ctx, workload), ready)
     ]
     try:

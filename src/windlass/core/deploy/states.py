@@ -103,13 +103,17 @@ AT_REST: Final = frozenset({State.READY, State.STOPPED})
 """States of services of which nothing is meant to run."""
 
 
+def is_failure(state: str) -> bool:
+    return state.endswith("_ERROR")
+
+
 def plain(state: str) -> str:
     """Returns the contract's word for a state."""
     if state in UP:
         return "RUNNING"
     if state in AT_REST:
         return "STOPPED"
-    if state.endswith("_ERROR"):
+    if is_failure(state):
         return "ERROR"
     return "QUEUED" if state.endswith("_QUEUED") else state
 
@@ -123,7 +127,7 @@ def action_status(state: str) -> str:
     """Returns the outcome of the last action on a service, in the full interface's words."""
     if state == State.READY:
         return "NEVER"
-    if state.endswith("_ERROR"):
+    if is_failure(state):
         return "ERROR"
     if state.endswith("QUEUED"):
         return "QUEUED"
@@ -144,7 +148,7 @@ def action(state: str) -> str:
 _LOUDEST = (
     *(state for state in State if state.endswith(("ING", "_QUEUED"))),
     State.QUEUED,
-    *(state for state in State if state.endswith("_ERROR")),
+    *(state for state in State if is_failure(state)),
     State.UNAVAILABLE,
     State.CANCELED,
     State.DEPLOYED,

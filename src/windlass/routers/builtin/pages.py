@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
 from msgspec import Struct
+
+from windlass.routers.router import Absence
 
 _ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
 _PAGE: Final = """<!doctype html>
@@ -118,22 +121,33 @@ def no_path(host: str, path: str) -> ErrorPage:
     return ErrorPage(404, f"There is nothing at {path}", f"No service of {host} has this path.")
 
 
-def not_running(title: str) -> ErrorPage:
-    return ErrorPage(
-        503,
-        f"{title} is not running",
-        "No instance of it is there now. If it is just being started, try again in a moment.",
-        retry=5,
-    )
+def absent(title: str, absence: Absence) -> ErrorPage:
+    """Returns the page of a service without an instance."""
+    heading, message, retry = _ABSENCES[absence]
+    return ErrorPage(503, f"{title} {heading}", message, retry=retry)
 
 
-def first_deployment(title: str) -> ErrorPage:
-    return ErrorPage(
-        503,
-        f"{title} is being deployed for the first time",
+_ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
+    Absence.UNREADY: (
+        "is not running",
+        "None of its instances is ready now. Try again in a moment; its log in Windlass says why.",
+        5,
+    ),
+    Absence.FIRST: (
+        "is being deployed for the first time",
         "It is reached here as soon as its first instance is healthy. Try again in a moment.",
-        retry=5,
-    )
+        5,
+    ),
+    Absence.DEPLOYING: (
+        "is being deployed",
+        "It is reached here as soon as an instance is healthy. Try again in a moment.",
+        5,
+    ),
+    Absence.FAILED: ("is not running", "Its last deployment failed: see its log in Windlass.", 0),
+    Absence.STOPPED: ("is stopped", "It is reached here again once it is deployed in Windlass.", 0),
+    Absence.UNDEPLOYED: ("is not deployed", "It is reached here again once it is deployed in Windlass.", 0),
+}
+"""The heading after the title, the message, and the seconds until another try; 0 if that would not help."""
 
 
 def starting() -> ErrorPage:

@@ -65,7 +65,7 @@ class Backend:
         """Returns the answer to a request that no instance takes."""
         if self.peers:
             return pages.not_answering(self.title)
-        return (pages.first_deployment if self.route.is_first else pages.not_running)(self.title)
+        return pages.absent(self.title, self.route.absence)
 
     def rewritten(self, target: bytes) -> bytes:
         if self._put is None or target == b"*":
