@@ -220,8 +220,8 @@ def load(
 def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
     """Returns variables that look like settings and are none: perhaps misspelt, and without effect."""
     environment = os.environ if environment is None else environment
-    known = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    declared = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)
 
 
 def take_secrets() -> list[str]:

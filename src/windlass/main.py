@@ -51,7 +51,9 @@ class Windlass(click.Group):
         for title, names in (("On this machine", _MACHINE), ("Through the API of a server", through)):
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one])
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(_WHOLE)) for name, command in commands if command]
+                )
 
 
 def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.request.changing import apply_changes
-from windlass.control.request.paths import other_resource, parent_of, target
+from windlass.control.request.paths import parent_of, resource_at, target
 from windlass.core.access import Scope
 from windlass.core.declare.actions import WORD, Itself, delete, get, post, put
 from windlass.core.declare.fields import Id, Name, Text
@@ -120,13 +120,13 @@ async def order(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("stage.addService")
 async def add_service(ctx: Context, tx: Tx, call: Call) -> Reply:
-    row, added = await target(tx, call), await other_resource(tx, call, "service_id")
+    row, added = await target(tx, call), await resource_at(tx, call, call.operation.ids[-1])
     return await apply_changes(ctx, tx, call, row, {"note": f"{added.family} {added.id}"})
 
 
 @writes("stage.moveBefore")
 async def move_before(ctx: Context, tx: Tx, call: Call) -> Reply:
-    moved, other = await target(tx, call), await other_resource(tx, call, "other_id")
+    moved, other = await target(tx, call), await resource_at(tx, call, call.operation.ids[-1])
     return Reply(results([moved.body, other.body]))
 
 

@@ -59,14 +59,14 @@ def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
     Cached, because clients ask for the same pages over and over. The result must not be changed."""
     if not raw:
         return wanted(), False
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in _pairs(raw):
-        if name in given:
+        if name in values:
             raise Invalid(f"{name}: was given more than once")
         if name in wanted.__struct_encode_fields__:
-            given[name] = _plain_number(name, value) if name in _numbers(wanted) else value
+            values[name] = _plain_number(name, value) if name in _numbers(wanted) else value
     try:
-        return msgspec.convert(given, wanted, strict=False), bool(given)
+        return msgspec.convert(values, wanted, strict=False), bool(values)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error, wanted)) from error
 

@@ -104,8 +104,8 @@ class Callers:
 
     async def _admitted(self, header: bytes) -> Actor | None:
         try:
-            known = self._authenticator.known(header, self._clock.now())
-            return known or await self._authenticator.admit(header)
+            actor = self._authenticator.known(header, self._clock.now())
+            return actor or await self._authenticator.admit(header)
         except Unavailable:
             raise
         except Failure:

@@ -168,7 +168,7 @@ class _Document:
         return paths
 
     def _operation(self, operation: Operation) -> Schema:
-        said = {
+        parts = {
             "tags": [operation.group],
             "operationId": operation.id,
             "summary": operation.summary,
@@ -182,7 +182,7 @@ class _Document:
                 **{str(status): _at("responses", _REFUSALS[status].name) for status in _refusals(operation)},
             },
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in parts.items() if value}
 
     def _parameters(self, operation: Operation) -> Iterator[Schema]:
         for id in operation.ids:
@@ -269,8 +269,8 @@ def _refusals(operation: Operation) -> Iterator[int]:
 
 def _refused(status: int) -> Schema:
     refusal = _REFUSALS[status]
-    told = {"message": refusal.message, "detail": refusal.message}
-    example = {"status": status, "error": HTTPStatus(status).phrase, **told}
+    texts = {"message": refusal.message, "detail": refusal.message}
+    example = {"status": status, "error": HTTPStatus(status).phrase, **texts}
     return {
         "description": refusal.meaning,
         "headers": _headers(_OF_REFUSAL.get(status, ())),

@@ -109,9 +109,9 @@ def request_of(scope: Scope) -> Request:
 
 def _request_id(headers: dict[bytes, bytes]) -> bytes:
     """Returns the id that the client chose, if it is harmless to repeat and to log; else a new one."""
-    given = headers.get(b"x-request-id")
-    if given and len(given) <= 64 and given.replace(b"-", b"").replace(b"_", b"").isalnum():
-        return given
+    chosen = headers.get(b"x-request-id")
+    if chosen and len(chosen) <= 64 and chosen.replace(b"-", b"").replace(b"_", b"").isalnum():
+        return chosen
     # Unique by process and number: a system call for each request would cost more than its look-up.
     return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 

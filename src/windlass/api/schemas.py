@@ -149,14 +149,14 @@ def _described(
 ) -> tuple[dict[type, str], dict[str, Schema]]:
     """Returns the name of each type, and the schemas of these and of all types inside them by name."""
     types = list(dict.fromkeys(types))
-    refs, found = msgspec.json.schema_components(types, ref_template="{name}")
+    refs, components = msgspec.json.schema_components(types, ref_template="{name}")
     keys = {type: str(ref["$ref"]) for type, ref in zip(types, refs, strict=True)}
     for type, key in keys.items():
-        _put_in_order(found[key], type)
-    names = _names(found, {keys[type]: name for type, name in chosen.items() if type in keys}, suffix)
+        _put_in_order(components[key], type)
+    names = _names(components, {keys[type]: name for type, name in chosen.items() if type in keys}, suffix)
     if twins := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise ValueError(f"two types want one name: {', '.join(twins)}")
-    schemas = {names[key]: translate(schema, names) for key, schema in found.items()}
+    schemas = {names[key]: translate(schema, names) for key, schema in components.items()}
     return {type: names[key] for type, key in keys.items()}, schemas
 
 
@@ -223,10 +223,10 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _keywords(schema: Schema, names: Names) -> Schema:
-    said: Schema = {}
+    translated: Schema = {}
     for key, value in schema.items():
-        said |= _keyword(key, value, names)
-    return said
+        translated |= _keyword(key, value, names)
+    return translated
 
 
 def _keyword(key: str, value: Any, names: Names) -> Schema:

@@ -52,8 +52,8 @@ def _tree(folder: Path, files: Path) -> str:
         if path.name in _LEFT_OUT:
             continue
         mode, name = ("40000", f"{path.name}/") if path.is_dir() else ("100644", path.name)
-        made = _tree(folder, path) if path.is_dir() else _object(folder, "blob", path.read_bytes())
-        entries.append((name, f"{mode} {path.name}\0".encode() + bytes.fromhex(made)))
+        object_id = _tree(folder, path) if path.is_dir() else _object(folder, "blob", path.read_bytes())
+        entries.append((name, f"{mode} {path.name}\0".encode() + bytes.fromhex(object_id)))
     # Git sorts folders as if their names ended with a slash.
     return _object(folder, "tree", b"".join(entry for _, entry in sorted(entries)))
 
@@ -69,12 +69,13 @@ def _object(folder: Path, kind: str, content: bytes) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    made, unfinished = tempfile.mkstemp(dir=file.parent, prefix="tmp_obj_")  # git sweeps what is named so
+    # Git sweeps files with this prefix.
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix="tmp_obj_")
     try:
-        with os.fdopen(made, "wb") as writing:
+        with os.fdopen(descriptor, "wb") as writing:
             writing.write(content)
             writing.flush()
-            os.fsync(made)
+            os.fsync(descriptor)
         Path(unfinished).replace(file)
     finally:
         Path(unfinished).unlink(missing_ok=True)

@@ -113,26 +113,26 @@ class Docker:
             await session.close()
         await old.close()
 
-    async def json(self, method: str, path: str, **given: Any) -> Any:
+    async def json(self, method: str, path: str, **options: Any) -> Any:
         """Returns the decoded answer; None if it is empty."""
-        body = await self.raw(method, path, **given)
+        body = await self.raw(method, path, **options)
         if len(body) > LONGEST_DOCUMENT:
             raise EngineRefused(500, f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
         return decoded(body) if body.strip() else None
 
-    async def read_list(self, path: str, type: Any, **given: Any) -> Any:
+    async def read_list(self, path: str, type: Any, **options: Any) -> Any:
         """Returns an answer of this type, which may be long: all fields that the type does not name are
         skipped."""
-        return decoded(await self.raw("GET", path, **given), type)
+        return decoded(await self.raw("GET", path, **options), type)
 
-    async def raw(self, method: str, path: str, **given: Any) -> bytes:
+    async def raw(self, method: str, path: str, **options: Any) -> bytes:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
         with self.translated():
-            async with asyncio.timeout(given.get("patience", PATIENCE)):
-                return await self._whole(method, path, **given)
+            async with asyncio.timeout(options.get("patience", PATIENCE)):
+                return await self._whole(method, path, **options)
 
-    async def _whole(self, method: str, path: str, **given: Any) -> bytes:
-        async with self.stream(method, path, **given) as answer:
+    async def _whole(self, method: str, path: str, **options: Any) -> bytes:
+        async with self.stream(method, path, **options) as answer:
             parts, size = [], 0
             async for chunk in answer.chunks():
                 parts.append(chunk)
@@ -228,8 +228,8 @@ class Docker:
             headers={"Connection": "close"},
             allow_redirects=False,
         ) as response:
-            found = await _beginning(response, LONGEST_INFO, RECOGNISING)
-        if an_object(decoded(found)).get("ID") != self._transport.engine_id:
+            body = await _beginning(response, LONGEST_INFO, RECOGNISING)
+        if an_object(decoded(body)).get("ID") != self._transport.engine_id:
             # No connection to the other engine is used for a later request.
             self._transport.drop()
             self._version = ""

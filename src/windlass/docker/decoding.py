@@ -19,8 +19,8 @@ def decoded(body: bytes, type: Any = Any) -> Any:
         raise EngineRefused(500, NONSENSE) from error
 
 
-def an_object(found: Any) -> dict[str, Any]:
+def an_object(value: Any) -> dict[str, Any]:
     """Raises EngineRefused for anything but a JSON object."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise EngineRefused(500, NONSENSE)
-    return found
+    return value

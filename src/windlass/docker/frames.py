@@ -39,5 +39,5 @@ async def pieces(chunks: AsyncIterable[bytes]) -> AsyncIterator[list[bytes]]:
     """As many at a time as arrived together."""
     frames = Frames()
     async for chunk in chunks:
-        if found := frames.feed(chunk):
-            yield found
+        if complete := frames.feed(chunk):
+            yield complete

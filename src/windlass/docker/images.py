@@ -27,9 +27,9 @@ async def pull(docker: Docker, ref: str) -> None:
     # Without a tag the engine would fetch every one there is.
     params = {"fromImage": ref if tagged(ref) else f"{ref}:latest"}
     async with docker.stream("POST", "/images/create", params=params, patience=PULLING) as answer:
-        async for said in answer.objects():
-            if "error" in said:
-                raise EngineRefused(404, str(said["error"]))
+        async for message in answer.objects():
+            if "error" in message:
+                raise EngineRefused(404, str(message["error"]))
 
 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.

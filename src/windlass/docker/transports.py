@@ -217,11 +217,11 @@ class TlsTransport:
         guard = Guard(self._reach, resolve)
 
         def opened(wanted: Any) -> socket.socket:
-            made = guard.opened(wanted)
-            self._sockets.add(made)
+            socket_made = guard.opened(wanted)
+            self._sockets.add(socket_made)
             if task := asyncio.current_task():
-                self._openers.setdefault(task, WeakSet()).add(made)
-            return made
+                self._openers.setdefault(task, WeakSet()).add(socket_made)
+            return socket_made
 
         connector = aiohttp.TCPConnector(
             ssl=tls_context(self._identity), resolver=guard, socket_factory=opened, limit=0
@@ -305,9 +305,9 @@ def _usual() -> tuple[Path, ...]:
 
 
 def _found() -> Path:
-    there = [path for path in _usual() if path.is_socket()]
-    if not there:
+    sockets = [path for path in _usual() if path.is_socket()]
+    if not sockets:
         raise Away(
             f"There is no Docker engine at {_usual()[0]}: install Docker, or set docker_host to where it is"
         )
-    return there[0]
+    return sockets[0]

@@ -174,7 +174,7 @@ class ClusterStatus(Shown):
 
 def normalise(spec: Cluster) -> None:
     """Refuses fields that do not go together; names the first that is missing or too many."""
-    given = {
+    values = {
         "engine_address": spec.engine_address,
         "engine_ca_certificate": spec.engine_ca_certificate,
         "engine_certificate": spec.engine_certificate,
@@ -186,7 +186,7 @@ def normalise(spec: Cluster) -> None:
     if spec.engine_address:
         _check_address(spec.engine_address)
     needed = _needed(spec)
-    for name, value in given.items():
+    for name, value in values.items():
         if value and name not in needed:
             raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_ELSEWHERE)}")
         if not value and needed.get(name):

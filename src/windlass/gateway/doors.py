@@ -144,14 +144,14 @@ class Doors:
 
     async def _open_or_move(self, wanted: Open) -> Open:
         """Opens a door; one that is open already at this place stays. Answers it with its real port."""
-        known = self._journal.told.doors.get(wanted.door)
+        opened = self._journal.told.doors.get(wanted.door)
         router = self._routers.get(wanted.door)
-        if router is None or known is None:
+        if router is None or opened is None:
             await self._open_soon(wanted)
-        elif is_same_place(known, wanted):
+        elif is_same_place(opened, wanted):
             router.trust(trusted(wanted.trusted))
         else:
-            await self._move(router, known, wanted)
+            await self._move(router, opened, wanted)
         return Open(wanted.door, wanted.host, self.port(wanted.door), wanted.trusted)
 
     async def _open_soon(self, wanted: Open) -> None:
@@ -166,17 +166,17 @@ class Doors:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _move(self, before: BuiltinRouter, known: Open, wanted: Open) -> None:
+    async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
         """Opens a door at another place; if that is not possible, it stays where it was.
 
         It is closed first: two addresses of one machine may overlap, and its ports for services move, too."""
-        if wanted.port != known.port:
+        if wanted.port != opened.port:
             await _check_free(wanted)
         await before.stop()
         try:
             await self._open_soon(wanted)
         except RouteError:
-            await self._open_soon(known)
+            await self._open_soon(opened)
             raise
 
     async def _open(self, wanted: Open, inherited: Sockets) -> None:
@@ -229,5 +229,5 @@ async def _check_free(wanted: Open) -> None:
     await router.stop()
 
 
-def is_same_place(known: Open, wanted: Open) -> bool:
-    return known.host == wanted.host and wanted.port in {known.port, 0}
+def is_same_place(opened: Open, wanted: Open) -> bool:
+    return opened.host == wanted.host and wanted.port in {opened.port, 0}

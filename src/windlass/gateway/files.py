@@ -69,15 +69,15 @@ def listen_at(path: Path, kind: socket.SocketKind) -> socket.socket:
 
 def connect_to(path: Path, kind: socket.SocketKind) -> socket.socket | None:
     """Connects to a program that listens at a path; None if there is none."""
-    made = socket.socket(socket.AF_UNIX, kind)
+    connection = socket.socket(socket.AF_UNIX, kind)
     try:
         with _short(path) as name:
-            made.connect(name)
+            connection.connect(name)
     except (FileNotFoundError, ConnectionError):
-        made.close()
+        connection.close()
         return None
-    made.setblocking(False)
-    return made
+    connection.setblocking(False)
+    return connection
 
 
 def is_of_this_user(connection: socket.socket) -> bool:

@@ -68,12 +68,12 @@ class ToldRoutes:
     @property
     def is_empty(self) -> bool:
         """True if nothing is reached through the gateway."""
-        return not any(route.endpoints for told in self._routes.values() for route in told.routes)
+        return not any(route.endpoints for routed in self._routes.values() for route in routed.routes)
 
     def of(self, door: str) -> Iterator[Change]:
         """Yields the changes that bring a door, opened already, to where it was."""
-        for told in (self._reserved, self._routes):
-            yield from (change for (at, _), change in told.items() if at == door)
+        for changes in (self._reserved, self._routes):
+            yield from (change for (at, _), change in changes.items() if at == door)
 
     def __iter__(self) -> Iterator[Change]:
         for door, opened in self.doors.items():

@@ -190,10 +190,10 @@ class GatewayProgram:
         """Raises RouteError if another server that is connected has this door at another place: two servers
         with different settings would take it from each other for ever."""
         for opened in self._links.values():
-            known = opened.get(wanted.door)
-            if opened is not own and known is not None and not is_same_place(known, wanted):
+            theirs = opened.get(wanted.door)
+            if opened is not own and theirs is not None and not is_same_place(theirs, wanted):
                 raise RouteError(
-                    f"set gateway_port to {known.port} and gateway_host to {known.host}, or data_dir to a "
+                    f"set gateway_port to {theirs.port} and gateway_host to {theirs.host}, or data_dir to a "
                     "folder of its own: another server uses this data directory, and has its gateway there"
                 )
 

@@ -72,14 +72,14 @@ class GatewayRouter:
         await self.stop()
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
-        told = Reserve(self._door, service, tuple(ports))
-        await self._link.call(told)
-        self._reserved[service] = told
+        change = Reserve(self._door, service, tuple(ports))
+        await self._link.call(change)
+        self._reserved[service] = change
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        told = SetRoutes(self._door, service, tuple(routes))
-        await self._link.call(told)
-        self._routes[service] = told
+        change = SetRoutes(self._door, service, tuple(routes))
+        await self._link.call(change)
+        self._routes[service] = change
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         await self._link.call(DrainEndpoints(self._door, tuple(endpoints), patience))
@@ -117,12 +117,12 @@ class GatewayRouter:
     async def _greet(self, ask: AskGateway) -> None:
         """Opens the door again, and tells what the gateway does not know: others may have told it newer. A
         service that cannot be told keeps no other one from being reached; its RouteError comes at the end."""
-        known = (await ask(self._opening)).services
+        services = (await ask(self._opening)).services
         failed: RouteError | None = None
-        for told in (self._reserved, self._routes):
-            for service in told.keys() - known:
+        for changes in (self._reserved, self._routes):
+            for service in changes.keys() - services:
                 try:
-                    await ask(told[service])
+                    await ask(changes[service])
                 except RouteError as error:
                     failed = error
         if failed:

@@ -26,10 +26,10 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
 
 def frames(content: bytes) -> list[bytes]:
     """Cuts the content of a file. A last message that is not complete is left out."""
-    found, at = [], 0
+    messages, at = [], 0
     while at + _LENGTH.size <= len(content):
         (length,) = _LENGTH.unpack_from(content, at)
         begin, at = at + _LENGTH.size, at + _LENGTH.size + length
         if at <= len(content):
-            found.append(content[begin:at])
-    return found
+            messages.append(content[begin:at])
+    return messages

@@ -131,8 +131,8 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 async def check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
     """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
-    known = await store.reads.facts.get(FACT)
-    encryption = load_encryption(settings, may_make=known is None)
+    fingerprint = await store.reads.facts.get(FACT)
+    encryption = load_encryption(settings, may_make=fingerprint is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores key and id unless they are there: of several replicas, the first decides."""
@@ -145,8 +145,8 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
             await tx.facts.set(FACT, key)
         return key, id
 
-    if known:
-        check_key(encryption, known.decode())
+    if fingerprint:
+        check_key(encryption, fingerprint.decode())
     key, id = await store.write(settle)
     check_key(encryption, key.decode())
     return encryption, id.decode()

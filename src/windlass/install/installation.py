@@ -302,9 +302,9 @@ async def install(
         await in_thread(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await check_installation(settings, store)
         own = await parts_for(id)
-        known = families or registry(), kinds or kinds_of(*declared())
-        check_kinds(*known)
-        ctx = assemble(settings, id, own, store, clock, encryption, out, *known, point)
+        declarations = families or registry(), kinds or kinds_of(*declared())
+        check_kinds(*declarations)
+        ctx = assemble(settings, id, own, store, clock, encryption, out, *declarations, point)
         ctx.places.adopts = adopt
         installation = Installation(ctx, fetcher or out.fetch, lease)
         if adopt:

@@ -52,10 +52,10 @@ def _key(settings: Settings, may_make: bool) -> bytes:
 def _make(file: Path) -> None:
     """A new key, there as a whole or not at all: a start that is killed here leaves no half of one."""
     draft = file.with_name(f".key-{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
-        made.write(new_key().hex() + "\n")
-        made.flush()
-        os.fsync(made.fileno())
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:
+        writing.write(new_key().hex() + "\n")
+        writing.flush()
+        os.fsync(writing.fileno())
     # Unlike renaming, it never takes the place of the key that another replica made meanwhile.
     with suppress(FileExistsError):
         os.link(draft, file)

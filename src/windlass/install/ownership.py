@@ -68,7 +68,7 @@ class OwnershipReport(Struct, kw_only=True):
 
     @property
     def found(self) -> dict[str, StoredData]:
-        return {service: kept for found in self.unknown.values() for service, kept in found.items()}
+        return {service: kept for services in self.unknown.values() for service, kept in services.items()}
 
 
 class DatabaseState(Struct, frozen=True):
@@ -123,8 +123,8 @@ def _real_parts_for(settings: Settings) -> PartsFor:
     return partial(real_parts, settings, SystemClock())
 
 
-async def without_record(settings: Settings, known: Container[str]) -> dict[str, StoredData]:
-    """Returns services found here that are not in `known`. An unreachable engine counts as empty."""
+async def without_record(settings: Settings, recorded: Container[str]) -> dict[str, StoredData]:
+    """Returns services found here that are not in `recorded`. An unreachable engine counts as empty."""
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
     database = await look(settings, seen)
@@ -133,7 +133,7 @@ async def without_record(settings: Settings, known: Container[str]) -> dict[str,
             await _gather(settings, report, database, _real_parts_for(settings))
     except (EngineAway, BuilderAway, TimeoutError):
         pass
-    return _without(report.found, known)
+    return _without(report.found, recorded)
 
 
 async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
@@ -182,9 +182,9 @@ async def _count(
     report.lost = _without_volumes(settings, report, database)
     if report.found:
         database = await look(settings, report.mark)
-    known = database.present | database.deleted
+    recorded = database.present | database.deleted
     report.unknown = {
-        label: rest for label, found in report.unknown.items() if (rest := _without(found, known))
+        label: rest for label, services in report.unknown.items() if (rest := _without(services, recorded))
     }
 
 
@@ -195,9 +195,9 @@ async def _gather(
     for label in _labels(settings, report, database):
         async with holdings(settings, parts_for, label) as held:
             report.aside = len(held.records())
-            there = await held.services()
-            report.unknown[label] = _without(there, report.found)
-            report.is_lost = report.is_lost or any(kept.is_lost for kept in there.values())
+            services = await held.services()
+            report.unknown[label] = _without(services, report.found)
+            report.is_lost = report.is_lost or any(kept.is_lost for kept in services.values())
 
 
 def _without_volumes(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
@@ -210,8 +210,8 @@ def _without_volumes(settings: Settings, report: OwnershipReport, database: Data
     )
 
 
-def _without(found: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
-    return {service: kept for service, kept in found.items() if service not in others}
+def _without(services: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
+    return {service: kept for service, kept in services.items() if service not in others}
 
 
 def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
@@ -301,12 +301,12 @@ def _hint(settings: Settings, report: OwnershipReport) -> str:
     return f"bring back {file_of(settings)}, or restore a backup"
 
 
-def inventory(found: Mapping[str, StoredData]) -> str:
-    if not found:
+def inventory(services: Mapping[str, StoredData]) -> str:
+    if not services:
         return "no service"
-    names = sorted(kept.name or service for service, kept in found.items())
+    names = sorted(kept.name or service for service, kept in services.items())
     shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
     instances, volumes = (
-        sum(getattr(kept, what) for kept in found.values()) for what in ("instances", "volumes")
+        sum(getattr(kept, what) for kept in services.values()) for what in ("instances", "volumes")
     )
-    return f"services {len(found)} ({shown}), with instances {instances} and volumes {volumes}"
+    return f"services {len(services)} ({shown}), with instances {instances} and volumes {volumes}"

@@ -99,18 +99,18 @@ def isolation_of(settings: Settings) -> Isolation:
     machine supports."""
     mode = cast(Mode, settings.isolation)
     try:
-        found = Isolation(
+        isolation = Isolation(
             mode, Path(settings.data_dir), settings.isolation_users, settings.isolation_readable
         )
     except ValueError as error:
         raise BadSetting(f"isolation_users: {error}") from error
-    if mode == "required" and (missing := found.missing()):
+    if mode == "required" and (missing := isolation.missing()):
         first = missing[0]
         raise BadSetting(
             f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
-    return found
+    return isolation
 
 
 async def isolation_in_use(settings: Settings) -> Isolation | None:

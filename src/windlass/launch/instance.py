@@ -88,8 +88,8 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
     """
     if volume := variables.get(VOLUME):
         return Path(volume).absolute() / name
-    if own and (said := variables.get(own)):
-        return Path(said).absolute()
+    if own and (path := variables.get(own)):
+        return Path(path).absolute()
     raise LaunchRefused(f"no folder for the data is named: set {VOLUME}{f' or {own}' if own else ''}")
 
 
@@ -138,15 +138,15 @@ def hold(data: Path) -> int:
     """
     data.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.open_lock_file(beside(data, "lock"))
-    until, told = time.monotonic() + PATIENCE, False
+    until, is_said = time.monotonic() + PATIENCE, False
     while not filelock.try_lock(held):
         if time.monotonic() > until:
             raise LaunchRefused(
                 "another server still uses this data and does not end: look for it, and stop it"
             )
-        if not told:
+        if not is_said:
             say("an earlier server of this data is still ending; waiting for it")
-            told = True
+            is_said = True
         time.sleep(0.05)
     os.set_inheritable(held, True)
     return held
@@ -194,8 +194,8 @@ def finish(
         check=False,
     )
     if done.returncode:
-        said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
-        raise LaunchRefused(f"{doing} failed ({Path(argv[0]).name} ended with {done.returncode}):\n{said}")
+        output = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
+        raise LaunchRefused(f"{doing} failed ({Path(argv[0]).name} ended with {done.returncode}):\n{output}")
     return done.stdout
 
 

@@ -40,17 +40,17 @@ class MysqlAccount(NamedTuple):
 def start(variables: Variables) -> NoReturn:
     server, data = server_of(variables), data_of(variables, "mysql")
     account, settings = account_of(variables), settings_of(variables)
-    held, given = hold(data), passed_on(variables)
+    held, passed = hold(data), passed_on(variables)
     installer = variables.get(INSTALLER, "")
 
     def make(folder: Path) -> None:
-        finish(_making(server, installer, folder), held, given, doing="making the data folder")
+        finish(_making(server, installer, folder), held, passed, doing="making the data folder")
 
     if made_whole(data, make):
         say("the data folder was empty: made a new one")
     os.chdir(data)
     where = [f"--datadir={data}", *_user(), *(f"--{name}={value}" for name, value in settings.items())]
-    become([server, "--no-defaults", *where, f"--init-file={_as_file(statements(account))}"], given)
+    become([server, "--no-defaults", *where, f"--init-file={_as_file(statements(account))}"], passed)
 
 
 def account_of(variables: Variables) -> MysqlAccount:
@@ -127,10 +127,10 @@ def _user() -> list[str]:
 
 def _as_file(lines: list[str]) -> str:
     """Returns the path of a file that is in no folder, because the statements contain passwords."""
-    there = os.memfd_create("statements", 0)
-    os.set_inheritable(there, True)
-    os.write(there, "".join(f"{line};\n" for line in lines).encode())
-    return f"/proc/self/fd/{there}"
+    descriptor = os.memfd_create("statements", 0)
+    os.set_inheritable(descriptor, True)
+    os.write(descriptor, "".join(f"{line};\n" for line in lines).encode())
+    return f"/proc/self/fd/{descriptor}"
 
 
 if __name__ == "__main__":

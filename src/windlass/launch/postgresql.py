@@ -110,11 +110,11 @@ class PostgresServer(NamedTuple):
         written, major = self.data / "PG_VERSION", version.partition(".")[0]
         if not written.exists() or not major:
             return
-        found = written.read_text().strip()
-        if found != major:
+        present = written.read_text().strip()
+        if present != major:
             raise LaunchRefused(
-                f"the data is of PostgreSQL {found}, and this is PostgreSQL {major}, which cannot read it. "
-                f"Nothing was changed. Set the version back to {found} and deploy, dump the data with "
+                f"the data is of PostgreSQL {present}, and this is PostgreSQL {major}, which cannot read it. "
+                f"Nothing was changed. Set the version back to {present} and deploy, dump the data with "
                 f"pg_dump, make a new database of version {major}, and restore the dump there"
             )
 
@@ -130,10 +130,10 @@ class PostgresServer(NamedTuple):
     def settle(self, account: PostgresAccount) -> None:
         """Sets user, password and database. No server listens meanwhile."""
         name, user, database = quoted(account.user), text(account.user), text(account.database)
-        made = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
+        role = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
         absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"
         answer = self.execute(
-            f"DO $made$ BEGIN {made} END $made$",
+            f"DO $made$ BEGIN {role} END $made$",
             f"ALTER ROLE {name} WITH LOGIN SUPERUSER PASSWORD {text(account.password)}",
             f"SELECT '{_ABSENT}' WHERE {absent}",
         )

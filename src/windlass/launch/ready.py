@@ -38,8 +38,8 @@ def _postgresql(variables: Mapping[str, str]) -> ReadinessCheck:
 def _mysql(variables: Mapping[str, str]) -> ReadinessCheck:
     user = variables.get("MYSQL_USER") or "root"
     names = ("MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
-    known = [variables.get(name, "") for name in (names if user == "root" else names[::-1])]
-    login = {"MYSQL_PWD": known[0] or known[1]}
+    passwords = [variables.get(name, "") for name in (names if user == "root" else names[::-1])]
+    login = {"MYSQL_PWD": passwords[0] or passwords[1]}
     place = ("--protocol=tcp", "-h", HOST, "-P", variables["PORT"], "-u", user)
     return ReadinessCheck(("--no-defaults", *place, "ping"), login, "alive")
 
@@ -96,8 +96,8 @@ def _asked(client: Path, question: ReadinessCheck) -> int:
         return _said("the server does not answer")
     if done.returncode == 0 and done.stdout.strip().endswith(question.answer):
         return 0
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return _said(said[-1] if said else f"{client.name} ended with {done.returncode}")
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return _said(lines[-1] if lines else f"{client.name} ended with {done.returncode}")
 
 
 def _said(message: str, code: int = 1) -> int:

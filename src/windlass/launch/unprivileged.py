@@ -48,14 +48,14 @@ def leave_root(data: Path, needed: Path) -> None:
 
 def _ordinary() -> pwd.struct_passwd:
     """Returns a user that the machine knows by name, because PostgreSQL asks for the name."""
-    known = [user for user in pwd.getpwall() if user.pw_uid]
+    users = [user for user in pwd.getpwall() if user.pw_uid]
     for name in USUAL:
-        for user in known:
+        for user in users:
             if user.pw_name == name:
                 return user
-    if not known:
+    if not users:
         raise LaunchRefused("this machine has no user but root: add one, such as `nobody`, to run PostgreSQL")
-    return known[0]
+    return users[0]
 
 
 def _possible() -> bool:

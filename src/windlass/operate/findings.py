@@ -25,16 +25,16 @@ class Finding(Struct, frozen=True):
     advice: str = ""
 
 
-def ok(what: str, found: str) -> Finding:
-    return Finding(Level.OK, what, found)
+def ok(what: str, state: str) -> Finding:
+    return Finding(Level.OK, what, state)
 
 
-def warn(what: str, found: str, advice: str) -> Finding:
-    return Finding(Level.WARN, what, found, advice)
+def warn(what: str, state: str, advice: str) -> Finding:
+    return Finding(Level.WARN, what, state, advice)
 
 
-def fail(what: str, found: str, advice: str) -> Finding:
-    return Finding(Level.FAIL, what, found, advice)
+def fail(what: str, state: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, what, state, advice)
 
 
 def said_by(*command: str) -> str:

@@ -285,13 +285,13 @@ class Connection(ClientSocket):
 
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:
     """True for a request that opens a websocket by the rules of RFC 6455, section 4.2.1."""
-    given = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
+    fields = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
     times = sum(name in _ONCE for name, _ in headers)
     return (
         method == b"GET"
         and times == len(_ONCE)
-        and given.get(b"sec-websocket-version") == b"13"
-        and _is_key(given.get(b"sec-websocket-key", b""))
+        and fields.get(b"sec-websocket-version") == b"13"
+        and _is_key(fields.get(b"sec-websocket-key", b""))
     )
 
 

@@ -52,19 +52,20 @@ class ArchiveConnection(DatabaseSession, Protocol):
 @cache
 def tables(level: int) -> tuple[ArchiveTable, ...]:
     """The tables after that many migrations."""
-    made = apsw.Connection(":memory:")
-    made.execute(RECORDS)
+    database = apsw.Connection(":memory:")
+    database.execute(RECORDS)
     for migration in migrations()[:level]:
         for statement in migration.statements:
-            made.execute(statement)
-    names = made.execute(
+            database.execute(statement)
+    names = database.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
     ).fetchall()
-    return tuple(_table(made, str(name)) for (name,) in names)
+    return tuple(_table(database, str(name)) for (name,) in names)
 
 
-def _table(made: apsw.Connection, name: str) -> ArchiveTable:
-    columns = made.execute("SELECT name, type FROM pragma_table_info($1) ORDER BY cid", (name,)).fetchall()
+def _table(database: apsw.Connection, name: str) -> ArchiveTable:
+    facts = "SELECT name, type FROM pragma_table_info($1) ORDER BY cid"
+    columns = database.execute(facts, (name,)).fetchall()
     binary = tuple(place for place, (_, kind) in enumerate(columns) if kind == "BYTEA")
     return ArchiveTable(name, tuple(str(column) for column, _ in columns), binary)
 
@@ -104,11 +105,11 @@ class Snapshot:
 
     async def volumes(self) -> dict[str, set[str]]:
         """Returns the names of all volumes that hold data, by service."""
-        found: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}
         rows = await self._line.all(volumes.ALL) if await self._line.has("volume") else ()
         for service, name in rows:
-            found.setdefault(service, set()).add(name)
-        return found
+            names.setdefault(service, set()).add(name)
+        return names
 
     def events(self) -> AsyncIterator[Sequence[Any]]:
         """All of them, in order; each an `EventRow`."""
@@ -136,10 +137,10 @@ class Refill:
         for migration in migrations()[: level(applied)]:
             for statement in migration.statements:
                 await self._line.run(statement)
-        made = tables(level(applied))
-        for table in made:
+        emptied = tables(level(applied))
+        for table in emptied:
             await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
-        return made
+        return emptied
 
     async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         await self._line.fill(table, rows)

@@ -72,17 +72,17 @@ class PostgresSession:
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
-            found: Sequence[Any] | None = await self._connection.fetchrow(statement, *values)
+            row: Sequence[Any] | None = await self._connection.fetchrow(statement, *values)
         except asyncpg.UniqueViolationError as error:
             raise NameTaken(str(error)) from error
-        return found
+        return row
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
-            found: Sequence[Sequence[Any]] = await self._connection.fetch(statement, *values)
+            rows: Sequence[Sequence[Any]] = await self._connection.fetch(statement, *values)
         except asyncpg.UniqueViolationError as error:
             raise NameTaken(str(error)) from error
-        return found
+        return rows
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         await self._connection.executemany(statement, rows)
@@ -144,24 +144,24 @@ class PostgresStore(GroupCommit):
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
-        known = migrations()
+        steps = migrations()
         connection = await first_connection(url)
         try:
-            await migrate(connection, known)
+            await migrate(connection, steps)
         finally:
             await connection.close()
         pool = await asyncpg.create_pool(
             url, min_size=1, max_size=8, timeout=CONNECT_SECONDS, init=limit, reset=_as_it_is
         )
-        return cls(url, pool, clock, len(known))
+        return cls(url, pool, clock, len(steps))
 
     async def trouble(self) -> str:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                found = await self.reads.session.one(_APPLIED)
+                row = await self.reads.session.one(_APPLIED)
         except TimeoutError:
             return "The database does not answer"
-        return "" if found and found[0] == self._migrations else OUTDATED
+        return "" if row and row[0] == self._migrations else OUTDATED
 
     @property
     def connections(self) -> Mapping[str, int]:

@@ -36,10 +36,10 @@ class PostgresLine(PostgresSession):
         await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
 
     async def has(self, table: str) -> bool:
-        found = await self.one(
+        row = await self.one(
             "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1", table
         )
-        return found is not None
+        return row is not None
 
     async def commit(self) -> None:
         await self._transaction.commit()

@@ -79,19 +79,19 @@ class SqliteSession:
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
-            found: Sequence[Any] | None = self._execute(statement, values).fetchone()
+            row: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except apsw.ConstraintError as error:
             self._refusal = _translated(error)
             raise self._refusal from error
-        return found
+        return row
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
-            found: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
+            rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
             self._refusal = _translated(error)
             raise self._refusal from error
-        return found
+        return rows
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._execute_many(statement, rows)
@@ -144,19 +144,19 @@ class ReadingSession(SqliteSession):
         try:
             if self._moment is None:
                 self._hold()
-            found: Sequence[Any] | None = self._execute(statement, values).fetchone()
+            row: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except _AWAY as error:
             raise _unreadable() from error
-        return found
+        return row
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             if self._moment is None:
                 self._hold()
-            found: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
+            rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except _AWAY as error:
             raise _unreadable() from error
-        return found
+        return rows
 
     def pause(self) -> None:
         """From now on, each read has a transaction of its own."""

@@ -33,10 +33,10 @@ class SqliteLine(SqliteSession):
         self._connection.executemany(statement, rows)
 
     async def has(self, table: str) -> bool:
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = $1", (table,)
         )
-        return found.fetchone() is not None
+        return rows.fetchone() is not None
 
     async def commit(self) -> None:
         self._connection.execute("COMMIT")

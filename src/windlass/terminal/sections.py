@@ -30,8 +30,8 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             if self.unknown is None:
                 raise
-            known = [name for param in self.params for name in (*param.opts, *param.secondary_opts)]
-            self.unknown(error, known)
+            names = [name for param in self.params for name in (*param.opts, *param.secondary_opts)]
+            self.unknown(error, names)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

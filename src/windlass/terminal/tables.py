@@ -42,7 +42,7 @@ def print_json(value: Any) -> None:
 
 def plain(text: str) -> str:
     """Returns text without colours, and with every other control character made visible."""
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], _COLOURS.sub("", text))
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], _COLOURS.sub("", text))
 
 
 def console(least: int = 0) -> Console:
@@ -96,9 +96,9 @@ def table(
         cells = zip(row, colours, strict=True)
         grid.add_row(*(Text(plain(cell), style=colour or "") for cell, colour in cells))
     # Wider than the terminal rather than with ids broken in two.
-    there = console(sum(widths) + GAP * len(widths))
-    with there.capture() as drawn:
-        there.print(grid)
+    screen = console(sum(widths) + GAP * len(widths))
+    with screen.capture() as drawn:
+        screen.print(grid)
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())
 
@@ -107,9 +107,9 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
     """Prints names, values beside them, and remarks below the
     values. A long word, such as a token, stays whole.
     `states` says by its name whether a value is to be coloured."""
-    known = list(rows)
-    wide = max(len(plain(name)) for name, _, _ in known) + GAP
-    for name, value, remark in known:
+    cells = list(rows)
+    wide = max(len(plain(name)) for name, _, _ in cells) + GAP
+    for name, value, remark in cells:
         label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
         shown = indented(value, wide)
         click.echo(label + (coloured(shown) if states(name) else shown))

@@ -80,8 +80,8 @@ def _namespace(process: int, name: str) -> int:
     return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _same(one: int, other: int) -> bool:
-    return os.path.samestat(os.fstat(one), os.fstat(other))
+def _same(first: int, other: int) -> bool:
+    return os.path.samestat(os.fstat(first), os.fstat(other))
 
 
 def _map(inner: int, uid: int, gid: int) -> None:

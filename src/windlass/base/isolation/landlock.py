@@ -43,8 +43,8 @@ def version() -> int:
 
 def handled(version: int) -> int:
     """Returns every right that this kernel can refuse."""
-    known = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
-    return (1 << known) - 1
+    number = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+    return (1 << number) - 1
 
 
 def ruleset(version: int, *, signals: bool) -> int:
@@ -52,27 +52,27 @@ def ruleset(version: int, *, signals: bool) -> int:
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
     words = (ctypes.c_uint64 * 3)(handled(version), 0, scopes if version >= SCOPES_SINCE else 0)
     size = 8 if version < 4 else 16 if version < SCOPES_SINCE else 24
-    made = calls.syscall(_CREATE, words, ctypes.c_size_t(size), ctypes.c_uint(0))
-    if made < 0:
+    descriptor = calls.syscall(_CREATE, words, ctypes.c_size_t(size), ctypes.c_uint(0))
+    if descriptor < 0:
         calls.failed("landlock_create_ruleset")
-    return made
+    return descriptor
 
 
 def allow(ruleset: int, version: int, path: str, rights: int) -> None:
     """Allows rights below a path. A missing path needs no rule."""
     try:
-        there = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
         return
     try:
         rights &= handled(version)
-        if not stat.S_ISDIR(os.fstat(there).st_mode):
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
-        rule = _Rule(rights, there)
+        rule = _Rule(rights, descriptor)
         if calls.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0)):
             calls.failed("landlock_add_rule")
     finally:
-        os.close(there)
+        os.close(descriptor)
 
 
 def restrict(ruleset: int) -> None:

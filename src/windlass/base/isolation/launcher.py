@@ -60,13 +60,13 @@ def main(number: int) -> NoReturn:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
         if not word:
             os._exit(0)
-        given = _descriptors(ancillary)
-        made = calls.fork_sibling()
-        if not made:
-            _serve(given)
-        for descriptor in given:
+        descriptors = _descriptors(ancillary)
+        child = calls.fork_sibling()
+        if not child:
+            _serve(descriptors)
+        for descriptor in descriptors:
             os.close(descriptor)
-        channel.send(str(made).encode())
+        channel.send(str(child).encode())
 
 
 def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
@@ -74,8 +74,8 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
     return [int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4)]
 
 
-def _serve(given: Sequence[int]) -> NoReturn:
-    file, go, output, answer, *process = given
+def _serve(descriptors: Sequence[int]) -> NoReturn:
+    file, go, output, answer, *process = descriptors
 
     def start() -> None:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -100,9 +100,9 @@ def _start(request: LaunchRequest, go: int, output: int, answer: int, process: S
     if cell and cell["processes"]:
         if not process:
             first = _first(cell, request["marks"], answer)
-        made = calls.fork_sibling()
-        if made:
-            _tell(answer, {"pid": made})
+        child = calls.fork_sibling()
+        if child:
+            _tell(answer, {"pid": child})
             os._exit(0)
     else:
         _tell(answer, {"pid": os.getpid()})
@@ -115,8 +115,8 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     Returns the pipe by which the program tells it so. The first process is ready when this returns."""
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
-    made = calls.fork_sibling()
-    if not made:
+    child = calls.fork_sibling()
+    if not child:
         os.close(tell)
 
         def stay() -> None:
@@ -128,7 +128,7 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
         calls.run_to_exit(stay, lambda error: os.write(done, f"{error}".encode()), 1)
     os.close(hear)
     os.close(done)
-    _tell(answer, {"first": made})
+    _tell(answer, {"first": child})
     received = os.read(ready, 4096)
     os.close(ready)
     if received:

@@ -87,16 +87,16 @@ class Launcher:
         sent = _sent(request)
         try:
             with on_failure(partial(_close_all, hear, theirs)):
-                given = [sent, ours, output, tell, *([] if process is None else [process])]
-                made = self._ask(given)
+                descriptors = [sent, ours, output, tell, *([] if process is None else [process])]
+                child = self._ask(descriptors)
         finally:
             _close_all(ours, tell, sent)
         answers = Answers(hear)
         answer, failure = _heard(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
-        begun = Begun(pid or (made if failure else 0), first, theirs, answers)
-        if made != begun.pid:
-            os.waitpid(made, 0)
+        begun = Begun(pid or (child if failure else 0), first, theirs, answers)
+        if child != begun.pid:
+            os.waitpid(child, 0)
         if failure is None and pid is not None and "error" not in answer:
             return begun
         end(begun)
@@ -109,12 +109,12 @@ class Launcher:
             self._process.wait()
             self._channel = self._process = None
 
-    def _ask(self, given: list[int]) -> int:
+    def _ask(self, descriptors: list[int]) -> int:
         """Sends a request; returns the process that handles it, which may not be the one that stays."""
         for _ in range(2):
             channel = self._open()
             with suppress(BrokenPipeError, ConnectionError):
-                socket.send_fds(channel, [b"!"], given)
+                socket.send_fds(channel, [b"!"], descriptors)
                 if answer := channel.recv(64):
                     return int(answer)
             self.close()  # the launcher was killed

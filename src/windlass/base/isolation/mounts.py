@@ -79,13 +79,13 @@ def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
     return _below(path, ours) and os.path.realpath(path) != path
 
 
-def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
+def _closed(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
     """Yields the first folder above each path that other users may not enter."""
     for path in paths:
         parts = path.split("/")
         for end in range(2, len(parts)):
             folder = "/".join(parts[:end])
-            if _below(path, known) and (folder in known or _below(folder, known)):
+            if _below(path, bounds) and (folder in bounds or _below(folder, bounds)):
                 break
             if not os.path.isdir(folder):  # noqa: PTH112 (this runs at every start)
                 break
@@ -121,8 +121,8 @@ def _introduce(cell: Cell, cover: str) -> None:
     home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
     for list, line in (("/etc/passwd", home), ("/etc/group", f"{name}:x:{uid}:\n")):
         if os.path.isfile(list):  # noqa: PTH113 (this runs at every start)
-            with open(list) as known:  # noqa: PTH123
-                text = known.read()
+            with open(list) as original:  # noqa: PTH123
+                text = original.read()
             own = f"{cover}/.{os.path.basename(list)}"  # noqa: PTH119
             with open(own, "w") as written:  # noqa: PTH123
                 written.write(f"{text.rstrip()}\n{line}")

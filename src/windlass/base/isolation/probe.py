@@ -104,8 +104,8 @@ def _failure(cell: Cell) -> str:
     if not child:
         calls.run_to_exit(lambda: _try(cell), lambda error: os.write(tell, _words(error).encode()), 0)
     os.close(tell)
-    with open(hear) as said:  # noqa: PTH123 (a descriptor)
-        failure = said.read()
+    with open(hear) as pipe:  # noqa: PTH123 (a descriptor)
+        failure = pipe.read()
     os.waitpid(child, 0)
     return failure
 

@@ -50,42 +50,42 @@ class Users:
     def of(self, name: str) -> int:
         if name not in self._known:
             with self._held() as file:
-                known = _read(file)
-                if name not in known:
-                    known[name] = known[_LAST] = self._next(known)
-                    write_whole(file, json.dumps(known).encode())
-            self._known[name] = known[name]
+                numbers = _read(file)
+                if name not in numbers:
+                    numbers[name] = numbers[_LAST] = self._next(numbers)
+                    write_whole(file, json.dumps(numbers).encode())
+            self._known[name] = numbers[name]
         return self._known[name]
 
     def all(self) -> dict[str, int]:
         """Returns every number that was given, by name."""
-        known = _read(self._file) if self._file.exists() else {}
-        return {name: number for name, number in known.items() if name != _LAST}
+        numbers = _read(self._file) if self._file.exists() else {}
+        return {name: number for name, number in numbers.items() if name != _LAST}
 
-    def merge(self, given: Mapping[str, int]) -> None:
+    def merge(self, added: Mapping[str, int]) -> None:
         """Adds assignments from elsewhere, for example from a backup.
 
         A number that is assigned to another service here stays so, and the added service gets a new one. A
         number that its service does not need here is never assigned again.
         """
         with self._held() as file:
-            known = _read(file)
-            taken = set(known.values())
-            for name, number in given.items():
+            numbers = _read(file)
+            taken = set(numbers.values())
+            for name, number in added.items():
                 if number not in taken:
-                    known[name if name not in known else f"{name} {number}"] = number
+                    numbers[name if name not in numbers else f"{name} {number}"] = number
                     taken.add(number)
-            write_whole(file, json.dumps(known).encode())
+            write_whole(file, json.dumps(numbers).encode())
 
-    def _next(self, known: dict[str, int]) -> int:
+    def _next(self, assigned: dict[str, int]) -> int:
         """Returns the number after the last one; the first of all is random. Earlier versions, which stored
         no last number, began at the start of the range, as did all other installations."""
-        numbers, given = self._numbers, set(known.values())
-        last = known.get(_LAST, -1)
+        numbers, taken = self._numbers, set(assigned.values())
+        last = assigned.get(_LAST, -1)
         first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
         for step in range(len(numbers)):
             number = numbers[(first + step) % len(numbers)]
-            if number not in given:
+            if number not in taken:
                 return number
         raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
 
@@ -101,7 +101,7 @@ class Users:
         with filelock.holding(self._file.with_suffix(".lock")):
             if not self._file.exists():
                 write_whole(
-                    self._file, json.dumps({f"former {each}": each for each in self._owners()}).encode()
+                    self._file, json.dumps({f"former {owner}": owner for owner in self._owners()}).encode()
                 )
             yield self._file
 
@@ -109,9 +109,9 @@ class Users:
 def _read(file: Path) -> dict[str, int]:
     """Raises an OSError for a damaged file: after an empty one, numbers would be assigned twice."""
     with suppress(ValueError):
-        known = json.loads(file.read_text())
-        if isinstance(known, dict) and all(isinstance(number, int) for number in known.values()):
-            return known
+        numbers = json.loads(file.read_text())
+        if isinstance(numbers, dict) and all(isinstance(number, int) for number in numbers.values()):
+            return numbers
     raise OSError(errno.EIO, f"bring back {file.name} of the data directory from a backup: it is damaged")
 
 

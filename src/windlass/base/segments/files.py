@@ -206,9 +206,9 @@ def read_on(folder: str, place: int) -> FollowStep:
 
 
 def _from(folder: str, place: int) -> list[Segment]:
-    found = segments_of(folder)
-    at = next((number for number in reversed(range(len(found))) if found[number].base <= place), 0)
-    return found[at:]
+    segments = segments_of(folder)
+    at = next((number for number in reversed(range(len(segments))) if segments[number].base <= place), 0)
+    return segments[at:]
 
 
 def _is_between_lines(fd: int, offset: int) -> bool:
@@ -217,18 +217,18 @@ def _is_between_lines(fd: int, offset: int) -> bool:
 
 def _from_the_start(folder: str) -> FollowStep:
     """Starts from the beginning: the stream was replaced by another."""
-    found = segments_of(folder)
-    return FollowStep(b"", found[0].base if found else 0, gone=True)
+    segments = segments_of(folder)
+    return FollowStep(b"", segments[0].base if segments else 0, gone=True)
 
 
 def after(folder: str, id: str) -> int | None:
     """Returns the position after the line with this id, or None if the line is gone."""
     place = place_of(id)
-    found = [] if place is None else _from(folder, place)
-    if place is None or not found or found[0].base > place:
+    segments = [] if place is None else _from(folder, place)
+    if place is None or not segments or segments[0].base > place:
         return None
-    with OpenFile(found[0].path) as fd:
+    with OpenFile(segments[0].path) as fd:
         if fd is None:
             return None
-        line = forwards(fd, place - found[0].base).partition(b"\n")[0]
+        line = forwards(fd, place - segments[0].base).partition(b"\n")[0]
     return place + len(line) + 1 if line.startswith(BEGIN + id.encode() + b'"') else None

@@ -177,8 +177,8 @@ class SegmentWriter:
         return end
 
     def _note(self, at: Times) -> None:
-        known = self._times
-        self._times = at if known is None else (min(known[0], at[0]), max(known[1], at[1]))
+        before = self._times
+        self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
 
     def _encoded(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
         """Returns one batch as bytes, its times, and the index of the first line that is not in it."""

@@ -136,15 +136,17 @@ class Holdings:
 
     async def services(self) -> dict[str, StoredData]:
         """Returns all services that have data in place, also those that are only partly set aside."""
-        found: dict[str, StoredData] = {}
+        in_files: dict[str, StoredData] = {}
         for holder in self._files:
-            found |= dict.fromkeys(await holder.services(), StoredData())
+            in_files |= dict.fromkeys(await holder.services(), StoredData())
         # An engine remembers of many services what may not come back; nothing is lost with that.
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
         done = {id for id, record in self.records().items() if record.is_whole}
-        there = {id: kept for id, kept in (found | notable).items() if id not in done}
+        in_place = {id: kept for id, kept in (in_files | notable).items() if id not in done}
+        if self.place == LOCAL:
+            return in_place
         # An id that the engine of a cluster tells becomes the name of a folder here.
-        return there if self.place == LOCAL else {id: kept for id, kept in there.items() if ids.is_id(id)}
+        return {id: kept for id, kept in in_place.items() if ids.is_id(id)}
 
     def records(self) -> Mapping[str, SetAside]:
         return records(self._data)
@@ -235,9 +237,9 @@ def holdings_of(ctx: Context, place: Place) -> Holdings:
 
 async def sweep(ctx: Context, holder: Holder) -> None:
     """Erases what is left of services that were deleted."""
-    there = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
+    in_place = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
     await holder.sweep(
-        [service for service in sorted(there) if await ctx.store.reads.deletions.is_deleted(service)]
+        [service for service in sorted(in_place) if await ctx.store.reads.deletions.is_deleted(service)]
     )
 
 
@@ -248,29 +250,31 @@ async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
 
 async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
     holdings = holdings_of(ctx, place)
-    found = list((await unknown(ctx, holdings)).items())
+    strangers = list((await unknown(ctx, holdings)).items())
     if place.reconnect is not None:
         if not ctx.places.adopts:
-            leave_alone(ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in found])
+            leave_alone(ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in strangers])
             return
         # The engine of a cluster may name any number of services that never were.
-        found = found[:MOST_ASIDE]
-    for service, kept in found:
+        strangers = strangers[:MOST_ASIDE]
+    for service, kept in strangers:
         await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
 async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
     """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
     that is just being made, the database knows first."""
-    there, reads = await holdings.services(), ctx.store.reads
-    known = set(await reads.statuses.services())
-    rest = {service: kept for service, kept in there.items() if service not in known and not kept.is_lost}
-    found = {service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)}
-    if found and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
+    in_place, reads = await holdings.services(), ctx.store.reads
+    ours = set(await reads.statuses.services())
+    rest = {service: kept for service, kept in in_place.items() if service not in ours and not kept.is_lost}
+    strangers = {
+        service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)
+    }
+    if strangers and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
         raise OtherDatabase(
             "the database is not the one that this server was started with: nothing is erased or set aside"
         )
-    return found
+    return strangers
 
 
 async def put_aside(

@@ -39,12 +39,12 @@ class EngineScope:
         self._pass_on(service, lambda: self._sink(service, lines))
 
     def _pass_on(self, service: str, action: Callable[[], None]) -> None:
-        known = self._places.known_cluster_of(service)
-        if known is None:  # deployed by another server a moment ago, or invented
+        cluster = self._places.known_cluster_of(service)
+        if cluster is None:  # deployed by another server a moment ago, or invented
             if self._looking < MOST_LOOK_UPS:
                 self._looking += 1
                 self._places.later(self._look_up(service, action))
-        elif known == self._cluster:
+        elif cluster == self._cluster:
             action()
 
     async def _look_up(self, service: str, action: Callable[[], None]) -> None:

@@ -212,10 +212,10 @@ class Logs:
         self._segments.report(now)
         for service in erase:
             self.forget(service)
-        there = sorted(self._segments.streams())
-        for stream in there:
+        streams = sorted(self._segments.streams())
+        for stream in streams:
             self._segments.expire(stream, now - self._age, now - self._age // _STEPS)
-        self._sweep_builds([stream for stream in there if _is_build(stream)])
+        self._sweep_builds([stream for stream in streams if _is_build(stream)])
 
     async def set_aside(self, service: str, into: Path) -> None:
         """Moves the lines of this service, and of its builds, to the folder `into`."""

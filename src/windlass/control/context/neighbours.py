@@ -41,7 +41,7 @@ class Neighbour(Struct, frozen=True, gc=False):
 
 class _CachedNeighbours(Struct, frozen=True):
     version: tuple[int, int, int]
-    found: list[Neighbour]
+    neighbours: list[Neighbour]
 
 
 class Neighbours:
@@ -55,17 +55,17 @@ class Neighbours:
     ) -> list[Neighbour]:
         """The services of an environment that have ports, in the order of their creation."""
         version = await source.lists.version(environment, family)
-        known = self._known.get((environment, family))
-        if known is None or known.version != version:
+        cached = self._known.get((environment, family))
+        if cached is None or cached.version != version:
             # A change between these two reads is read now, and again by the next caller.
             rows = await source.resources.of_parent(environment, family)
-            known = _CachedNeighbours(
+            cached = _CachedNeighbours(
                 version, [neighbour for row in rows if (neighbour := _neighbour(row, main_port))]
             )
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[environment, family] = known
-        return known.found
+            self._known[environment, family] = cached
+        return cached.neighbours
 
 
 def _neighbour(row: Row, main_port: MainPortOf) -> Neighbour | None:

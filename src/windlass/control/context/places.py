@@ -168,10 +168,10 @@ class Places:
         """Returns the place of a cluster."""
         if not cluster:
             return self.local
-        if known := self._open.get(cluster):
-            return known[1]
+        if opened := self._open.get(cluster):
+            return opened[1]
         async with self._locks[cluster]:
-            return known[1] if (known := self._open.get(cluster)) else await self._opened(cluster)
+            return opened[1] if (opened := self._open.get(cluster)) else await self._opened(cluster)
 
     async def identity(self, access: EngineAccess) -> str:
         """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
@@ -266,12 +266,12 @@ class Places:
 
     async def _refresh(self, cluster: str) -> None:
         async with self._locks[cluster]:
-            known, access = self._open.get(cluster), await self._find(cluster)
-            if known is None or known[0] == access:
-                if known is None and access and access.is_elsewhere:
+            opened, access = self._open.get(cluster), await self._find(cluster)
+            if opened is None or opened[0] == access:
+                if opened is None and access and access.is_elsewhere:
                     await self._opened(cluster)
                 return
-            before, place = known
+            before, place = opened
             self.examined.discard(cluster)
             self.newer.discard(cluster)
             if access and place.reconnect and before.engine == access.engine:
@@ -291,9 +291,9 @@ class Places:
     async def _give_router(self, cluster: str, port: int = 0) -> None:
         """Moves the services of a cluster to a router at its port, if it had another `port`. If it cannot be
         opened, they stay, and it is tried again when clusters are read next."""
-        if (known := self._open.get(cluster)) is None or known[0].router_port == port:
+        if (opened := self._open.get(cluster)) is None or opened[0].router_port == port:
             return
-        access, place = known
+        access, place = opened
         router = self.local.router
         if access.router_port:
             router = self._connector.router(access)

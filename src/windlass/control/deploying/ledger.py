@@ -52,9 +52,9 @@ def in_transaction(
     """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
 
     @functools.wraps(change)
-    async def method(ledger: Ledger, /, *args: P.args, **given: P.kwargs) -> T:
+    async def method(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
         async def write(tx: Tx) -> T:
-            return await change(ledger, tx, await ledger.current(tx), *args, **given)
+            return await change(ledger, tx, await ledger.current(tx), *args, **options)
 
         return await ledger.ctx.store.write(write)
 

@@ -90,8 +90,8 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
     """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
     if not workload.volumes:
         return workload
-    known = await ctx.store.reads.volumes.of(workload.service)
-    marked = [replace(volume, is_known=volume.name in known) for volume in workload.volumes]
+    names = await ctx.store.reads.volumes.of(workload.service)
+    marked = [replace(volume, is_known=volume.name in names) for volume in workload.volumes]
     return replace(workload, volumes=tuple(marked))
 
 
@@ -104,10 +104,10 @@ async def retire_others(
     the present instances, if they are known.
     """
     place = await ctx.places.of(new.service)
-    there = (await place.engine.observe(new.service)).instances if seen is None else seen
+    instances = (await place.engine.observe(new.service)).instances if seen is None else seen
     others = [
         instance
-        for instance in there
+        for instance in instances
         if instance.generation <= newest and instance.generation != new.generation
     ]
     if not others:

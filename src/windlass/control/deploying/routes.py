@@ -119,9 +119,9 @@ async def take_over_routes(ctx: Context) -> None:
     await ctx.places.local.router.close_others(ctx.places.has_router, LAST_REQUESTS)
     for router in {place.router for place in places}:
         services = await router.services()
-        known = set(await ctx.store.reads.statuses.services())
+        existing = set(await ctx.store.reads.statuses.services())
         for service in services:
-            if service not in known or (await ctx.places.of(service)).router is not router:
+            if service not in existing or (await ctx.places.of(service)).router is not router:
                 _log.warning("routes of no service are closed", extra={"service": service})
                 await router.forget(service)
             else:

@@ -66,17 +66,17 @@ class DatabaseKind(ServiceKind[Database]):
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         spec = service.read(Database)
         type, version = spec.type, spec.version
-        known = await credentials_of(ctx, ctx.store.reads, service)
+        credentials = await credentials_of(ctx, ctx.store.reads, service)
         port = databases.kind_of(type).port
-        variables = dict(databases.environment(type, version, known))
+        variables = dict(databases.environment(type, version, credentials))
         place = await ctx.places.of(service.id)
         native = place.engine.takes == "native"
         public = spec.accessibility == "PUBLIC"
         return replace(
             usual,
-            command=() if native else databases.command(type, known),
+            command=() if native else databases.command(type, credentials),
             variables=variables | {"WINDLASS_MEMORY": str(usual.memory)},
-            hidden=frozenset(name for name, value in variables.items() if known.password in value),
+            hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
             ports=(_port(port, await public_port(ctx, service) if public else None),),
             volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
             alone=True,
@@ -173,10 +173,17 @@ def _listed(service: Row) -> Iterator[BuiltIn]:
 async def _connection(ctx: Context, source: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
     spec = row.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
-    known = await credentials_of(ctx, source, row)
-    found = await address(row.parent, row.id, name, server.port)
+    credentials = await credentials_of(ctx, source, row)
+    endpoint = await address(row.parent, row.id, name, server.port)
     values = database_variables.connection(
-        server.type, row.id, name, found.host, found.port, known.login, known.password, known.database
+        server.type,
+        row.id,
+        name,
+        endpoint.host,
+        endpoint.port,
+        credentials.login,
+        credentials.password,
+        credentials.database,
     )
     secrets = database_variables.secret_keys(server.type, row.id, name)
     return [

@@ -101,10 +101,10 @@ def _check_probed(
 ) -> None:
     """Refuses probes of a port that the service does not have, or has as UDP: they never pass. Only a build
     tells all ports."""
-    known = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
+    tcp_ports = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
     for name, asked in checks.items():
         for probe in asked:
-            if probe.kind is not ProbeKind.EXEC and probe.port not in known:
+            if probe.kind is not ProbeKind.EXEC and probe.port not in tcp_ports:
                 raise Unusable(
                     f"healthchecks.{name}: add port {probe.port} to `ports`, or probe another one: the "
                     "service has no such TCP port"
@@ -172,9 +172,9 @@ def _identify(
 ) -> None:
     """Gives each item without an id that of the former item with the same port or path, or else a new one."""
     named = {item.id for item in items if item.id}
-    known = {_key(old): old.id for old in before if old.id not in named}
+    former_ids = {_key(old): old.id for old in before if old.id not in named}
     for item in items:
-        item.id = item.id or known.pop(_key(item), None) or ids.new_id()
+        item.id = item.id or former_ids.pop(_key(item), None) or ids.new_id()
 
 
 def _key(item: PortRequest | StorageRequest) -> int | str:

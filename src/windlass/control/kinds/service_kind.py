@@ -148,9 +148,11 @@ class ServiceKind(Generic[S]):
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
             internal = neighbour.port.internal
-            found = await address(environment, neighbour.id, neighbour.name, internal)
+            endpoint = await address(environment, neighbour.id, neighbour.name, internal)
             outside = await external_host(ctx, source, neighbour.id, neighbour.port)
-            variables += address_variables(self.family.name, neighbour.id, found.host, found.port, outside)
+            variables += address_variables(
+                self.family.name, neighbour.id, endpoint.host, endpoint.port, outside
+            )
         return Offer(with_twins(variables))
 
     def listed_keys(self, service: Row) -> Collection[str]:

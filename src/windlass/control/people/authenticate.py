@@ -96,8 +96,8 @@ class Authenticator:
 
     def known(self, header: bytes, now: int) -> Actor | None:
         """The verdict of a moment ago, if there was one."""
-        found = self._known.get(hashlib.sha256(header).digest())
-        return found[0] if found is not None and now < found[1] else None
+        verdict = self._known.get(hashlib.sha256(header).digest())
+        return verdict[0] if verdict is not None and now < verdict[1] else None
 
     async def admit(self, header: bytes) -> Actor:
         now, changes = self._ctx.clock.now(), self._changes
@@ -135,10 +135,10 @@ class Authenticator:
             return await self._by_jwt(credential, now)
         if not tokens.well_formed(credential):
             raise refused(_UNKNOWN)
-        found = await self._ctx.store.reads.tokens.get(digest)
-        if found is None:
+        record = await self._ctx.store.reads.tokens.get(digest)
+        if record is None:
             raise await self._no_more(_UNKNOWN, digest=digest)
-        return self._actor(*found, now)
+        return self._actor(*record, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
         """Returns the refusal of a token that does not exist; names the owner of one that was revoked."""
@@ -183,8 +183,8 @@ class Authenticator:
 
     async def _judge(self) -> Verifier:
         """Returns the verifier, which has the keys of the issuers. The first call makes it."""
-        made = self._verifier or await self._make_verifier()
-        self._verifier = self._verifier or made
+        verifier = self._verifier or await self._make_verifier()
+        self._verifier = self._verifier or verifier
         return self._verifier
 
     async def _make_verifier(self) -> Verifier:
@@ -228,7 +228,7 @@ class Authenticator:
                 "You are signed in, but not a member of an organization here: ask an admin to invite you",
                 UnusualCaller(person.subject, person.shown, "", person=True),
             )
-        memberships.sort(key=lambda known: known[2].created_at)
+        memberships.sort(key=lambda entry: entry[2].created_at)
         # The name is what was known on joining: later claims of a name or an address are not verified.
         id, _, oldest = memberships[0]
         return Actor(

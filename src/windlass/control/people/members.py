@@ -165,15 +165,15 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     permissions of the first owner must not go with them.
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
-    found = []
+    invitees = []
     for invitee in [*await _invited(source, person), *await _joining(ctx, source)]:
         if invitee.org.id in inside or await source.resources.named(
             invitee.org.id, member.name, person.shown.casefold()
         ):
             continue
         inside.add(invitee.org.id)
-        found.append(invitee)
-    return found
+        invitees.append(invitee)
+    return invitees
 
 
 async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
@@ -190,12 +190,12 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
 
 
 async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
-    found = []
+    invitees = []
     for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
         org = await source.resources.find(organization.name, guest.org)
         if org is not None:
-            found.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
-    return found
+            invitees.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
+    return invitees
 
 
 async def _joining(ctx: Context, source: Reads) -> list[Invitee]:

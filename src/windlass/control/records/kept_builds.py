@@ -25,15 +25,15 @@ async def builds_of(ctx: Context, service: str) -> Builds:
     first: dict[str, int] = {}
     released: list[int] = []
     for row in await ctx.store.reads.deployments.latest(service, 1000):
-        made = particulars(row).made
-        if made is None:
+        build = particulars(row).made
+        if build is None:
             continue
-        first[made.artifact.key] = row.number  # the latest come first
+        first[build.artifact.key] = row.number  # the latest come first
         if row.status == Progress.SUCCEEDED:
             released.append(row.number)
         if row.status in OPEN or (status and row.id == status.serving):
-            needed.append(made.artifact.key)
+            needed.append(build.artifact.key)
         elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
-            good[made.artifact.key] = None
+            good[build.artifact.key] = None
     since = released[1] if len(released) > 1 else 0
     return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))

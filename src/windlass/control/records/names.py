@@ -173,7 +173,7 @@ async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[Name
     names: set[str] = set()
     for deployment in deployments:
         if workload := decrypt_workload(ctx, deployment):
-            found = [row_of(port, rows) for port in workload.ports if by_name(port)]
-            names |= {row.name for row in found if row}
+            holders = [row_of(port, rows) for port in workload.ports if by_name(port)]
+            names |= {row.name for row in holders if row}
             names |= {f"{PORT}{number}" for port in workload.ports if (number := listens(port)) is not None}
     return names

@@ -50,10 +50,10 @@ async def add_deliveries(
     if not receivers:
         return []
     body = encode(news)
-    made = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
+    deliveries = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
     for row in receivers:
         await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
-    return made
+    return deliveries
 
 
 async def _news_about(

@@ -27,9 +27,9 @@ async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
         return status
     if not await _is_local(ctx, status.cluster):
         return status
-    known = f"{LOST}. Its last known state is {plain(status.state)}"
+    sentence = f"{LOST}. Its last known state is {plain(status.state)}"
     state = State.UNAVAILABLE if status.state in UP else status.state
-    return replace(status, state=state, message=". ".join(filter(None, (known, status.message))))
+    return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
 
 
 async def check_here(ctx: Context, service: str) -> None:

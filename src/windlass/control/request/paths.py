@@ -1,4 +1,4 @@
-"""Resources that the path of a request names, as far as the caller may see them."""
+"""Reads the resources that the path of a request names, as far as the caller may see them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
 
 
 async def target(source: Reads, call: Call) -> Row:
-    """The resource that the operation is about, below the parent that the path names."""
+    """Returns the resource that the operation is about, below the parent that the path names."""
     operation = call.operation
-    row = await _resource_at(source, call, operation.itself)
+    row = await resource_at(source, call, operation.itself)
     if (above := operation.above) is not None and (
         row.parent != call.ids[above.position] or await source.resources.find(above.name, row.parent) is None
     ):
@@ -36,23 +36,19 @@ async def target(source: Reads, call: Call) -> Row:
 
 
 async def parent_of(source: Reads, call: Call) -> Row:
-    """The resource whose collection the path names, or through which it leads."""
-    return await _resource_at(source, call, call.operation.above)
+    """Returns the parent of the collection or of the item that the path names."""
+    return await resource_at(source, call, call.operation.above)
 
 
 async def parent_to_create_in(source: Reads, call: Call) -> Row:
-    """The parent of a resource that is to be made, if the caller may make it there."""
-    return await _resource_at(source, call, call.operation.above, to_create=True)
+    """Returns the parent of a resource that is to be created, if the caller may create it there."""
+    return await resource_at(source, call, call.operation.above, to_create=True)
 
 
-async def other_resource(source: Reads, call: Call, param: str) -> Row:
-    """The resource whose id is this parameter of the path: one of the `ids` of an action."""
-    found = next((id for id in call.operation.ids if id.param == param), None)
-    return await _resource_at(source, call, found)
+async def resource_at(source: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
+    """Returns the resource with this id of the path, for example one of `call.operation.ids`.
 
-
-async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
-    """A resource that the path names. With `to_create`, permission is asked for what is to be made in it."""
+    With `to_create`, permission is asked for what is to be created in it."""
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
     id = call.ids[at.position]

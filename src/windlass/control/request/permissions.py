@@ -125,8 +125,8 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
     if ids is None:
         rows = await source.resources.of_parent(parent.id, family.name)
     else:
-        found = [await source.resources.find(family.name, id) for id in ids]
-        rows = [row for row in found if row and row.parent == parent.id]
+        candidates = [await source.resources.find(family.name, id) for id in ids]
+        rows = [row for row in candidates if row and row.parent == parent.id]
     visible = [row for row in rows if may(actor, Scope.READ, where.below(row.family, row.id, mode_of(row)))]
     return sorted(visible, key=lambda row: row.pos)
 

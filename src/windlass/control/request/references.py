@@ -25,7 +25,7 @@ async def check_references(
 ) -> dict[str, str]:
     """Returns the references of a spec by field. Refuses ids that do not exist or that the caller does not
     see. A reference that stays as it was is not checked again."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for path, (other, _) in family.references.items():
         value = value_at(spec, path)
         if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
@@ -34,8 +34,8 @@ async def check_references(
         if row is None or row.org != org or not await is_visible(tx, actor, row):
             raise Invalid(f"{path}: no {other} of this organization has this id")
         if "." not in path:
-            found[path] = value
-    return found
+            values[path] = value
+    return values
 
 
 async def check_openings(

@@ -63,12 +63,12 @@ async def check_changed(ctx: Context, call: Call) -> None:
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
     access = access_of(row.id, row.org, spec, spec.engine_key)
-    known = access_of(row.id, row.org, spec_of(row), hidden.get("engine_key", ""))
+    former = access_of(row.id, row.org, spec_of(row), hidden.get("engine_key", ""))
     is_key_sent = bool(changes.get("engine_key"))
-    if access.router_port != known.router_port:
+    if access.router_port != former.router_port:
         await ctx.places.check_port(access)
-    if replace(access, name=known.name, router_port=known.router_port) != known or is_key_sent:
-        expected = str(changes.get("engine_id") or ("" if is_key_sent else known.engine_id))
+    if replace(access, name=former.name, router_port=former.router_port) != former or is_key_sent:
+        expected = str(changes.get("engine_id") or ("" if is_key_sent else former.engine_id))
         if engine_id := await _connect(ctx, access, expected):
             setattr(call.body, _ENGINE_ID, engine_id)
 

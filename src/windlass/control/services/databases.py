@@ -17,7 +17,7 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     """Answers the credentials; only Admins may read them."""
     row = await target(ctx.store.reads, call)
     spec = row.read(Database)
-    known = await credentials_of(ctx, ctx.store.reads, row)
+    credentials = await credentials_of(ctx, ctx.store.reads, row)
     place = await ctx.places.of(row.id)
     if spec.accessibility == "PUBLIC":
         host, port = place.public_host, await public_port(ctx, row)
@@ -28,8 +28,8 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     answer = {
         "host": host,
         "port": port,
-        "login": known.login,
-        "password": known.password,
+        "login": credentials.login,
+        "password": credentials.password,
         "access_mode": spec.accessibility,
     }
     return Reply(encode(answer))

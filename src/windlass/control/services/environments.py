@@ -144,7 +144,7 @@ async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: Stat
 
 async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
     """Each service once, with what is asked of it. Refuses those of another environment."""
-    found: dict[str, tuple[Row, Spec | None]] = {}
+    chosen: dict[str, tuple[Row, Spec | None]] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
         for item in getattr(body, where, ()):
@@ -152,8 +152,8 @@ async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tu
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
                 raise Missing(f"{where}: choose a {family} of this environment: none has the id {id}")
-            found[id] = (row, asked)
-    return [*found.values()]
+            chosen[id] = (row, asked)
+    return [*chosen.values()]
 
 
 # How they are

@@ -67,9 +67,9 @@ def parts_of(registry: Registry, query: Naming) -> list[PathPart]:
     """Parses a path of names, from the organization down."""
     family = registry.families.get(query.family)
     if family is None or not _has_names(family):
-        known = sorted(family.name for family in registry.families.values() if _has_names(family))
-        meant = did_you_mean(get_close_matches(query.family, known, 1))
-        raise Invalid(f"family: must be one of {', '.join(known)}{meant}")
+        named_families = sorted(family.name for family in registry.families.values() if _has_names(family))
+        meant = did_you_mean(get_close_matches(query.family, named_families, 1))
+        raise Invalid(f"family: must be one of {', '.join(named_families)}{meant}")
     line = _line(registry, family, query.below)
     words = query.path.split("/") if query.path else []
     if len(words) > len(line):
@@ -143,14 +143,14 @@ class Search:
         name = match.name or await self._name(match.ids[0])
         visible = await self._visible(match, parts)
         above = [await self._name(id) for id in visible[1:] if id != match.org]
-        found = {
+        document = {
             "id": match.ids[0],
             "family": parts[-1].family.name,
             "name": name,
             "path": "/".join([*reversed(above), name]),
             "organization_id": match.org,
         }
-        return encode(found)
+        return encode(document)
 
     async def _organizations(self, part: PathPart) -> list[str]:
         actor = self._call.actor

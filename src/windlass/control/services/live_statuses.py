@@ -45,16 +45,16 @@ def state_of(statuses: Statuses) -> StatusSnapshot:
 
 def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
     """Returns the event with the changes from one snapshot to the next."""
-    known = before.services if before else {}
+    former = before.services if before else {}
     changed: dict[str, list[Document]] = {name: [] for name in now.lists}
     for id, (name, status) in now.services.items():
-        if known.get(id) != (name, status):
+        if former.get(id) != (name, status):
             changed[name].append(status)
     data = {
         "environment": now.environment,
         **changed,
         "complete": before is None,
-        "removed": [id for id in known if id not in now.services],
+        "removed": [id for id in former if id not in now.services],
     }
     return frames.event(now.mark.encode(), encode(data))
 

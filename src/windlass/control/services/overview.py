@@ -46,15 +46,15 @@ class ServiceSummary(Struct):
 @reads("organization.services")
 async def list_services(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    found = await _places(ctx, call, org.id)
+    places = await _places(ctx, call, org.id)
     page, size = paging(call)
     above: dict[str, Row] = {}
     bodies = []
-    for number, place in enumerate(found[(page - 1) * size : page * size], 1):
+    for number, place in enumerate(places[(page - 1) * size : page * size], 1):
         bodies.append(encode(await _shown(ctx, call, place, above)))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
-    return Reply(results(bodies, page, size, len(found)))
+    return Reply(results(bodies, page, size, len(places)))
 
 
 async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
@@ -63,9 +63,9 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     if query.cluster_id:
         on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}
     places = [
-        ServicePlace(*found)
+        ServicePlace(*columns)
         for family in ctx.registry.services
-        for found in await source.tree.services(org, family.name, project, environment_id)
+        for columns in await source.tree.services(org, family.name, project, environment_id)
     ]
     sight = Sight(source, call.actor, org)
     return [

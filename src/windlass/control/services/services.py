@@ -135,12 +135,12 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     status = await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 1000)
     serving = next((deployment for deployment in past if deployment.id == status.serving), None)
-    made = particulars(serving).made if serving else None
+    build = particulars(serving).made if serving else None
     for row in past:
         if serving and row.number >= serving.number:
             continue
         details = particulars(row)
-        other = made is None or (details.made is not None and details.made.artifact != made.artifact)
+        other = build is None or (details.made is not None and details.made.artifact != build.artifact)
         if row.status == Progress.SUCCEEDED and details.made and other:
             return row
     name = name_of(service)

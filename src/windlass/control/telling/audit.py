@@ -88,17 +88,17 @@ async def targets(ctx: Context, call: Call) -> Reply:
         environment=asked.environment_id or "",
     )
     column = {UNSET: "subject", "PROJECT": "project", "ENVIRONMENT": "environment"}[asked.target_level]
-    found: dict[str, None] = {}
+    targets: dict[str, None] = {}
     looked_at = 0
     if query is not None:
         async with aclosing(_older(source, query.conditions, FAR, _BATCH)) as batches:
             async for batch in batches:
-                found |= dict.fromkeys(getattr(row, column) for row in await _fitting(query, batch))
+                targets |= dict.fromkeys(getattr(row, column) for row in await _fitting(query, batch))
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
     names = TargetNames(source, ctx.registry.audit)
-    listed = [{"id": id, "name": await names.of(id)} for id in found if id]
+    listed = [{"id": id, "name": await names.of(id)} for id in targets if id]
     return Reply(
         encode({"targets": sorted(listed, key=lambda target: (target["name"].casefold(), target["id"]))})
     )
@@ -202,13 +202,13 @@ def _at_once(query: AuditFilter, size: int) -> int:
 
 async def _taken(query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int) -> list[EventRow]:
     """Returns the events of a page, and one more if there are more."""
-    found: list[EventRow] = []
+    events: list[EventRow] = []
     async with aclosing(walk) as batches:
         async for batch in batches:
-            found += await _fitting(query, batch)
-            if len(found) > size:
+            events += await _fitting(query, batch)
+            if len(events) > size:
                 break
-    return found[: size + 1]
+    return events[: size + 1]
 
 
 async def _older(
@@ -253,8 +253,8 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
     """Returns the first number of an event at that time or later."""
     while low < high:
         middle = (low + high) // 2
-        found = await source.events.time(middle)
-        if found is None or found >= at:
+        time = await source.events.time(middle)
+        if time is None or time >= at:
             high = middle
         else:
             low = middle + 1

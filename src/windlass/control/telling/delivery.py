@@ -113,9 +113,9 @@ class WebhookSender:
         return subscription.enabled
 
     async def _due(self) -> list[DeliveryRow]:
-        each, most = (1, 1) if self._results.receiver.failing else (EACH, MOST)
+        most_each, most = (1, 1) if self._results.receiver.failing else (EACH, MOST)
         reads, now = self._ctx.store.reads, self._ctx.clock.now()
-        return await reads.deliveries.due(self._webhook, now, each, most)
+        return await reads.deliveries.due(self._webhook, now, most_each, most)
 
     async def _send_all(self, due: Sequence[DeliveryRow]) -> None:
         lanes: defaultdict[str, list[DeliveryRow]] = defaultdict(list)

@@ -41,7 +41,7 @@ class SentEvent(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, frozen=True):
-    told: list[SentEvent]
+    events: list[SentEvent]
     last: int
     """Up to here nothing else happened."""
     whole: bool
@@ -83,15 +83,15 @@ async def _followed(ctx: Context, call: Call, org: str, place: StreamPosition) -
     with ctx.readers.joined(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
         while True:
             if reader.is_at_hand(at):
-                told, at = reader.after(at)
+                events, at = reader.after(at)
                 gone = False
             elif reader.is_ahead_of(at):
                 batch = await _read(ctx, org, at, full=full)
-                told, at, gone = batch.told, batch.last, batch.gone
+                events, at, gone = batch.events, batch.last, batch.gone
             else:
                 await reader.news()
                 continue
-            if pieces := await _pieces(ctx, call, org, told, gone=gone):
+            if pieces := await _pieces(ctx, call, org, events, gone=gone):
                 yield pieces
 
 
@@ -104,7 +104,7 @@ async def _caught_up(
     while not whole:
         batch = await _read(ctx, org, at, full=full)
         at, whole = batch.last, batch.whole
-        if pieces := await _pieces(ctx, call, org, batch.told, gone=batch.gone):
+        if pieces := await _pieces(ctx, call, org, batch.events, gone=batch.gone):
             yield pieces
     yield _mark(at) + frames.END
 
@@ -118,11 +118,11 @@ def _mark(number: int) -> bytes:
     return b"id: %d\n\n" % number
 
 
-async def _pieces(ctx: Context, call: Call, org: str, told: list[SentEvent], *, gone: bool) -> bytes:
+async def _pieces(ctx: Context, call: Call, org: str, events: list[SentEvent], *, gone: bool) -> bytes:
     sight = Sight(ctx.store.reads, call.actor, org)
     visible = [
         event.piece
-        for event in told
+        for event in events
         if sight.is_whole or event.row is None or await sight.includes_event(event.row)
     ]
     return b"".join([_GONE, *visible] if gone else visible)
@@ -139,7 +139,7 @@ class _EventReader(SharedReader):
         self._ctx = ctx
         self._org = org
         self._full = full
-        self._told: list[SentEvent] = []
+        self._recent: list[SentEvent] = []
         self._floor = self._place = -1
         """All between these two is at hand."""
         self._marked = ctx.clock.now()
@@ -152,7 +152,7 @@ class _EventReader(SharedReader):
         return self._floor <= at < self._place
 
     def after(self, at: int) -> tuple[list[SentEvent], int]:
-        return self._told[bisect_right(self._told, at, key=_number) :], self._place
+        return self._recent[bisect_right(self._recent, at, key=_number) :], self._place
 
     async def look(self) -> bool:
         source = self._ctx.store.reads
@@ -161,19 +161,19 @@ class _EventReader(SharedReader):
             self._floor = self._place
             return True
         batch = await _read(self._ctx, self._org, self._place, full=self._full)
-        told = [*batch.told, *self._marks(batch.last)]
-        self._keep(batch, told)
+        events = [*batch.events, *self._marks(batch.last)]
+        self._keep(batch, events)
         if not batch.whole:
             self._called.set()
-        return bool(told) or batch.gone
+        return bool(events) or batch.gone
 
-    def _keep(self, batch: Batch, told: list[SentEvent]) -> None:
-        self._told += told
+    def _keep(self, batch: Batch, events: list[SentEvent]) -> None:
+        self._recent += events
         if batch.gone:
-            self._told, self._floor = [], batch.last  # each finds it in the database, and is told
-        if len(self._told) > _KEPT:
-            self._floor = self._told[-_KEPT - 1].number
-            del self._told[:-_KEPT]
+            self._recent, self._floor = [], batch.last  # each finds it in the database, and is told
+        if len(self._recent) > _KEPT:
+            self._floor = self._recent[-_KEPT - 1].number
+            del self._recent[:-_KEPT]
         self._place = batch.last
 
     def _marks(self, place: int) -> list[SentEvent]:
@@ -186,8 +186,8 @@ class _EventReader(SharedReader):
         return [SentEvent(place, _mark(place))]
 
 
-def _number(told: SentEvent) -> int:
-    return told.number
+def _number(event: SentEvent) -> int:
+    return event.number
 
 
 async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
@@ -198,10 +198,10 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
     rows = await source.events.after(org, after, _PAGE)
     oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
-    told = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
+    events = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
     whole = len(rows) < _PAGE
     last = max(rows[-1].seq if rows else after, newest if whole else 0)
-    return Batch(told, last, whole, gone=after < oldest - 1)
+    return Batch(events, last, whole, gone=after < oldest - 1)
 
 
 async def _piece(row: EventRow, names: TargetNames, *, full: bool) -> bytes:

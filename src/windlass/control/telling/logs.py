@@ -47,8 +47,8 @@ async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None =
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
     # To find a few lines, all may have to be looked at.
-    found = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
-    return Reply(results(found))
+    matching = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    return Reply(results(matching))
 
 
 async def followed(
@@ -56,8 +56,8 @@ async def followed(
 ) -> tuple[str, Lines]:
     """Follows the log of a service of any family: its organization, its last lines, then new ones. The
     service must be inside everything that `within` names."""
-    found = await ctx.store.reads.resources.get(service)
-    if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
+    service_row = await ctx.store.reads.resources.get(service)
+    if service_row and (reading := ctx.registry.handled_by(f"{service_row.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
             row = await target(ctx.store.reads, call)

@@ -85,11 +85,11 @@ class InstallationMetrics:
         """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
         before, self.restarts = self.restarts, {}
         for place in seen:
-            known = before.get(place.id)
-            now = known if place.instances is None else _restarts_of(place.instances)
+            former = before.get(place.id)
+            now = former if place.instances is None else _restarts_of(place.instances)
             if now is not None:
                 self.restarts[place.id] = now
-                added = _added(known, now) if known is not None else 0
+                added = _added(former, now) if former is not None else 0
                 self._ctx.meters.restarts.count(place.id, by=added)
 
 

@@ -161,23 +161,23 @@ def _is_person(actor: Actor) -> bool:
     return actor.subject.startswith("jwt:")
 
 
-def _forget_one(known: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
+def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
     """Removes the caller that was seen first; when it comes back, that is an event again."""
-    if len(known) >= MOST_KNOWN:
-        del known[next(iter(known))]  # type: ignore[arg-type]
+    if len(callers) >= MOST_KNOWN:
+        del callers[next(iter(callers))]  # type: ignore[arg-type]
 
 
 async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
     for sighting in batch:
-        org, found = await _found(ctx, tx, sighting)
+        org, target = await _found(ctx, tx, sighting)
         data = {"seen_at": sighting.at, **dict(sighting.data)}
-        emit(tx, sighting.kind, org, found, sighting.actor, sighting.name, sighting.origin, data)
+        emit(tx, sighting.kind, org, target, sighting.actor, sighting.name, sighting.origin, data)
     if more:
         last = batch[-1]
-        org, found = await _found(ctx, tx, last)
+        org, target = await _found(ctx, tx, last)
         message = f"{more} more were not written down one by one, because there were too many at once"
         emit(
-            tx, last.kind, org, found, last.actor, last.name, last.origin, {"message": message, "more": more}
+            tx, last.kind, org, target, last.actor, last.name, last.origin, {"message": message, "more": more}
         )
 
 

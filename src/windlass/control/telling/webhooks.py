@@ -85,9 +85,9 @@ class Webhooks(Behaviour[Webhook]):
 async def deliveries(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     page, size = paging(call)
-    found, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
+    rows, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
     subscription = row.read(Subscription)
-    return Reply(results([encode(_shown(ctx, call, subscription, row)) for row in found], page, size, total))
+    return Reply(results([encode(_shown(ctx, call, subscription, row)) for row in rows], page, size, total))
 
 
 @writes("webhook.test")
@@ -98,10 +98,10 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
     news = await _example(ctx, tx, row, subscription.events[0])
     (id,) = await add_deliveries(tx, [row], TEST_LANE, news, call.origin.trace)
-    made = await tx.deliveries.get(row.id, id)
-    assert made is not None
+    delivery = await tx.deliveries.get(row.id, id)
+    assert delivery is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
-    return Reply(encode(_shown(ctx, call, subscription, made)))
+    return Reply(encode(_shown(ctx, call, subscription, delivery)))
 
 
 async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
@@ -210,9 +210,9 @@ async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
     body = rewritten(row.body, {"target_url": veil(address)})
     await tx.resources.change(replace(row, body=body, sealed=sealed))
     mark, skip = mark_of(ctx, row, address), 0
-    while found := (await tx.deliveries.page(row.id, skip, _AT_ONCE))[0]:
-        await tx.deliveries.change([_veiled(delivery, address, mark) for delivery in found])
-        skip += len(found)
+    while page := (await tx.deliveries.page(row.id, skip, _AT_ONCE))[0]:
+        await tx.deliveries.change([_veiled(delivery, address, mark) for delivery in page])
+        skip += len(page)
 
 
 def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:

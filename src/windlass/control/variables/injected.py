@@ -37,14 +37,14 @@ class ServiceVariables(NamedTuple):
 
 async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
     """All that are visible from the nearest of these levels, the nearest first."""
-    found: list[ServiceVariables] = []
+    visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
-        found += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
+        visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
         for kind in _kinds_in(ctx, level):
             for service in await source.resources.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, source, service)
-                found += (ServiceVariables(service, variable) for variable in variables)
-    return found
+                visible += (ServiceVariables(service, variable) for variable in variables)
+    return visible
 
 
 def _with_variables(ctx: Context, levels: Iterable[Row]) -> list[Row]:
@@ -78,11 +78,11 @@ def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> 
 
 
 def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
-    made = stamp(owner.created)
+    created = stamp(owner.created)
     document: Document = {
         "id": variable.id,
-        "created_at": made,
-        "updated_at": made,
+        "created_at": created,
+        "updated_at": created,
         "key": variable.key,
         "scope": "BUILT_IN",
         "variable_type": "BUILT_IN",

@@ -134,12 +134,12 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
     marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
         used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
-        known = Digest(sha, used, missing)
+        own = Digest(sha, used, missing)
         marks = [
             mark
             for mark in marks
             if mark[1] not in counted
-            or known.counts(mark[0], ctx.kinds[mark[1]].counted_keys(mark[0], str(mark[3])))
+            or own.counts(mark[0], ctx.kinds[mark[1]].counted_keys(mark[0], str(mark[3])))
         ]
     return sha == _sha(ctx, service, marks)
 
@@ -152,9 +152,9 @@ def _counted(ctx: Context) -> list[str]:
 def _sha(ctx: Context, service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
     """Variables count with each change; of services, only whether they are there and how they are called:
     nothing else of them is in anybody's variables."""
-    known = sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
-    told = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), known]
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+    used = sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
+    parts = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), used]
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
 Shape: TypeAlias = "Mapping[str, Shape] | None"

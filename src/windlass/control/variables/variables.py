@@ -187,8 +187,8 @@ async def _derived(
     if aliased:
         extras[f"aliased_{noun}"] = _other(aliased)
     links = {"overrides": overridden} if overridden else {"aliases": aliased}
-    known = {field: other.id for field, other in links.items() if other}
-    new = NewResource(family, spec, here, call.actor, call, extras=extras, links=known)
+    linked = {field: other.id for field, other in links.items() if other}
+    new = NewResource(family, spec, here, call.actor, call, extras=extras, links=linked)
     return await create_in(ctx, tx, new)
 
 
@@ -211,8 +211,8 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing) -> Row:
     level = levels.get(entry.scope)
     if level is None:
-        known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
-        raise Invalid(f"{where}.scope: is no level here; it can be {known}")
+        allowed = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
+        raise Invalid(f"{where}.scope: is no level here; it can be {allowed}")
     if not await allows(tx, call.actor, call.operation.need, level):
         raise Forbidden(
             f"{where}.scope: use another token: this one is limited to less than the {level.family}"

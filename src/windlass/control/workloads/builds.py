@@ -66,8 +66,8 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     root = (spec.git_repository.root_path or "/").strip("/") or "."
     dockerfile = spec.dockerfile_path or None
     names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
-    given = {name: value for name, value in making.inputs.arguments.items() if name in names}
-    values = _digest(given)
+    used = {name: value for name, value in making.inputs.arguments.items() if name in names}
+    values = _digest(used)
     order = Order(
         service=service.id,
         org=service.org,
@@ -79,7 +79,7 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         root=root,
         dockerfile=dockerfile,
         stage=spec.docker_target_build_stage or None,
-        arguments=given,
+        arguments=used,
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)
@@ -112,13 +112,13 @@ async def _earlier_build(
         if row.action not in BUILDS:
             continue
         details = particulars(row)
-        made = details.made
-        if made is None or made.base != base:
+        build = details.made
+        if build is None or build.base != base:
             continue
-        given = {name: value for name, value in arguments.items() if name in made.arguments}
-        if made.values == _digest(given) and await place.builder.find(service.id, made.artifact.key):
+        used = {name: value for name, value in arguments.items() if name in build.arguments}
+        if build.values == _digest(used) and await place.builder.find(service.id, build.artifact.key):
             making.say(f"This commit was built for deployment {row.number}: nothing to build")
-            return made, details.commit
+            return build, details.commit
     return None
 
 

@@ -106,34 +106,34 @@ def image(type: str, version: str) -> str:
 # How the official images are started
 
 
-def environment(type: str, version: str, known: DatabaseLogin) -> dict[str, str]:
+def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str, str]:
     """Read by the image when there is no data yet, and by the probe always."""
     match type:
         case "POSTGRESQL":
             settings = {
-                "POSTGRES_USER": known.login,
-                "POSTGRES_PASSWORD": known.password,
-                "POSTGRES_DB": known.database,
+                "POSTGRES_USER": credentials.login,
+                "POSTGRES_PASSWORD": credentials.password,
+                "POSTGRES_DB": credentials.database,
             }
             # A folder below the volume: its top may hold a lost+found, and then initdb refuses.
             return settings if _own_place(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
         case "MYSQL":
-            return {"MYSQL_ROOT_PASSWORD": known.password, "MYSQL_DATABASE": known.database}
+            return {"MYSQL_ROOT_PASSWORD": credentials.password, "MYSQL_DATABASE": credentials.database}
         case "MONGODB":
             return {
-                "MONGO_INITDB_ROOT_USERNAME": known.login,
-                "MONGO_INITDB_ROOT_PASSWORD": known.password,
-                "MONGO_INITDB_DATABASE": known.database,
+                "MONGO_INITDB_ROOT_USERNAME": credentials.login,
+                "MONGO_INITDB_ROOT_PASSWORD": credentials.password,
+                "MONGO_INITDB_DATABASE": credentials.database,
             }
         case _:
-            return {"REDIS_PASSWORD": known.password}
+            return {"REDIS_PASSWORD": credentials.password}
 
 
-def command(type: str, known: DatabaseLogin) -> tuple[str, ...]:
+def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
     """Instead of the image's own; empty leaves that."""
     if type != "REDIS":
         return ()
-    return ("redis-server", "--requirepass", known.password, "--appendonly", "yes", "--dir", "/data")
+    return ("redis-server", "--requirepass", credentials.password, "--appendonly", "yes", "--dir", "/data")
 
 
 _PGDATA: Final = "/var/lib/postgresql/data"
@@ -223,8 +223,8 @@ def configurations() -> list[dict[str, object]]:
 
 def upgrades(type: str, version: str) -> list[str]:
     """Known versions that can go on with the data of this one, the newest first."""
-    known = kind_of(type).versions
-    return [name for name in known if name != version and not hindrance(type, version, name)]
+    versions = kind_of(type).versions
+    return [name for name in versions if name != version and not hindrance(type, version, name)]
 
 
 def hindrance(type: str, old: str, new: str) -> str:
@@ -257,15 +257,15 @@ def _step(
 
 def _numbers(version: str) -> tuple[int | None, int | None]:
     """Major and minor, as far as they are said: `16` is whichever 16 is the newest."""
-    found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
-    if found is None:
+    match = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
+    if match is None:
         return None, None
-    return int(found[1]), int(found[2]) if found[2] else None
+    return int(match[1]), int(match[2]) if match[2] else None
 
 
-def _older(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
-    assert one[0] is not None
+def _older(first: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
+    assert first[0] is not None
     assert other[0] is not None
-    if one[0] != other[0]:
-        return one[0] < other[0]
-    return one[1] is not None and other[1] is not None and one[1] < other[1]
+    if first[0] != other[0]:
+        return first[0] < other[0]
+    return first[1] is not None and other[1] is not None and first[1] < other[1]

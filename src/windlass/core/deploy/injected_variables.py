@@ -70,12 +70,12 @@ def address_variables(
 ) -> list[BuiltIn]:
     """Returns variables that say where a service is found; `outside` is there if its port is public."""
     prefix, _ = marked(family.upper(), id)
-    found = [("HOST_INTERNAL", host)]
+    values = [("HOST_INTERNAL", host)]
     if port is not None:
-        found.append(("PORT_INTERNAL", str(port)))
+        values.append(("PORT_INTERNAL", str(port)))
     if outside is not None:
-        found.append(("HOST_EXTERNAL", outside))
-    return [BuiltIn(owner=id, key=prefix + word, value=value) for word, value in found]
+        values.append(("HOST_EXTERNAL", outside))
+    return [BuiltIn(owner=id, key=prefix + word, value=value) for word, value in values]
 
 
 def with_twins(variables: Iterable[BuiltIn]) -> list[BuiltIn]:

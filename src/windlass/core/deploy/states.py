@@ -160,5 +160,5 @@ _LOUDEST = (
 
 def together(states: Iterable[str]) -> State:
     """The state of a whole environment, from those of its services."""
-    found = set(states)
-    return next((state for state in _LOUDEST if state in found), State.READY)
+    present = set(states)
+    return next((state for state in _LOUDEST if state in present), State.READY)

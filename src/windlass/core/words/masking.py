@@ -71,11 +71,11 @@ class Mask:
         """
         if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
-        made: list[str] = []
+        masked: list[str] = []
         for line in _lines(messages):
             shown, before = self._line(line, before)
-            made += shown
-        return made, before
+            masked += shown
+        return masked, before
 
     def _line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
         """Masks the parts of one line. A secret may span two parts, and the second comes later.

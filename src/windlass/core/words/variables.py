@@ -120,14 +120,14 @@ def _chosen(
 
 
 def _filled(
-    entry: DeclaredVariable, known: Mapping[str, DeclaredVariable], used: set[str]
+    entry: DeclaredVariable, entries: Mapping[str, DeclaredVariable], used: set[str]
 ) -> DeclaredVariable | None:
     """Follows aliases, also of aliases, to the entry with the value; None if one leads nowhere or to
     itself."""
     other, passed = entry, set[str]()
     while other.stands_for:
         passed.add(other.id)
-        following = known.get(other.stands_for)
+        following = entries.get(other.stands_for)
         if following is None or following.id in passed:
             return None
         other = following

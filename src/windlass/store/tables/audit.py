@@ -34,8 +34,8 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     @property
     def is_choosy(self) -> bool:
         """True if few of the events that are looked at match."""
-        given = [name for name in _INDEXED if getattr(self, name)]
-        others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *given[1:]]
+        named = [name for name in _INDEXED if getattr(self, name)]
+        others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
         return any(others) or self.since > 0 or self.until < FAR
 
     @property

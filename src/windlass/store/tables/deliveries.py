@@ -88,9 +88,9 @@ class DeliveryTable(Table):
         rows = await self._session.all(PAGE, webhook, most, skip)
         return [DeliveryRow(*row) for row in rows], count[0] if count else 0
 
-    async def due(self, webhook: str, now: int, each: int, most: int) -> list[DeliveryRow]:
-        """Returns due deliveries in order, at most `each` of a lane."""
-        return [DeliveryRow(*row) for row in await self._session.all(DUE, webhook, now, each, most)]
+    async def due(self, webhook: str, now: int, most_each: int, most: int) -> list[DeliveryRow]:
+        """Returns due deliveries in order, at most `most_each` of a lane."""
+        return [DeliveryRow(*row) for row in await self._session.all(DUE, webhook, now, most_each, most)]
 
     async def next(self, webhook: str) -> int | None:
         """Returns the time when the next delivery is due."""

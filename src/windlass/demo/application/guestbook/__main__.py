@@ -87,13 +87,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    known = argparse.ArgumentParser(prog="guestbook", description="Counts visitors, and lets them sign.")
-    known.add_argument("--host", default="127.0.0.1")
-    said = known.parse_args()
-    server = Server(said.host, int(os.environ.get("PORT", "8080")), os.environ)
+    parser = argparse.ArgumentParser(prog="guestbook", description="Counts visitors, and lets them sign.")
+    parser.add_argument("--host", default="127.0.0.1")
+    options = parser.parse_args()
+    server = Server(options.host, int(os.environ.get("PORT", "8080")), os.environ)
     # Not in the signal handler: it runs in the thread that serves, which would wait for itself.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    print(f"guestbook {VERSION} listens on {said.host}:{server.server_port}", flush=True)
+    print(f"guestbook {VERSION} listens on {options.host}:{server.server_port}", flush=True)
     with server:
         server.serve_forever(poll_interval=0.1)
 

@@ -58,5 +58,5 @@ def address_in(variables: Mapping[str, str]) -> str:
     """Returns DATABASE_URL, or the first variable with the address of a PostgreSQL, or an empty text."""
     if url := variables.get("DATABASE_URL"):
         return url
-    known = (variables[name] for name in sorted(variables))
-    return next((value for value in known if value.startswith(("postgresql://", "postgres://"))), "")
+    values = (variables[name] for name in sorted(variables))
+    return next((value for value in values if value.startswith(("postgresql://", "postgres://"))), "")

@@ -99,9 +99,9 @@ def page(kept: str, facts: Sequence[tuple[str, str]], docs: str) -> str:
 
 def book(count: int, entries: Sequence[Entry]) -> str:
     shown = "".join(
-        f'<li><strong>{escape(one.name)}</strong> <span class="soft">{escape(one.at)} UTC</span><br>'
-        f"{escape(one.message)}</li>"
-        for one in entries
+        f'<li><strong>{escape(entry.name)}</strong> <span class="soft">{escape(entry.at)} UTC</span><br>'
+        f"{escape(entry.message)}</li>"
+        for entry in entries
     )
     return _KEPT.substitute(count=f"{count:,}", entries=shown)
 

@@ -40,9 +40,9 @@ class Connection:
 
     def execute(self, statement: str, *values: str) -> list[Row]:
         """Returns the rows of a statement, in which $1 stands for the first value."""
-        given = b"".join(struct.pack("!i", len(value.encode())) + value.encode() for value in values)
+        parameters = b"".join(struct.pack("!i", len(value.encode())) + value.encode() for value in values)
         self._send(b"P", _texts("", statement) + b"\0\0")
-        self._send(b"B", _texts("", "") + struct.pack("!HH", 0, len(values)) + given + b"\0\0")
+        self._send(b"B", _texts("", "") + struct.pack("!HH", 0, len(values)) + parameters + b"\0\0")
         self._send(b"E", b"\0" + struct.pack("!I", 0))
         self._send(b"S", b"")
         return [_row(body) for kind, body in self._until(b"Z") if kind == b"D"]
@@ -78,13 +78,13 @@ class Connection:
 
 def _proof(password: str, bare: str, challenge: str) -> bytes:
     """Returns the proof of SCRAM-SHA-256, see RFC 7677."""
-    said = dict(part.split("=", 1) for part in challenge.split(","))
-    salt, rounds = base64.b64decode(said["s"]), int(said["i"])
+    parts = dict(part.split("=", 1) for part in challenge.split(","))
+    salt, rounds = base64.b64decode(parts["s"]), int(parts["i"])
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
-    key, without = hmac.digest(salted, b"Client Key", "sha256"), f"c=biws,r={said['r']}"
+    key, without = hmac.digest(salted, b"Client Key", "sha256"), f"c=biws,r={parts['r']}"
     signed = f"{bare},{challenge},{without}".encode()
     mask = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
-    proof = bytes(one ^ other for one, other in zip(key, mask, strict=True))
+    proof = bytes(left ^ other for left, other in zip(key, mask, strict=True))
     return f"{without},p={base64.b64encode(proof).decode()}".encode()
 
 
