@@ -30,7 +30,7 @@ from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
-from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
 from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
@@ -103,7 +103,7 @@ class Caller:
     async def bare(self, count: int) -> float:
         """The same client, the same body, the same signatures: and nothing is written down."""
         subscription = await self._subscription()
-        body = encode(rendered(subscription, _news(), "http://127.0.0.1:8080"))
+        body = encode(render(subscription, _news(), "http://127.0.0.1:8080"))
         left = iter(range(count))
         out = HttpSender(LOOPBACK)
 

@@ -73,7 +73,7 @@ async def _parts(installation: Installation) -> dict[str, Callable[[int], Awaita
         )
 
     async def known(calls: int) -> float:
-        return _of(calls, authenticator.known, header, now) - _of(calls, _idle, header, now)
+        return _of(calls, authenticator.recent_verdict, header, now) - _of(calls, _idle, header, now)
 
     async def quickly(calls: int) -> float:
         given = (actor.subject, actor.limit, now)

@@ -9,13 +9,13 @@ from typing import Any
 from openapi_schema_validator import oas30_format_checker
 
 from tests.tables import table
-from windlass.api.openapi import served
+from windlass.api.openapi import encoded_document
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 Document = dict[str, Any]
 
-DOCUMENT: Document = json.loads(served(registry()))
+DOCUMENT: Document = json.loads(encoded_document(registry()))
 
 
 def operations(wanted: Callable[[Operation], object] = lambda operation: True) -> Callable[[Any], Any]:

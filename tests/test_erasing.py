@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from windlass.base.erasing import _opened, erase
+from windlass.base.erasing import _open_folder, erase
 
 DEEP = 3000
 """More levels than a process may have files open, than Python may recurse, and than a path may name."""
@@ -66,5 +66,5 @@ def test_a_link_that_took_the_place_of_a_folder_changes_nothing_elsewhere(tmp_pa
     (tmp_path / "else").mkdir(mode=0o755)
     (tmp_path / "it").symlink_to(tmp_path / "else")
     with pytest.raises(OSError, match="Not a directory"):
-        _opened(tmp_path / "it")
+        _open_folder(tmp_path / "it")
     assert (tmp_path / "else").stat().st_mode & 0o777 == 0o755

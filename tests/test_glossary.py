@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from windlass.core.words.naming import spaced
+from windlass.core.words.naming import to_words
 from windlass.families import registry
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 def as_noun(name: str) -> str:
     """`ApiToken` → `api token`"""
-    return spaced(name).casefold()
+    return to_words(name).casefold()
 
 
 FILES = {
@@ -157,7 +157,7 @@ def named_by_a_metaphor(text: str) -> list[str]:
                 names.append(name)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 names.append(name)
-    return [name for name in names if METAPHORS & {*spaced(name).replace("_", " ").split()}]
+    return [name for name in names if METAPHORS & {*to_words(name).replace("_", " ").split()}]
 
 
 @pytest.mark.parametrize(

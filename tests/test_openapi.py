@@ -29,7 +29,7 @@ from tests.documented import (
 )
 from tests.fakes.engine import FakeEngine
 from tests.world import World, make_world
-from windlass.api.openapi import document, served
+from windlass.api.openapi import document, encoded_document
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 from windlass.families.organization import organization
@@ -99,8 +99,8 @@ def test_the_document_carries_the_version_of_the_contract() -> None:
 
 def test_the_document_is_the_same_each_time() -> None:
     again = msgspec.json.encode(document(registry()))
-    assert again == served(registry())
-    assert served(registry()) is served(registry())
+    assert again == encoded_document(registry())
+    assert encoded_document(registry()) is encoded_document(registry())
 
 
 def test_every_reference_leads_somewhere() -> None:

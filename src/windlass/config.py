@@ -214,7 +214,7 @@ def load(
     for source, layer in layers:
         values |= layer
         sources |= dict.fromkeys(layer, source)
-    return _checked(values, sources), sources
+    return _check(values, sources), sources
 
 
 def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -226,7 +226,7 @@ def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
 
 def take_secrets() -> list[str]:
     """Removes secrets from the environment after they were read. Returns their names."""
-    declared = {PREFIX + name.upper() for name, setting in _declared().items() if setting.secret}
+    declared = {PREFIX + name.upper() for name, setting in _declared_settings().items() if setting.secret}
     secret = declared | {PREFIX + "TOKEN"}
     names = sorted(secret & os.environ.keys())
     for name in names:
@@ -237,7 +237,7 @@ def take_secrets() -> list[str]:
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSetting]:
     """Returns every setting. The value of a secret is not shown."""
     described: list[ShownSetting] = []
-    for name, declared in _declared().items():
+    for name, declared in _declared_settings().items():
         value = getattr(settings, name)
         described.append(
             ShownSetting(
@@ -265,7 +265,7 @@ def for_tools() -> dict[str, str]:
     return dict(os.environ)
 
 
-def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
+def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -276,21 +276,20 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
                 f"{message} (a setting of that name is not known; see `windlass config`)"
             ) from error
         where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
-        raise BadSetting(
-            f"{where.get(sources.get(name, ''), name)}: {message}; it is: {_declared()[name].meaning}"
-        ) from error
+        meaning = _declared_settings()[name].meaning
+        raise BadSetting(f"{where.get(sources.get(name, ''), name)}: {message}; it is: {meaning}") from error
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, declared in _declared().items():
+    for name, declared in _declared_settings().items():
         text = environment.get(PREFIX + name.upper())
         if text is not None:
-            values[name] = _parsed(declared.default, text)
+            values[name] = _parse(declared.default, text)
     return values
 
 
-def _parsed(default: Any, text: str) -> Any:
+def _parse(default: Any, text: str) -> Any:
     if isinstance(default, tuple):
         return tuple(word for word in text.replace(",", " ").split())
     if isinstance(default, bool):
@@ -325,7 +324,7 @@ class _SettingAnnotation(NamedTuple):
 
 
 @cache
-def _declared() -> Mapping[str, _SettingAnnotation]:
+def _declared_settings() -> Mapping[str, _SettingAnnotation]:
     """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
     settings = {}
     for field in msgspec.structs.fields(Settings):

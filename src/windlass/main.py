@@ -23,7 +23,7 @@ class Windlass(click.Group):
     """The operator's commands, and those that follow from what the API offers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_MACHINE, *_EXTRA, *_derived().everything()]
+        return [*_MACHINE, *_EXTRA, *_load_commands().everything()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         command: click.Command | None
@@ -32,7 +32,7 @@ class Windlass(click.Group):
         elif name in _EXTRA:
             command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
         else:
-            command = _derived().group(name)
+            command = _load_commands().group(name)
         return command
 
     def resolve_command(
@@ -42,7 +42,7 @@ class Windlass(click.Group):
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             suggestions = import_module("windlass.cli.suggestions")
-            groups = dict.fromkeys((*_MACHINE, *_EXTRA), ()) | _derived().everything()
+            groups = dict.fromkeys((*_MACHINE, *_EXTRA), ()) | _load_commands().everything()
             suggestions.no_such_command(error.command_name, groups, ctx)
             raise
 
@@ -64,7 +64,7 @@ def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> N
         ctx.exit()
 
 
-def _derived() -> Any:
+def _load_commands() -> Any:
     return import_module("windlass.cli.commands")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.store.stores import Place, add
 from windlass.config import Settings
-from windlass.operate.audit import Verdict, verified
+from windlass.operate.audit import Verdict, verify
 from windlass.store import Row, Write
 
 
@@ -17,4 +17,4 @@ def settings_of(place: Place) -> Settings:
 
 
 async def verdict(place: Place, head: str = "") -> Verdict:
-    return await verified(settings_of(place), head)
+    return await verify(settings_of(place), head)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
 from windlass.main import main
-from windlass.store.chain import BEGINNING, Head, chained, hashed
+from windlass.store.chain import BEGINNING, Head, chained, hash_of
 from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
@@ -128,7 +128,7 @@ async def forge(place: Place) -> None:
     )
     before = BEGINNING
     for event in await place.sql(f"SELECT {columns} FROM event ORDER BY seq"):
-        before = hashed(before, event)
+        before = hash_of(before, event)
         await place.sql("UPDATE event SET hash = $1 WHERE seq = $2", before, event[0])
 
 
@@ -188,4 +188,4 @@ def test_each_link_depends_on_all_before_it():
     assert ends([("a",), ("b",)]) == ends([("a",), ("b",)])
     assert ends([("a",), ("b",)]) != ends([("b",), ("a",)])
     assert ends([("ab",)]) != ends([("a",), ("b",)])
-    assert hashed(BEGINNING, ("a", "b")) != hashed(BEGINNING, ("ab", "")), "where one ends is part of it"
+    assert hash_of(BEGINNING, ("a", "b")) != hash_of(BEGINNING, ("ab", "")), "where one ends is part of it"

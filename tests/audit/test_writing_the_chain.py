@@ -19,7 +19,7 @@ from tests.store.stores import ORG, Place, add, until
 from tests.world import ADMIN, HandClock, make_world
 from windlass.base.clock import DAY
 from windlass.config import Settings
-from windlass.operate.audit import verified
+from windlass.operate.audit import verify
 from windlass.operate.backup import backup, restore
 from windlass.store import Tx
 from windlass.store.migrate import migrations
@@ -91,7 +91,7 @@ async def test_two_replicas_that_write_at_once_make_one_chain(postgres_url: str,
 async def test_the_chain_can_be_verified_while_the_server_writes(place: Place):
     async with place.opened() as store:
         writing = asyncio.gather(*(store.write(adding(str(n))) for n in range(200)))
-        seen = [await asyncio.to_thread(asyncio.run, verified(settings_of(place))) for _ in range(3)]
+        seen = [await asyncio.to_thread(asyncio.run, verify(settings_of(place))) for _ in range(3)]
         await writing
     assert [found.faults for found in seen] == [[], [], []]
     for found in seen:
@@ -144,17 +144,17 @@ async def test_a_backup_keeps_the_chain_on_the_other_database(
             await world.project()
         settings = world.installation.ctx.settings
         await asyncio.to_thread(asyncio.run, backup(settings, tmp_path / "it.zip"))
-        head = (await asyncio.to_thread(asyncio.run, verified(settings))).head
+        head = (await asyncio.to_thread(asyncio.run, verify(settings))).head
         key = (tmp_path / "one" / "key").read_bytes()
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "key").write_bytes(key)
     url = "" if database_url else postgres_url
     other = Settings(data_dir=str(tmp_path / "two"), database_url=url)
     await asyncio.to_thread(asyncio.run, restore(other, tmp_path / "it.zip", force=False))
-    assert (await verified(other, head)).faults == []
+    assert (await verify(other, head)).faults == []
     async with make_world(url, folder=tmp_path / "two") as world:
         await world.project(name="later")
-    found = await verified(other, head)
+    found = await verify(other, head)
     assert found.faults == []
     assert found.head != head
 
@@ -213,10 +213,10 @@ async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
 
 async def test_a_chain_stays_valid_after_retention(place: Place):
     async with aged(place) as let_go:
-        head = (await asyncio.to_thread(asyncio.run, verified(settings_of(place)))).head
+        head = (await asyncio.to_thread(asyncio.run, verify(settings_of(place)))).head
         assert await let_go(4) == 12
         assert await let_go(4) == 0
-        found = await asyncio.to_thread(asyncio.run, verified(settings_of(place), head))
+        found = await asyncio.to_thread(asyncio.run, verify(settings_of(place), head))
         assert (found.events, found.first, found.let_go, found.faults) == (8, 13, 12, [])
         assert await let_go(2, most=3) == 3, "a part at a time"
         assert (await verdict(place)).faults == []

@@ -13,7 +13,7 @@ from windlass.builders import ignore
 from windlass.builders.dockerfile import read
 from windlass.builders.instructions import Argument, DockerfileError
 from windlass.builders.native.hints import ExecForm, Shell, hints
-from windlass.builders.substitution import BadWord, substituted, words
+from windlass.builders.substitution import BadWord, substitute, words
 
 
 def config(text, stage=None, **given):
@@ -163,7 +163,7 @@ SUBSTITUTED = [
 
 @pytest.mark.parametrize(("text", "made"), SUBSTITUTED)
 def test_variables_are_filled_in_as_docker_does(text, made):
-    assert substituted(text, {"A": "one", "E": "", "P": "a/b/file.tar.gz"}, "\\") == made
+    assert substitute(text, {"A": "one", "E": "", "P": "a/b/file.tar.gz"}, "\\") == made
 
 
 def test_values_that_double_each_other_do_not_fill_the_memory():
@@ -316,7 +316,7 @@ def test_every_text_is_read_or_refused_with_a_line(text, begins):
 @given(st.text(alphabet="ab${}:-+?#%*'\"\\/ ", max_size=40))
 def test_every_word_is_filled_in_or_refused(text):
     with suppress(BadWord):
-        assert isinstance(substituted(text, {"a": "x", "b": ""}, "\\"), str)
+        assert isinstance(substitute(text, {"a": "x", "b": ""}, "\\"), str)
 
 
 @given(

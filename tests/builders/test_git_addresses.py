@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.repositories import git as plain_git
 from windlass.builders.git import GitSource
-from windlass.builders.git.messages import explained
+from windlass.builders.git.messages import explain
 
 # {port} is a listener on loopback that must not be called, {canary} a file that must not be written.
 NO_ADDRESS = [
@@ -296,13 +296,13 @@ async def test_a_commit_that_is_not_hexadecimal_is_refused(git, repository, refu
 
 
 def test_words_of_git_that_we_do_not_know_are_shown_without_paths_of_this_machine():
-    said = explained(
+    said = explain(
         "remote: fatal: /no/matter\nfatal: odd thing in '/srv/x/y': /a b\n", "https://h/x", has_token=False
     )
     assert str(said) == "git could not fetch https://h/x: odd thing in '…': … b"
     url = "https://h/certificate-redirect"
-    assert "cannot be reached" in str(explained(f"fatal: '{url}': Failed to connect", url, has_token=False))
-    assert str(explained("", "https://h/x", has_token=False)).endswith("it gave no reason")
+    assert "cannot be reached" in str(explain(f"fatal: '{url}': Failed to connect", url, has_token=False))
+    assert str(explain("", "https://h/x", has_token=False)).endswith("it gave no reason")
 
 
 async def test_the_listener_and_the_canary_would_notice(git, listener, canary, tmp_path, refused):

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.test_stories import shop
 from tests.cli.test_waiting import held, meanwhile, states
 from tests.schemathesis.serving import served
-from windlass.cli.following import announced
+from windlass.cli.following import announcement
 
 
 class Counted:
@@ -193,5 +193,5 @@ async def test_an_environment_that_is_waited_for_outlives_a_cut_stream(windlass)
 
 
 def test_a_long_wait_says_how_long_and_until_when():
-    assert re.fullmatch(r"Waiting 36 minutes, until \d\d:\d\d:\d\d\. .+", announced(2146))
-    assert announced(1) == "Trying again…"
+    assert re.fullmatch(r"Waiting 36 minutes, until \d\d:\d\d:\d\d\. .+", announcement(2146))
+    assert announcement(1) == "Trying again…"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.contract.contract import is_refused
-from windlass.core.declare.document import patched
+from windlass.core.declare.document import apply_patch
 from windlass.core.declare.resource import Spec, Verb
 from windlass.families import registry
 
@@ -50,7 +50,7 @@ def test_a_patch_exists_for_every_put():
     ],
 )
 def test_objects_merge_as_in_appendix_a_of_the_rfc(before, patch, after):
-    assert patched(before, patch, Anything) == after
+    assert apply_patch(before, patch, Anything) == after
 
 
 @pytest.mark.parametrize("base", BASES)

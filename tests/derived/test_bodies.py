@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
 from tests.derived.operations import OPERATIONS
-from windlass.api.body import parsed
+from windlass.api.body import parse_body
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
 from windlass.core.declare.resource import Spec
@@ -66,7 +66,7 @@ def test_a_field_that_cannot_be_guessed_asks_for_an_example():
 def test_a_wrong_value_is_refused_where_it_stands(wrong):
     whole = placed(Garden, body(), wrong.path, wrong.value)
     with pytest.raises(Invalid) as refused:
-        parsed(msgspec.json.encode(whole), None, Garden)
+        parse_body(msgspec.json.encode(whole), None, Garden)
     assert refused.value.message.startswith(f"{spelled(wrong.path)}: ")
 
 

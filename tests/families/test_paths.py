@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from tests.families.made_up import EVERYTHING
 from tests.world import make_world
-from windlass.api.openapi import served
+from windlass.api.openapi import encoded_document
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.options import options_of
 
@@ -204,7 +204,7 @@ async def test_the_audit_derives_a_word_from_the_name_of_a_family(world):
 
 
 def test_the_document_describes_every_parameter_of_every_path():
-    document = json.loads(served(EVERYTHING))
+    document = json.loads(encoded_document(EVERYTHING))
     OpenAPIV30SpecValidator(document).validate()
     moving = document["paths"]["/stage/{stage_id}/service/{service_id}"]["put"]
     said = {parameter["name"]: parameter for parameter in moving["parameters"]}
@@ -218,7 +218,7 @@ def test_the_document_describes_every_parameter_of_every_path():
 
 
 def test_families_of_one_segment_have_operations_of_their_own():
-    document = json.loads(served(EVERYTHING))
+    document = json.loads(encoded_document(EVERYTHING))
     ids = {
         path: document["paths"][path]["post"]["operationId"]
         for path in ("/project/{project_id}/rule", "/environment/{env_id}/rule")
@@ -227,7 +227,7 @@ def test_families_of_one_segment_have_operations_of_their_own():
 
 
 def test_a_family_is_listed_in_pages_and_whole():
-    document = json.loads(served(EVERYTHING))
+    document = json.loads(encoded_document(EVERYTHING))
     whole = document["paths"]["/stage/{stage_id}/moveBefore/{other_id}"]["put"]["responses"]["200"]
     paged = document["paths"]["/environment/{env_id}/stage"]["get"]["responses"]["200"]
     names = [

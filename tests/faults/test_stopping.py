@@ -7,7 +7,7 @@ from typing import cast
 
 from tests.world import World
 from windlass.control.background.worker import Worker
-from windlass.control.deploying.reconcile import _asked_to_cancel
+from windlass.control.deploying.reconcile import _wait_for_cancel
 from windlass.control.records.deployments import cancel_word
 from windlass.store.groups import GroupCommit
 
@@ -28,7 +28,7 @@ async def test_watching_for_a_cancellation_ends_although_it_arrives_just_then(wo
     path = f"/application/{await world.application()}"
     deployment = (await world.post(f"{path}/deploy"))["id"]
     for turns in TURNS:
-        watching = asyncio.create_task(_asked_to_cancel(ctx, deployment))
+        watching = asyncio.create_task(_wait_for_cancel(ctx, deployment))
         await asyncio.sleep(0.05)
         tell(world, cancel_word(deployment))
         await ends(watching, turns)

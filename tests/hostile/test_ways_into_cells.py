@@ -180,7 +180,7 @@ def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_pat
     artifact.mkdir()
     (deps / "node_modules").symlink_to(there / "below")
     (artifact / "node_modules").symlink_to("../.deps/x/node_modules")
-    assert files.built(artifact) == [artifact, deps]
+    assert files.built_folders(artifact) == [artifact, deps]
 
 
 def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp_path):

@@ -61,7 +61,7 @@ async def test_a_token_that_is_revoked_while_it_is_being_let_in_is_let_in_for_th
     await world.delete(path(world, made["id"]))
     slow.go_on.set()
     assert (await entering).id == made["id"]
-    assert gate.known(header, ctx.clock.now()) is None
+    assert gate.recent_verdict(header, ctx.clock.now()) is None
     with pytest.raises(Unauthorized):
         await gate.admit(header)
 

@@ -192,7 +192,7 @@ async def test_a_reader_that_does_not_read_costs_no_memory_and_misses_nothing(wo
             made += await asyncio.gather(*(world.project() for _ in range(100)))
             assert set(subjects(await other.events(100))) == set(made[-100:])
         (shared,) = readers(world)._shared.values()
-        assert len(shared.reader._told) < len(made)  # type: ignore[attr-defined]
+        assert len(shared.reader._recent) < len(made)  # type: ignore[attr-defined]
         assert b"target_id" not in b"".join(said)
         reading.set()
         await settled(lambda: b"".join(said).count(b"data: ") == len(made))

@@ -25,7 +25,7 @@ from windlass.core.deploy.workload import Phase
 from windlass.core.words.events import Event
 from windlass.install.installation import install
 from windlass.operate.backup import backup, restore
-from windlass.operate.doctor import examined
+from windlass.operate.doctor import diagnose
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
 from windlass.store import EventRow
@@ -118,7 +118,7 @@ class Site:
         assert await self.all_of_it() == before
         said = explain(caught.value)
         assert said, f"not in plain words: {caught.value!r}"
-        findings = await examined(settings or self.settings)
+        findings = await diagnose(settings or self.settings)
         assert {"Database", "Installation"} & {one.what for one in findings if one.level is Level.FAIL}, (
             findings
         )
@@ -293,7 +293,7 @@ async def what_another_database_sets_aside_comes_back_with_its_own(site: Site) -
             assert not await site.there.machine.running()
             assert {event.kind for event in await site.events(windlass)} >= {Event.SET_ASIDE}
             assert {record.service for record in site.records()} == services
-            found = await examined(empty)
+            found = await diagnose(empty)
             assert [one.found for one in found if one.what == "Set aside"] == [
                 f"services {len(services)}, with what they stored"
             ]

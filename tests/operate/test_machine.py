@@ -15,7 +15,7 @@ from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.config import Settings
 from windlass.install import mark
-from windlass.install.parts import chosen_engine
+from windlass.install.parts import choose_engine
 from windlass.routers.builtin import BuiltinRouter
 
 
@@ -77,14 +77,14 @@ def test_where_docker_answers_auto_is_docker_and_the_doctor_says_why(found, dock
     assert told["Engine"] == ("ok", f"docker: `auto` takes it because Docker answers at {docker.host}")
     assert told["Docker"] == ("ok", f"27.5.1 (API 1.47) at {docker.host}")
     assert "any version" in told["Databases"][1]
-    assert asyncio.run(chosen_engine(Settings(docker_host=docker.host))) == "docker"
+    assert asyncio.run(choose_engine(Settings(docker_host=docker.host))) == "docker"
 
 
 def test_where_no_docker_answers_auto_is_process_and_nothing_is_wrong_with_that(found, tmp_path):
     told = found()
     assert told["Engine"][0] == told["Docker"][0] == "ok"
     assert told["Engine"][1].startswith("process: `auto` takes it because no Docker answers at unix://")
-    assert asyncio.run(chosen_engine(Settings(docker_host=f"unix://{tmp_path}/nowhere.sock"))) == "process"
+    assert asyncio.run(choose_engine(Settings(docker_host=f"unix://{tmp_path}/nowhere.sock"))) == "process"
 
 
 def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, docker, tmp_path):
@@ -92,7 +92,7 @@ def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, dock
     (tmp_path / "data").mkdir()
     for engine in ("process", "docker"):
         mark.write(settings, mark.Mark(installation="x", engine=engine))
-        assert asyncio.run(chosen_engine(settings)) == engine
+        assert asyncio.run(choose_engine(settings)) == engine
         assert found(docker_host=docker.host)["Engine"][1].startswith(f"{engine}: `auto` keeps")
     mark.file_of(settings).write_text("damaged")
     told = found(docker_host=docker.host)

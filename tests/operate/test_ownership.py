@@ -27,7 +27,7 @@ from windlass.install.installation import install
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs, examine, legacy_id
 from windlass.operate.backup import backup
-from windlass.operate.doctor import examined
+from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.store.tables.facts import FactTable
@@ -219,19 +219,19 @@ async def test_doctor_and_the_start_name_services_with_lost_volumes(tmp_path, ca
         app = await world.application(name="shop")
         await world.installation.ctx.store.write(lambda tx: tx.volumes.add(app, ["data"]))
     settings = _of(tmp_path)
-    lost = [one for one in await examined(settings) if one.what == "Volumes"]
+    lost = [one for one in await diagnose(settings) if one.what == "Volumes"]
     assert [(one.level, one.found.rpartition(": ")[2]) for one in lost] == [(Level.FAIL, "shop")]
     await started(tmp_path)
     assert "volumes that hold data of services are not there" in caplog.text
     (tmp_path / "run" / "volumes" / app / "data").mkdir(parents=True)
-    assert [one for one in await examined(settings) if one.what == "Volumes"] == []
+    assert [one for one in await diagnose(settings) if one.what == "Volumes"] == []
 
 
 async def test_volumes_on_another_host_are_not_called_lost(tmp_path):
     async with make_world(folder=tmp_path) as world:
         app = await world.application(name="shop")
         await world.installation.ctx.store.write(partial(_on_another_host, app))
-    assert [one for one in await examined(_of(tmp_path)) if one.what == "Volumes"] == []
+    assert [one for one in await diagnose(_of(tmp_path)) if one.what == "Volumes"] == []
 
 
 async def _on_another_host(service, tx):

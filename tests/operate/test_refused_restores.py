@@ -15,7 +15,7 @@ from windlass.config import Settings
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
-from windlass.operate.doctor import examined
+from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
@@ -64,11 +64,11 @@ async def test_a_start_finishes_a_killed_restore_including_log_lines(tmp_path, r
     if restored is not None:
         (tmp_path / "logs.restored" / name).parent.mkdir(parents=True)
         (tmp_path / "logs.restored" / name).write_bytes(restored)
-    assert [one.level for one in await examined(settings) if one.what == "Logs"] == [Level.WARN]
+    assert [one.level for one in await diagnose(settings) if one.what == "Logs"] == [Level.WARN]
     async with again(settings):
         assert lines.read_bytes() == expected
     assert sorted(path.name for path in tmp_path.glob("logs*")) == ["logs"]
-    assert [one for one in await examined(settings) if one.what == "Logs"] == []
+    assert [one for one in await diagnose(settings) if one.what == "Logs"] == []
 
 
 async def test_a_restore_brings_the_users_of_services_and_gives_no_number_twice(tmp_path):

@@ -11,7 +11,7 @@ from tests.free_ports import free_port
 from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, standstill
 from tests.routers.town import calling, reply, request, route, until
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.builtin.ports import explained
+from windlass.routers.builtin.ports import explain
 from windlass.routers.router import Endpoint, Listen, RouteError, Router
 
 
@@ -247,8 +247,8 @@ async def test_a_route_to_a_port_that_is_not_reserved_is_refused(town):
 def test_a_port_that_needs_a_right_is_refused_with_a_way_out():
     """Said of the system's own error, since whoever runs the tests may have the right."""
     denied = PermissionError(errno.EACCES, "Permission denied")
-    assert "choose a higher one" in explained(denied, "0.0.0.0", 80, "another program", "")
-    assert "choose a higher one" not in explained(denied, "0.0.0.0", 8080, "another program", "")
+    assert "choose a higher one" in explain(denied, "0.0.0.0", 80, "another program", "")
+    assert "choose a higher one" not in explain(denied, "0.0.0.0", 8080, "another program", "")
 
 
 async def test_a_gateway_with_an_occupied_port_names_its_setting():

@@ -63,7 +63,7 @@ class AccessLog:
     def __init__(self, file: str = "") -> None:
         """Writes to a file, or to standard error. A file that is moved away is begun again."""
         self._path = Path(file) if file else None
-        self._descriptor = self._opened()
+        self._descriptor = self._open()
         self._second: tuple[int, str] = (0, "")
         """The last second, as text: it is formatted once."""
         self._lines: list[bytes] = []
@@ -134,7 +134,7 @@ class AccessLog:
     def _put(self, data: bytes) -> None:
         if self._path and not self._is_in_place(self._path):
             # Opened first: if that fails, the number of a closed file could soon be that of another one.
-            opened = self._opened()
+            opened = self._open()
             os.close(self._descriptor)
             self._descriptor = opened
         while data:
@@ -152,7 +152,7 @@ class AccessLog:
         except FileNotFoundError:
             return False
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         if self._path is None:
             return sys.stderr.fileno()
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -21,7 +21,7 @@ from windlass.api.answers import (
     rate_limit_headers,
     send_answer,
 )
-from windlass.api.body import PATCHES, NoBody, parsed, queried
+from windlass.api.body import PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.cors import CrossOrigin
 from windlass.api.metrics import Metrics
@@ -37,7 +37,7 @@ from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
-from windlass.control.telling.logs import followed
+from windlass.control.telling.logs import follow_log
 from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation
 
@@ -157,7 +157,7 @@ class App:
         if not may_somewhere(actor, operation.need):
             raise forbidden(operation)
         query, paging_asked = (
-            queried(request.scope["query_string"], operation.query) if operation.query else (None, False)
+            parse_query(request.scope["query_string"], operation.query) if operation.query else (None, False)
         )
         if operation.writes or operation.outside:
             enter_trace(request.trace)
@@ -171,7 +171,7 @@ class App:
                 query=query,
                 if_match=request.text(b"if-match"),
                 origin=request.source,
-                body=_parsed(request, operation, body),
+                body=_parse(request, operation, body),
             )
             return await self._write(request, call, body)
         call = Call(
@@ -236,11 +236,11 @@ class App:
         if request.path != sockets.LOGS:
             raise Missing("Look at /openapi.json for the paths of websockets: there is none at this path")
         request.operation = "followServiceLogs"
-        query, _ = queried(request.scope["query_string"], sockets.LogRequest)
+        query, _ = parse_query(request.scope["query_string"], sockets.LogRequest)
         assert isinstance(query, sockets.LogRequest)
         if not query.service:
             raise Invalid("service: must be the id of a service")
-        org, lines = await followed(
+        org, lines = await follow_log(
             self._ctx, actor, request.dialect, query.service, query.within, sockets.LAST
         )
         return HttpAnswer(101, b"", lines=lines, place=self.stream_quota.take(org, actor.subject))
@@ -262,12 +262,12 @@ class App:
             _log_request(request, answer, seconds)
 
 
-def _parsed(request: Request, operation: Operation, body: bytes) -> Any:
+def _parse(request: Request, operation: Operation, body: bytes) -> Any:
     if operation.body is None and operation.method == "DELETE":
         return None
     kinds = PATCHES if operation.method == "PATCH" else ()
     content_type, forgiving = request.headers.get(b"content-type"), request.dialect.is_full
-    return parsed(body, content_type, operation.body or NoBody, kinds, forgiving=forgiving)
+    return parse_body(body, content_type, operation.body or NoBody, kinds, forgiving=forgiving)
 
 
 def _nothing_at(path: str) -> Failure:

@@ -25,7 +25,7 @@ class NoBody(Spec):
     """The body of an operation that takes none."""
 
 
-def parsed(
+def parse_body(
     raw: bytes,
     content_type: bytes | None,
     wanted: type[Spec],
@@ -53,7 +53,7 @@ def parsed(
 
 
 @lru_cache(1024)
-def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
+def parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
     """Returns the parameters that the operation knows, and True if any was given; others are ignored.
 
     Cached, because clients ask for the same pages over and over. The result must not be changed."""
@@ -77,12 +77,12 @@ def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:
         for piece in text.split("&"):
             name, _, value = piece.partition("=")
             if name:
-                yield _unquoted(name), _unquoted(value)
+                yield _unquote(name), _unquote(value)
     except UnicodeDecodeError as error:
         raise Invalid("The query string is not valid") from error
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return unquote_plus(text, errors="strict") if "%" in text or "+" in text else text
 
 

@@ -12,7 +12,7 @@ from windlass.api.requests import Request
 from windlass.base.clock import Clock
 from windlass.base.errors import Failure, TooMany, Unavailable
 from windlass.base.trace import enter_trace
-from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refused
+from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refusal
 from windlass.core.access import Actor
 
 
@@ -30,7 +30,7 @@ class Callers:
         if header is None:
             return None
         now = self._clock.now()
-        actor = self._authenticator.known(header, now)
+        actor = self._authenticator.recent_verdict(header, now)
         if actor is None or not self.security.knows(actor, request.client):
             return None
         request.window = self._budgets.quickly(actor.subject, actor.limit, now)
@@ -48,11 +48,11 @@ class Callers:
         header = request.credential
         if header is None:
             self._count_stranger(request, spend=True)
-            return refused("Send `Authorization: Token <API token>`")
+            return refusal("Send `Authorization: Token <API token>`")
         enter_trace(request.trace)  # for what is asked of an OpenID Connect issuer
         now = self._clock.now()
         try:
-            actor = self._authenticator.known(header, now) or await self._authenticator.admit(header)
+            actor = self._authenticator.recent_verdict(header, now) or await self._authenticator.admit(header)
         except Failure as failure:
             if isinstance(failure, RefusedCaller | NoMember):
                 self.security.record_denied(failure.caller, failure.why, request.source)
@@ -92,19 +92,19 @@ class Callers:
         of the start? Tokens expire and are revoked, and roles change."""
         header = request.credential or b""
         try:
-            first = await self._admitted(header)
+            first = await self._admit(header)
         except Unavailable:
             first = None
 
         async def allowed() -> bool:
-            actor = await self._admitted(header)
+            actor = await self._admit(header)
             return actor is not None and first is not None and actor.has_the_rights_of(first)
 
         return allowed
 
-    async def _admitted(self, header: bytes) -> Actor | None:
+    async def _admit(self, header: bytes) -> Actor | None:
         try:
-            actor = self._authenticator.known(header, self._clock.now())
+            actor = self._authenticator.recent_verdict(header, self._clock.now())
             return actor or await self._authenticator.admit(header)
         except Unavailable:
             raise

@@ -18,7 +18,7 @@ BASES = (("/api/v1", PLAIN), ("/compat", FULL))
 _PREFIXES = tuple(base for base, _ in BASES)
 
 
-def based(path: str) -> tuple[str, Dialect]:
+def split_base(path: str) -> tuple[str, Dialect]:
     """Returns the path below its base, and the dialect of the base."""
     if not path.startswith(_PREFIXES):  # most paths have no base
         return path, PLAIN

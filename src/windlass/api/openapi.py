@@ -127,7 +127,7 @@ _SCHEMES: Final[Mapping[str, Schema]] = {
 
 
 @cache
-def served(registry: Registry) -> bytes:
+def encoded_document(registry: Registry) -> bytes:
     """Returns the document as it is sent. It is made with the first request for it."""
     return msgspec.json.encode(document(registry))
 
@@ -154,7 +154,7 @@ class _Document:
             "paths": paths,
             "components": {
                 "schemas": without_marks(dict(sorted(self._schemas.components.items()))),
-                "responses": {refusal.name: _refused(status) for status, refusal in _REFUSALS.items()},
+                "responses": {refusal.name: _refusal_answer(status) for status, refusal in _REFUSALS.items()},
                 "parameters": _PARAMETERS,
                 "headers": {name: _header(name) for name in _HEADERS},
                 "securitySchemes": _SCHEMES,
@@ -267,7 +267,7 @@ def _refusals(operation: Operation) -> Iterator[int]:
     return (status for status in _REFUSALS if can.get(status, True))
 
 
-def _refused(status: int) -> Schema:
+def _refusal_answer(status: int) -> Schema:
     refusal = _REFUSALS[status]
     texts = {"message": refusal.message, "detail": refusal.message}
     example = {"status": status, "error": HTTPStatus(status).phrase, **texts}

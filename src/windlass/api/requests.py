@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.api.body import MOST
-from windlass.api.dialect import based
+from windlass.api.dialect import split_base
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
@@ -102,7 +102,7 @@ class Request(Struct):
 
 
 def request_of(scope: Scope) -> Request:
-    path, dialect = based(scope["path"])
+    path, dialect = split_base(scope["path"])
     headers = dict(scope["headers"])
     return Request(_request_id(headers), scope, scope["method"], path, dialect, headers)
 

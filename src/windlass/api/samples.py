@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from windlass.api.schemas import Schema, named
+from windlass.api.schemas import Schema, component_name
 from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
@@ -60,7 +60,7 @@ class Samples:
     def of(self, schema: Schema, place: ExamplePosition = ANYWHERE) -> Any:
         match schema:
             case {"$ref": _}:
-                name = named(schema)
+                name = component_name(schema)
                 return self.of(
                     self._schemas[name], ExamplePosition(_bare(name), "", place.field, place.thing)
                 )
@@ -72,9 +72,9 @@ class Samples:
                 return self.of(first, place)
         fitting = (value for value in _candidates(schema, place) if _fits(value, schema))
         value = next(fitting, _MADE)
-        return self._made(schema, place) if value is _MADE else value
+        return self._make(schema, place) if value is _MADE else value
 
-    def _made(self, schema: Schema, place: ExamplePosition) -> Any:
+    def _make(self, schema: Schema, place: ExamplePosition) -> Any:
         match schema:
             case {"type": "object"}:
                 return self._object(schema, place)

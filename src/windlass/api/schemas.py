@@ -81,7 +81,7 @@ class Schemas:
     def _widen(self, operation: Operation) -> None:
         """Merges the list and the resource into one object."""
         assert operation.answer is not None
-        name = named(self.answer(operation))
+        name = component_name(self.answer(operation))
         self.components[name] = {"allOf": [self._answers[operation.answer], self.components[name]]}
 
 
@@ -95,7 +95,7 @@ def is_one_and_many(operation: Operation) -> bool:
             return False
 
 
-def named(ref: Schema) -> str:
+def component_name(ref: Schema) -> str:
     """Returns the component that a reference points at."""
     return str(ref["$ref"]).removeprefix(_AT)
 
@@ -132,19 +132,19 @@ def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:
     chosen: dict[type, str] = {family.spec: family.title for family in families}
     chosen |= {family.edit: f"{family.title}Edit" for family in families}
     chosen |= {family.patch: f"{family.title}Patch" for family in families}
-    return _described((op.body for op in registry.operations if op.body), chosen, "Request")
+    return _components_of((op.body for op in registry.operations if op.body), chosen, "Request")
 
 
 def _answers(registry: Registry, lists: Iterable[type]) -> tuple[dict[type, str], dict[str, Schema]]:
     chosen: dict[type, str] = {family.view: family.title for family in registry.families.values()}
     types = [*(op.answer for op in registry.operations if op.answer), *lists, Error, Pagination]
-    refs, schemas = _described(types, chosen, "")
+    refs, schemas = _components_of(types, chosen, "")
     for schema in schemas.values():
         schema.pop("additionalProperties", None)
     return refs, schemas
 
 
-def _described(
+def _components_of(
     types: Iterable[type], chosen: Mapping[type, str], suffix: str
 ) -> tuple[dict[type, str], dict[str, Schema]]:
     """Returns the name of each type, and the schemas of these and of all types inside them by name."""
@@ -175,11 +175,13 @@ def _names(keys: Iterable[str], chosen: Names, suffix: str) -> Names:
     file."""
     short = {key: chosen.get(key, key.rpartition(".")[2]) for key in keys}
     wanted = Counter(short.values())
-    alone = {key: name if key in chosen or wanted[name] == 1 else _filed(key) for key, name in short.items()}
+    alone = {
+        key: name if key in chosen or wanted[name] == 1 else _class_name(key) for key, name in short.items()
+    }
     return {key: name if name.endswith(suffix) else name + suffix for key, name in alone.items()}
 
 
-def _filed(key: str) -> str:
+def _class_name(key: str) -> str:
     """`windlass.families.api_token.Value` → `ApiTokenValue`"""
     *_, module, name = ["", *key.split(".")]
     return "".join(word.capitalize() for word in module.split("_")) + name
@@ -199,7 +201,7 @@ def translate(schema: Schema, names: Names) -> Schema:
             # Nothing but null. The dialect has no such type: null is a value that another type may have.
             return {"type": "string", "nullable": True, "enum": [None], **_keywords(beside, names)}
         case _:
-            return _typed(_keywords(schema, names))
+            return _with_type(_keywords(schema, names))
 
 
 def _union(options: list[Schema], beside: Schema, names: Names) -> Schema:
@@ -260,7 +262,7 @@ _ECMA_END = re.compile(r"(?<!\\)((?:\\\\)*)\\Z")
 _KINDS: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", float: "number"}
 
 
-def _typed(schema: Schema) -> Schema:
+def _with_type(schema: Schema) -> Schema:
     """Adds the type of an enum, without which `nullable` has no effect, and the size of an integer."""
     if "enum" in schema and "type" not in schema:
         schema = {"type": _KINDS[type(schema["enum"][0])], **schema}

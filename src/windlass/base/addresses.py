@@ -95,14 +95,14 @@ def is_public(address: Address) -> bool:
 def host(text: str) -> str | Address:
     """A host as it may stand in a URL: a name in lower case without its last dot, or an address."""
     if text.startswith("["):
-        return _address(text[1:-1], IPv6Address) if text.endswith("]") else _refused(text)
+        return _address(text[1:-1], IPv6Address) if text.endswith("]") else _refuse(text)
     name = text.lower().removesuffix(".")
     # As browsers see it: a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
     # 017700000001 and 2130706433 all as 127.0.0.1; only the usual form is one here.
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return _address(text, IPv4Address)
     if len(name) > 253 or not _NAME.fullmatch(name):
-        return _refused(text)
+        return _refuse(text)
     return name
 
 
@@ -136,7 +136,7 @@ def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:
     return address
 
 
-def _refused(text: str) -> str:
+def _refuse(text: str) -> str:
     if not text.isascii():
         raise BadHost("must be written in its ASCII form (xn--…)")
     raise BadHost("is not the name of a machine")

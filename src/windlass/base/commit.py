@@ -34,11 +34,11 @@ def commit_of(checkout: Path) -> str:
     head = _text(git / "HEAD")
     if head.startswith("ref:"):
         branch = head.removeprefix("ref:").strip()
-        head = _text(git / branch) or _text(common / branch) or _packed(common, branch)
+        head = _text(git / branch) or _text(common / branch) or _packed_commit(common, branch)
     return head if _HASH.fullmatch(head) else ""
 
 
-def _packed(git: Path, branch: str) -> str:
+def _packed_commit(git: Path, branch: str) -> str:
     """Returns the commit of a branch that git has packed with others."""
     for line in _text(git / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")

@@ -36,14 +36,14 @@ def erase(path: Path) -> None:
 def _erase(path: Path) -> None:
     """Erases a folder tree. Each folder is first moved up to the top level, because a program may have made a
     tree deeper than a path may be long or than a process may have files open."""
-    top = _opened(path)
+    top = _open_folder(path)
     try:
-        while folders := _emptied(top):
+        while folders := _unlink_files(top):
             for name in folders:
-                folder = _opened(name, top)
+                folder = _open_folder(name, top)
                 try:
-                    for below in _emptied(folder):
-                        os.close(_opened(below, folder))  # a folder without permissions cannot be moved
+                    for below in _unlink_files(folder):
+                        os.close(_open_folder(below, folder))  # a folder without permissions cannot be moved
                         os.rename(below, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
                 finally:
                     os.close(folder)
@@ -53,7 +53,7 @@ def _erase(path: Path) -> None:
     path.rmdir()
 
 
-def _opened(name: Path | str, at: int | None = None) -> int:
+def _open_folder(name: Path | str, at: int | None = None) -> int:
     """Opens a folder, making it readable first if needed. Never follows a link: a running program could put
     one in the folder's place and make us change the mode of its target."""
     pinned = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
@@ -65,7 +65,7 @@ def _opened(name: Path | str, at: int | None = None) -> int:
         os.close(pinned)
 
 
-def _emptied(folder: int) -> list[str]:
+def _unlink_files(folder: int) -> list[str]:
     """Unlinks the files of a folder. Returns the names of the folders in it."""
     with os.scandir(folder) as listing:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]

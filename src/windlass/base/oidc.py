@@ -113,11 +113,11 @@ def _read(token: str) -> _Token:
     parts = token.split(".")
     if len(parts) != 3:
         raise TokenRefused("a signed JWT has three parts, this token has not")
-    header, payload, signature = map(_decoded, parts)
+    header, payload, signature = map(_decode, parts)
     return _Token(json_object(header), json_object(payload), f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def _decoded(part: str) -> bytes:
+def _decode(part: str) -> bytes:
     """Decodes strict Base64url: without padding, white space, or stray bits at the end."""
     if not _BASE64URL.fullmatch(part) or len(part) % 4 == 1:
         raise TokenRefused("a part of the token is not base64url")

@@ -24,22 +24,22 @@ class BundledRepositories:
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
-        git, near = await self._found(source)
+        git, near = await self._find(source)
         return await git.fetch(near, into, progress)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
-        git, near = await self._found(source)
+        git, near = await self._find(source)
         return await git.commits(near, most)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
-        git, near = await self._found(source)
+        git, near = await self._find(source)
         return await git.head(near)
 
     async def sweep(self) -> None:
         await self._others.sweep()
         await self._local.sweep()
 
-    async def _found(self, source: GitSource) -> tuple[Git, GitSource]:
+    async def _find(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.url != demo.URL:
             return self._others, source
         # Written each time, because a new version of Windlass brings a new commit.

@@ -22,7 +22,7 @@ from windlass.builders.instructions import (
     instruction,
     short,
 )
-from windlass.builders.substitution import BadWord, substituted, words
+from windlass.builders.substitution import BadWord, substitute, words
 
 LONGEST: Final = 1024 * 1024
 MOST_STAGES: Final = 200
@@ -85,7 +85,7 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
     def read(self, line: int, text: str, variables: Mapping[str, str]) -> str:
         """Returns a word with its variables replaced."""
         try:
-            return substituted(text, variables, self.escape)
+            return substitute(text, variables, self.escape)
         except BadWord as error:
             raise DockerfileError(line, f"{short(text)} {error}") from error
 
@@ -111,19 +111,19 @@ def read(text: str) -> Dockerfile:
     return Dockerfile(
         stages=tuple(_stages(instructions[first:], escape)),
         starts=tuple(instruction for instruction in instructions if instruction.name == "FROM"),
-        arguments=_declared(instructions[:first], escape),
+        arguments=_arguments_in(instructions[:first], escape),
         escape=escape,
     )
 
 
-def declared(text: str) -> frozenset[str]:
+def declared_arguments(text: str) -> frozenset[str]:
     """Returns the names of all arguments in any stage."""
     dockerfile = read(text)
     inside = (argument for stage in dockerfile.stages for argument in stage.arguments)
     return frozenset(argument.name for argument in (*dockerfile.arguments, *inside))
 
 
-def _declared(instructions: Iterable[Instruction], escape: str) -> tuple[Argument, ...]:
+def _arguments_in(instructions: Iterable[Instruction], escape: str) -> tuple[Argument, ...]:
     return tuple(
         arg
         for instruction in instructions
@@ -151,7 +151,7 @@ def _stage(index: int, start: Instruction, inside: tuple[Instruction, ...], esca
         base=parts[0],
         name=name,
         instructions=inside,
-        arguments=_declared(inside, escape),
+        arguments=_arguments_in(inside, escape),
     )
 
 

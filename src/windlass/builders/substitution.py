@@ -21,7 +21,7 @@ class BadWord(ValueError):
 
 
 def words(text: str, escape: str) -> list[str]:
-    """Splits text at blanks outside of quotes. Quotes and escapes stay, for `substituted`."""
+    """Splits text at blanks outside of quotes. Quotes and escapes stay, for `substitute`."""
     names: list[str] = []
     word, quote, place = "", "", 0
     begun = False
@@ -50,7 +50,7 @@ def words(text: str, escape: str) -> list[str]:
     return names
 
 
-def substituted(text: str, variables: Mapping[str, str], escape: str) -> str:
+def substitute(text: str, variables: Mapping[str, str], escape: str) -> str:
     """Replaces variables by their values, and removes quotes."""
     reading = _Substitution(text, variables, escape)
     value = reading.until("")
@@ -147,14 +147,14 @@ class _Substitution:
         if how == "}":
             return value or ""
         if how == ":" and (how := self._take()) in "-+?" and how:
-            return self._chosen(name, value or None, how, "empty")
+            return self._choose(name, value or None, how, "empty")
         if how and how in "-+?":
-            return self._chosen(name, value, how, "unset")
+            return self._choose(name, value, how, "unset")
         if how and how in "#%" and self._text[self.place - 2] != ":":
-            return _trimmed(value or "", how, self.until("}", raw=True))
+            return _trim(value or "", how, self.until("}", raw=True))
         raise BadWord(f"has no closing }}, or ${{{name} goes on in a way that is not known")
 
-    def _chosen(self, name: str, value: str | None, how: str, what: str) -> str:
+    def _choose(self, name: str, value: str | None, how: str, what: str) -> str:
         other = self.until("}")
         if how == "+":
             return "" if value is None else other
@@ -176,7 +176,7 @@ class _Substitution:
         return self._text[self.place : self.place + 1]
 
 
-def _trimmed(value: str, how: str, pattern: str) -> str:
+def _trim(value: str, how: str, pattern: str) -> str:
     """Returns the value without the shortest (`#`, `%`) or longest (`##`, `%%`) prefix or suffix that
     matches."""
     signs = _signs(pattern.removeprefix(how))

@@ -88,7 +88,7 @@ class Api:
     """A server, and the token that it is called with."""
 
     def __init__(self, url: str, token: str) -> None:
-        self._url = _checked(url)
+        self._url = _check_url(url)
         self._token = token
         # A redirect is not followed: the token is for this server only.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
@@ -139,12 +139,12 @@ class Api:
             request.add_header("Content-Type", "application/json")
         if self._token:
             request.add_header("Authorization", f"Token {self._token}")
-        answer = self._answered(request)
+        answer = self._answer(request)
         if not 200 <= answer.status < 300:
-            raise self._refused(answer)
+            raise self._refusal(answer)
         return answer
 
-    def _answered(self, request: urllib.request.Request) -> ApiAnswer:
+    def _answer(self, request: urllib.request.Request) -> ApiAnswer:
         try:
             reply = self._opener.open(request, timeout=_SECONDS)
             if reply.headers.get_content_type() == EVENTS:
@@ -172,7 +172,7 @@ class Api:
             f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?"
         )
 
-    def _refused(self, answer: ApiAnswer) -> ApiRefused:
+    def _refusal(self, answer: ApiAnswer) -> ApiRefused:
         return ApiRefused(self._why(answer), answer)
 
     def _why(self, answer: ApiAnswer) -> str:
@@ -216,7 +216,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Misused(f"--url (WINDLASS_URL) must be like http://127.0.0.1:8080, and is {url!r}")

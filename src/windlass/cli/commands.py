@@ -305,7 +305,7 @@ class Invocation:
 
     def _body(self) -> dict[str, Any]:
         fields = [
-            *((field.path, self._resolved(field.refers, value)) for field, value in self._fields()),
+            *((field.path, self._resolve(field.refers, value)) for field, value in self._fields()),
             *free_fields(self._options.fields, self._given),
         ]
         return body_of(base_body(self._given), fields)
@@ -313,7 +313,7 @@ class Invocation:
     def _fields(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._given))
 
-    def _resolved(self, refers: str, value: Any) -> Any:
+    def _resolve(self, refers: str, value: Any) -> Any:
         return self._names.id_of(registry()[refers], value) if refers else value
 
 

@@ -102,7 +102,7 @@ class Demo:
 
     def deploy(self, version: str, docs: str) -> dict[str, str]:
         """Makes and starts everything that is missing. Returns the address and the ids."""
-        project = self._own_project() or self._made(self._projects, self._described())
+        project = self._own_project() or self._create(self._projects, self._project_body())
         environment = self._existing(f"/project/{project['id']}/environment", ENVIRONMENT)
         below = f"/environment/{environment['id']}"
         database = self._existing(f"{below}/database", DATABASE | {"version": version})
@@ -146,11 +146,11 @@ class Demo:
     def _projects(self) -> str:
         return f"/organization/{self.api.get('/organization')['id']}/project"
 
-    def _described(self) -> dict[str, str]:
+    def _project_body(self) -> dict[str, str]:
         return {"name": self._project, "description": MADE}
 
     def _own_project(self) -> Any:
-        project = self._named(self._projects, self._project)
+        project = self._find(self._projects, self._project)
         if project is not None and project.get("description") != MADE:
             raise Stopped(
                 f"there is a project {project['name']!r} already that is not the demonstration, and it is "
@@ -159,15 +159,15 @@ class Demo:
         return project
 
     def _existing(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
-        resource = self._named(path, body[by], by)
-        return self._made(path, body, by) if resource is None else resource
+        resource = self._find(path, body[by], by)
+        return self._create(path, body, by) if resource is None else resource
 
-    def _made(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
+    def _create(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
         created = self.api.call("POST", path, msgspec.json.encode(body)).json
         say(f"Made the {_spoken(path)} {body[by]}.")
         return created
 
-    def _named(self, path: str, name: str, by: str = "name") -> Any:
+    def _find(self, path: str, name: str, by: str = "name") -> Any:
         listed = self.api.everything(path)
         return next((row for row in listed if row[by].casefold() == name.casefold()), None)
 

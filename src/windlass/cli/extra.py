@@ -86,14 +86,14 @@ def token_command() -> click.Group:
         "token",
         help="API tokens of the organization. `windlass api-token` can say more of them.",
         commands={
-            "create": _shortened(commands["create"]),
+            "create": _shorten(commands["create"]),
             "list": commands["list"],
-            "revoke": _renamed(commands["delete"]),
+            "revoke": _rename(commands["delete"]),
         },
     )
 
 
-def _shortened(create: click.Command) -> click.Command:
+def _shorten(create: click.Command) -> click.Command:
     # The field `scope`, an older form of `scopes`, gives its name up here.
     create.params = [param for param in create.params if param.opts != ["--scope"]]
     for param in create.params:
@@ -106,7 +106,7 @@ def _shortened(create: click.Command) -> click.Command:
     return create
 
 
-def _renamed(delete: click.Command) -> click.Command:
+def _rename(delete: click.Command) -> click.Command:
     delete.name = "revoke"
     delete.short_help = "Revoke an API token, with effect at once."
     return delete

@@ -63,7 +63,7 @@ class Patience:
         now, asked = time.monotonic(), _asked_for(trouble)
         if not self._until:
             self._until = now + asked + self._seconds
-            self._say(f"{plain(str(trouble))}\n{announced(asked)}")
+            self._say(f"{plain(str(trouble))}\n{announcement(asked)}")
         if now > self._until:
             raise trouble
         return max(next(self._pauses), asked)
@@ -76,7 +76,7 @@ class Patience:
             self._say("It goes on.")
         self._until = 0.0
 
-    def restored(self) -> None:
+    def reset(self) -> None:
         """Notes that an event arrived: after the next trouble, pauses begin short again."""
         self._pauses = pauses(_SOONEST, _LATEST)
 
@@ -136,7 +136,7 @@ class StreamFollower:
             with contextlib.closing(self._current.pieces()) as pieces:
                 for event in heard(pieces):
                     self._last = event.id or self._last
-                    self._patience.restored()
+                    self._patience.reset()
                     if event.kind == END:
                         return None
                     if event.data:  # without data, it only tells the id to continue after
@@ -198,7 +198,7 @@ def _passes(trouble: Exception) -> bool:
     )
 
 
-def announced(seconds: float) -> str:
+def announcement(seconds: float) -> str:
     """Says how long the command waits before the next try."""
     if seconds < _LONG:
         return "Trying again…"

@@ -28,7 +28,7 @@ def _text(option: str, value: str, taken: set[str]) -> str:
         if taken:
             raise Misused(f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already")
         taken.add(option)
-        return _decoded(option, "the standard input", sys.stdin.buffer.read(MOST + 1))
+        return _decode(option, "the standard input", sys.stdin.buffer.read(MOST + 1))
     if value.startswith("@@"):
         return value[1:]
     if value.startswith("@"):
@@ -52,10 +52,10 @@ def _content(option: str, name: str) -> str:
         raise Misused(
             f"{option}: let this user read {name}, which cannot be read ({why}); {literal}"
         ) from error
-    return _decoded(option, name, content)
+    return _decode(option, name, content)
 
 
-def _decoded(option: str, name: str, content: bytes) -> str:
+def _decode(option: str, name: str, content: bytes) -> str:
     """Returns the text without the end of its last line, which editors and `echo` add."""
     if len(content) > MOST:
         raise Misused(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")

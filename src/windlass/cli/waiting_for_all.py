@@ -49,7 +49,7 @@ class EnvironmentWait:
         for event in self._changes():
             statuses = _by_service(event)
             if first:
-                waited = dict(self._started(statuses, services))
+                waited = dict(self._started_services(statuses, services))
                 first = False
             deleted += [waited.pop(id) for id in event["removed"] if id in waited]
             ended += list(self._over(statuses, waited))
@@ -69,7 +69,7 @@ class EnvironmentWait:
             if event.kind == LINE:
                 yield json.loads(event.data)
 
-    def _started(
+    def _started_services(
         self, now: Mapping[str, Any], services: Mapping[str, StartedDeployment]
     ) -> Iterator[tuple[str, StartedDeployment]]:
         """Yields services with a new deployment, or with one that is to be cancelled."""

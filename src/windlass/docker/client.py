@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.trace import trace_headers
-from windlass.docker.decoding import an_object, decoded
+from windlass.docker.decoding import an_object, decode
 from windlass.docker.failures import Away, EngineRefused, WrongEngine
 from windlass.docker.transports import DockerTransport, SettingsTransport
 
@@ -73,9 +73,9 @@ class EngineAnswer:
                 raise EngineRefused(500, f"The Docker engine says more than {longest} bytes at once")
             for line in lines:
                 if line.strip():
-                    yield an_object(decoded(line))
+                    yield an_object(decode(line))
         if rest.strip():
-            yield an_object(decoded(rest))
+            yield an_object(decode(rest))
 
 
 class Docker:
@@ -118,12 +118,12 @@ class Docker:
         body = await self.raw(method, path, **options)
         if len(body) > LONGEST_DOCUMENT:
             raise EngineRefused(500, f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
-        return decoded(body) if body.strip() else None
+        return decode(body) if body.strip() else None
 
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
         """Returns an answer of this type, which may be long: all fields that the type does not name are
         skipped."""
-        return decoded(await self.raw("GET", path, **options), type)
+        return decode(await self.raw("GET", path, **options), type)
 
     async def raw(self, method: str, path: str, **options: Any) -> bytes:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
@@ -154,8 +154,8 @@ class Docker:
     ) -> AsyncIterator[EngineAnswer]:
         """`patience` is how long the engine may be silent; None is for ever."""
         if not self._version:
-            self._version = await self._negotiated()
-        async with self._asked(
+            self._version = await self._negotiate()
+        async with self._ask(
             method,
             f"/v{self._version}{path}",
             params=params,
@@ -169,7 +169,7 @@ class Docker:
 
     async def ping(self) -> Mapping[str, str]:
         """The headers of an engine that is well; nothing is negotiated or kept."""
-        async with self._asked("GET", "/_ping", patience=CONNECTING) as response:
+        async with self._ask("GET", "/_ping", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
             return dict(response.headers)
@@ -189,7 +189,7 @@ class Docker:
             )
         return str(an_object(await self.json("GET", "/info", patience=RECOGNISING)).get("ID", ""))
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
 
@@ -229,14 +229,14 @@ class Docker:
             allow_redirects=False,
         ) as response:
             body = await _beginning(response, LONGEST_INFO, RECOGNISING)
-        if an_object(decoded(body)).get("ID") != self._transport.engine_id:
+        if an_object(decode(body)).get("ID") != self._transport.engine_id:
             # No connection to the other engine is used for a later request.
             self._transport.drop()
             self._version = ""
             raise WrongEngine(self._transport.wrong_engine)
 
     @asynccontextmanager
-    async def _asked(
+    async def _ask(
         self,
         method: str,
         path: str,
@@ -256,7 +256,7 @@ class Docker:
             data = b"" if body is None else json.dumps(body).encode()
         with self.translated():
             await self._transport.ready()
-            session = self._opened()
+            session = self._open_session()
             # A large body would hold the loop up; what can be read is sent in pieces.
             sent = io.BytesIO(data) if isinstance(data, bytes) else data
             response = await session.request(
@@ -273,11 +273,11 @@ class Docker:
         finally:
             response.close()
 
-    async def _negotiated(self) -> str:
+    async def _negotiate(self) -> str:
         """The newest version that both sides know."""
-        async with self._asked("GET", "/version", patience=CONNECTING) as response:
+        async with self._ask("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
-                version = an_object(decoded(await _beginning(response)))
+                version = an_object(decode(await _beginning(response)))
         theirs = _numbers(str(version.get("ApiVersion", "")))
         least = _numbers(str(version.get("MinAPIVersion", "")))
         if theirs < OLDEST:

@@ -11,7 +11,7 @@ from windlass.docker.failures import EngineRefused
 NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
 
 
-def decoded(body: bytes, type: Any = Any) -> Any:
+def decode(body: bytes, type: Any = Any) -> Any:
     """Raises EngineRefused for anything but JSON of this type, and for JSON nested too deep to be read."""
     try:
         return msgspec.json.decode(body, type=type)

@@ -25,7 +25,7 @@ async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
 async def pull(docker: Docker, ref: str) -> None:
     """From the registry that its name says. Refused with the reason, if it cannot be had."""
     # Without a tag the engine would fetch every one there is.
-    params = {"fromImage": ref if tagged(ref) else f"{ref}:latest"}
+    params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     async with docker.stream("POST", "/images/create", params=params, patience=PULLING) as answer:
         async for message in answer.objects():
             if "error" in message:
@@ -75,6 +75,6 @@ def why_not_pulled(ref: str, message: str) -> str:
     return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
 
 
-def tagged(ref: str) -> bool:
+def has_tag(ref: str) -> bool:
     """`host:5000/shop` is not."""
     return "@" in ref or ":" in ref.rpartition("/")[2]

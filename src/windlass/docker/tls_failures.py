@@ -12,7 +12,7 @@ def tls_reason(error: Exception, address: str, port: int) -> str:
     """Says what to do about a connection that failed."""
     inner = _ssl_error(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
-        return _untrusted(inner, address)
+        return _why_untrusted(inner, address)
     text = str(inner or error)
     if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
         return (
@@ -36,7 +36,7 @@ def tls_reason(error: Exception, address: str, port: int) -> str:
     return f"check that dockerd runs there: the connection ended ({text or type(error).__name__})"
 
 
-def _untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
+def _why_untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
     why = error.verify_message
     if "mismatch" in why or "match" in why:
         return (

@@ -117,7 +117,7 @@ class SettingsTransport:
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
         import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
 
-        parts = urlsplit(self._named or f"unix://{_found()}")
+        parts = urlsplit(self._named or f"unix://{_find_socket()}")
         match parts.scheme:
             case "unix":
                 return aiohttp.UnixConnector(path=parts.path, limit=0), "http://docker"
@@ -304,7 +304,7 @@ def _usual() -> tuple[Path, ...]:
     )
 
 
-def _found() -> Path:
+def _find_socket() -> Path:
     sockets = [path for path in _usual() if path.is_socket()]
     if not sockets:
         raise Away(

@@ -185,7 +185,7 @@ def normalise(spec: Cluster) -> None:
         spec.engine_id = absent
     if spec.engine_address:
         _check_address(spec.engine_address)
-    needed = _needed(spec)
+    needed = _needed_fields(spec)
     for name, value in values.items():
         if value and name not in needed:
             raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_ELSEWHERE)}")
@@ -208,7 +208,7 @@ def _check_address(address: str) -> None:
         raise clash("engine_address", f"{address} has no valid host or port, as tcp://10.0.0.5:2376 has")
 
 
-def _needed(spec: Cluster) -> Mapping[str, bool]:
+def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
     """Returns the fields that an engine takes, and whether it must have them."""
     if not spec.is_elsewhere:
         return {}

@@ -25,7 +25,9 @@ from windlass.families.organization import organization
 Secret = Annotated[
     str,
     Meta(
-        min_length=1, max_length=4096, pattern=shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks")
+        min_length=1,
+        max_length=4096,
+        pattern=shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks"),
     ),
     hidden("has_token", sent_to=("type", "git_api_url")),
 ]

@@ -6,7 +6,16 @@ from msgspec import Meta
 
 from windlass.core.access import ROLE_IDS, Scope
 from windlass.core.declare.actions import delete, put
-from windlass.core.declare.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.fields import (
+    BLANKS,
+    CONTROLS,
+    Id,
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    shaped,
+)
 from windlass.core.declare.resource import Family, Shown, Spec, Verb
 from windlass.core.words.audit import AuditWords
 from windlass.families.api_token import RoleId

@@ -5,7 +5,18 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from windlass.core.declare.actions import Itself, post
-from windlass.core.declare.fields import Id, Key, Maybe, Note, Text, absent, example, hidden, kept, shaped
+from windlass.core.declare.fields import (
+    Id,
+    Key,
+    Maybe,
+    Note,
+    Text,
+    absent,
+    example,
+    hidden,
+    kept,
+    shaped,
+)
 from windlass.core.declare.resource import Family, Shown, Spec
 from windlass.core.declare.shapes import ABSOLUTE
 from windlass.core.declare.traits import has_variables

@@ -48,7 +48,9 @@ class Elder:
     """The gateway before this one, as this one sees it."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._channel = Channel(connection, msgspec.msgpack.Decoder(FromElder), self._received, self._ended)
+        self._channel = Channel(
+            connection, msgspec.msgpack.Decoder(FromElder), self._handle_message, self._handle_end
+        )
         self._loop = asyncio.get_running_loop()
         self._sockets: Sockets = {}
         self._sent: asyncio.Future[None] = self._loop.create_future()
@@ -81,7 +83,7 @@ class Elder:
         self._channel.send(ElderDrain(number, tuple(endpoints), patience))
         await done
 
-    def _received(self, message: FromElder, files: Sequence[int]) -> None:
+    def _handle_message(self, message: FromElder, files: Sequence[int]) -> None:
         match message:
             case ListeningSockets():
                 for at, file in zip(message.places, files, strict=True):
@@ -94,7 +96,7 @@ class Elder:
             case DrainEnd():
                 self._drains.pop(message.number).set_result(None)
 
-    def _ended(self) -> None:
+    def _handle_end(self) -> None:
         self.has_ended = True
         for done in (self._sent, *self._drains.values()):
             if not done.done():
@@ -154,7 +156,7 @@ class Succession:
         connection.setblocking(False)
         decoder = msgspec.msgpack.Decoder(FromSuccessor)
         self._decided.clear()
-        self._channel = Channel(connection, decoder, self._received, self._lost)
+        self._channel = Channel(connection, decoder, self._handle_message, self._handle_loss)
         self._begin(self._hand_over(self._channel))
 
     async def _hand_over(self, channel: Channel[FromSuccessor]) -> None:
@@ -180,7 +182,7 @@ class Succession:
             channel.send(ListeningSockets(tuple(at for at, _ in some)), files)
         channel.send(SocketsEnd())
 
-    def _received(self, message: FromSuccessor, _: Sequence[int]) -> None:
+    def _handle_message(self, message: FromSuccessor, _: Sequence[int]) -> None:
         match message:
             case SuccessorServes():
                 self._doors.leave(self._give)
@@ -201,6 +203,6 @@ class Succession:
         else:
             self._channel.send(ClientFile(door, port, waited), [file])
 
-    def _lost(self) -> None:
+    def _handle_loss(self) -> None:
         self._channel = None
         self._decided.set()

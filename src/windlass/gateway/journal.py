@@ -21,7 +21,7 @@ import msgspec
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
 from windlass.gateway.messages import Change, Complete, Forget, Open, Reserve, Retire, SetRoutes, encode
-from windlass.gateway.wire import framed, frames
+from windlass.gateway.wire import frame, frames
 
 _log = log("gateway")
 _ENOUGH: Final = 1024
@@ -139,7 +139,7 @@ class Journal:
 
     @staticmethod
     def _append(file: int, changes: Iterable[Change]) -> None:
-        content = memoryview(b"".join(framed(encode(change)) for change in changes))
+        content = memoryview(b"".join(frame(encode(change)) for change in changes))
         while content:
             content = content[os.write(file, content) :]
 

@@ -25,7 +25,7 @@ from windlass.gateway.messages import (
     encode,
 )
 from windlass.gateway.starting import has_ended, start_gateway
-from windlass.gateway.wire import framed, read_frame
+from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import RouteError
 
 _log = log("gateway")
@@ -116,7 +116,7 @@ class GatewayLink:
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            self._writer.write(framed(encode(GatewayRequest(number, call))))
+            self._writer.write(frame(encode(GatewayRequest(number, call))))
             async with asyncio.timeout(
                 _PATIENCE + (call.patience if isinstance(call, DrainEndpoints) else 0)
             ):

@@ -35,7 +35,7 @@ from windlass.gateway.messages import (
     Open,
     encode,
 )
-from windlass.gateway.wire import framed, read_frame
+from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")
@@ -153,7 +153,7 @@ class GatewayProgram:
             return
         except (RouteError, OSError, OverflowError, ValueError) as error:
             reply = GatewayReply(request.number, error=str(error) or type(error).__name__)
-        writer.write(framed(encode(reply)))
+        writer.write(frame(encode(reply)))
         with suppress(ConnectionError):
             await writer.drain()
 

@@ -11,7 +11,7 @@ MOST: Final = 64 * 1024 * 1024
 """Bytes of one message."""
 
 
-def framed(body: bytes) -> bytes:
+def frame(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 

@@ -89,7 +89,9 @@ class Installation:
         self.place_owner = PlaceOwner(ctx, lease)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
-        self.metrics.gauge("last_backup_timestamp_seconds", "Time of the last backup, or 0", self._backed_up)
+        self.metrics.gauge(
+            "last_backup_timestamp_seconds", "Time of the last backup, or 0", self._last_backup
+        )
         self.metrics.info("build_info", "The version of this server, and its schema", version_labels)
         store = ctx.store
         self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
@@ -250,14 +252,14 @@ class Installation:
             return "This server is stopping"
         return await self.ctx.store.trouble()
 
-    def _backed_up(self) -> float:
+    def _last_backup(self) -> float:
         note = last_backup.read(self.ctx.settings)
         return note.at / SECOND if note else 0
 
     def _document(self) -> bytes:
-        from windlass.api.openapi import served  # noqa: PLC0415 (made at the first request for it, not at every start)
+        from windlass.api.openapi import encoded_document  # noqa: PLC0415 (made at the first request for it, not at every start)
 
-        return served(self.ctx.registry)
+        return encoded_document(self.ctx.registry)
 
 
 async def install(

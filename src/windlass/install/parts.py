@@ -74,7 +74,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
 async def _engine(
     settings: Settings, folder: Path, clock: Clock, installation: str
 ) -> tuple[Engine, Builder]:
-    chosen, host = await chosen_engine(settings), docker_at(settings)
+    chosen, host = await choose_engine(settings), docker_at(settings)
     if chosen == PROCESS:
         isolation = await in_thread(isolation_of, settings)
         builder = NativeBuilder(folder / "builds", isolation=isolation)
@@ -115,7 +115,7 @@ def isolation_of(settings: Settings) -> Isolation:
 
 async def isolation_in_use(settings: Settings) -> Isolation | None:
     """Returns the isolation of the engine process; None for engines with containers."""
-    if await chosen_engine(settings) != PROCESS:
+    if await choose_engine(settings) != PROCESS:
         return None
     return await in_thread(isolation_of, settings)
 
@@ -146,7 +146,7 @@ def docker_at(settings: Settings) -> str:
     return settings.docker_host or USUAL_DOCKER
 
 
-async def chosen_engine(settings: Settings) -> str:
+async def choose_engine(settings: Settings) -> str:
     """Resolves `auto`: the engine that the data directory was used with, or else Docker if it answers.
 
     A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.

@@ -156,10 +156,10 @@ def beside(data: Path, what: str) -> Path:
     return data.with_name(f"{data.name}.{what}")
 
 
-def made_whole(data: Path, make: Callable[[Path], None]) -> bool:
+def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
     """Makes the data folder if it is absent: beside its place, then moved, so that it appears as a whole."""
     unfinished = beside(data, "new")
-    _cleared(unfinished)
+    _clear(unfinished)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         return False
     unfinished.mkdir(mode=0o700)
@@ -170,7 +170,7 @@ def made_whole(data: Path, make: Callable[[Path], None]) -> bool:
     return True
 
 
-def _cleared(folder: Path) -> None:
+def _clear(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
 

@@ -16,7 +16,7 @@ from windlass.launch.instance import (
     finish,
     hold,
     launch,
-    made_whole,
+    make_whole,
     memory_of,
     name_of,
     passed_on,
@@ -46,7 +46,7 @@ def start(variables: Variables) -> NoReturn:
     def make(folder: Path) -> None:
         finish(_making(server, installer, folder), held, passed, doing="making the data folder")
 
-    if made_whole(data, make):
+    if make_whole(data, make):
         say("the data folder was empty: made a new one")
     os.chdir(data)
     where = [f"--datadir={data}", *_user(), *(f"--{name}={value}" for name, value in settings.items())]

@@ -23,7 +23,7 @@ from windlass.launch.instance import (
     finish,
     hold,
     launch,
-    made_whole,
+    make_whole,
     memory_of,
     name_of,
     passed_on,
@@ -58,7 +58,7 @@ def start(variables: Variables) -> NoReturn:
     leave_root(data, server)
     cluster = PostgresServer(server, data, held, passed_on(variables))
     cluster.check_major(variables.get(VERSION, ""))
-    if made_whole(data, lambda folder: cluster.at(folder).make(account)):
+    if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
         # Its writer has ended, for we hold the lock; its process id may be another program's by now.

@@ -71,16 +71,16 @@ def client_of(kind: str, server: Path) -> Path | None:
 
 def main(words: list[str], variables: Mapping[str, str]) -> int:
     if len(words) != 1 or words[0] not in QUESTIONS:
-        return _said(f"say which: {', '.join(QUESTIONS)}", 2)
+        return _report(f"say which: {', '.join(QUESTIONS)}", 2)
     if not variables.get("PORT", "").isdecimal():
-        return _said(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
+        return _report(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
     client = client_of(words[0], Path(variables.get(SERVER, "/")))
     if client is None:
-        return _said(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")
-    return _asked(client, QUESTIONS[words[0]](variables))
+        return _report(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")
+    return _ask(client, QUESTIONS[words[0]](variables))
 
 
-def _asked(client: Path, question: ReadinessCheck) -> int:
+def _ask(client: Path, question: ReadinessCheck) -> int:
     try:
         done = subprocess.run(
             [client, *question.words],
@@ -93,14 +93,14 @@ def _asked(client: Path, question: ReadinessCheck) -> int:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _said("the server does not answer")
+        return _report("the server does not answer")
     if done.returncode == 0 and done.stdout.strip().endswith(question.answer):
         return 0
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return _said(lines[-1] if lines else f"{client.name} ended with {done.returncode}")
+    return _report(lines[-1] if lines else f"{client.name} ended with {done.returncode}")
 
 
-def _said(message: str, code: int = 1) -> int:
+def _report(message: str, code: int = 1) -> int:
     print(f"not ready: {message}", file=sys.stderr)  # noqa: T201 (it is a program)
     return code
 

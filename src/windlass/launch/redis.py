@@ -23,7 +23,7 @@ from windlass.launch.instance import (
 
 def start(variables: Variables) -> NoReturn:
     server, data = server_of(variables), data_of(variables, "redis")
-    config = written(settings_of(variables, data))
+    config = config_text(settings_of(variables, data))
     hold(data)
     data.mkdir(mode=0o700, exist_ok=True)
     os.chdir(data)
@@ -51,7 +51,7 @@ def settings_of(variables: Variables, data: Path) -> dict[str, str]:
     }
 
 
-def written(settings: dict[str, str]) -> str:
+def config_text(settings: dict[str, str]) -> str:
     return "".join(f"{name} {_quoted(value)}\n" for name, value in settings.items())
 
 

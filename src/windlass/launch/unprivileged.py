@@ -64,7 +64,7 @@ def _possible() -> bool:
     if not child:
         code = 2
         try:
-            code = 1 if _unshared() in _NOT_HERE else 0
+            code = 1 if _unshare() in _NOT_HERE else 0
             if not code:
                 _map(1, 1)
         except OSError:
@@ -76,12 +76,12 @@ def _possible() -> bool:
 
 def _enter(user: pwd.struct_passwd) -> None:
     outside = os.getuid(), os.getgid()
-    if failed := _unshared():
+    if failed := _unshare():
         raise OSError(failed, os.strerror(failed), "user namespace")
     _map(user.pw_uid, user.pw_gid, *outside)
 
 
-def _unshared() -> int:
+def _unshare() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     return ctypes.get_errno() if libc.unshare(CLONE_NEWUSER) else 0
 

@@ -18,7 +18,7 @@ from windlass.install.database import looking
 from windlass.install.ownership import check
 from windlass.store import EventRow, Reads
 from windlass.store.archive import Snapshot, level
-from windlass.store.chain import BEGINNING, Head, hashed
+from windlass.store.chain import BEGINNING, Head, hash_of
 from windlass.terminal.refused import CommandRefused
 
 _SINCE = 4
@@ -51,7 +51,7 @@ class Verdict(Struct):
             self.more += 1
 
 
-async def verified(settings: Settings, noted: str = "") -> Verdict:
+async def verify(settings: Settings, noted: str = "") -> Verdict:
     """`noted`: a number and a hash that were the newest at some time."""
     head = _head(noted)
     await check(settings)
@@ -118,7 +118,7 @@ class _Walk:
             counts.blame(f"{_said(event)}: has no hash; it was changed or added.")
         else:
             # After a gap the previous hash is unknown; the gap itself was reported already.
-            if not missing and event.hash != hashed(self._before, row[:-1]):
+            if not missing and event.hash != hash_of(self._before, row[:-1]):
                 counts.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
             self._before = event.hash
             self._compare(event.seq, event.hash)

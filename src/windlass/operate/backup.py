@@ -22,7 +22,7 @@ from windlass.base.isolation.users import Users, range_of
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
-from windlass.control.context.log_store import LOGS, recover, replaced, restored
+from windlass.control.context.log_store import LOGS, recover, replaced_folder, restored_folder
 from windlass.core.deploy.workload import StoredData
 from windlass.install import last_backup, mark
 from windlass.install.database import looking, replacing
@@ -190,7 +190,7 @@ def _logs_beside(
 ) -> Iterator[Callable[[], None]]:
     """Unpacks log lines beside the present ones; yields a function that replaces these, except `orphans`."""
     folder = log_folder(settings)
-    fresh, stale = restored(folder), replaced(folder)
+    fresh, stale = restored_folder(folder), replaced_folder(folder)
 
     def put() -> None:
         if folder.exists():

@@ -81,7 +81,7 @@ async def clusters(settings: Settings) -> list[Finding]:
         return [fail("Clusters", reason, "it encrypts the keys of clusters, so none of them was asked")]
     connector = DockerConnector(settings, "", gateway_link(settings))
     checks = await asyncio.gather(
-        *(_examined(settings, connector, found_cluster) for found_cluster in clusters)
+        *(_examine(settings, connector, found_cluster) for found_cluster in clusters)
     )
     return [finding for findings in checks for finding in findings]
 
@@ -125,7 +125,7 @@ async def _should_run(reads: Reads, id: str) -> dict[str, str]:
     return places
 
 
-async def _examined(
+async def _examine(
     settings: Settings, connector: DockerConnector, cluster: ConnectedCluster
 ) -> Sequence[Finding]:
     address = cluster.access.address
@@ -133,7 +133,7 @@ async def _examined(
     report: EngineReport | None = None
     try:
         async with asyncio.timeout(SECONDS):
-            report = await _asked(connector, cluster)
+            report = await _ask(connector, cluster)
     except TimeoutError:
         reason = f"check the host at {address}: its Docker engine did not answer within {SECONDS} seconds"
         findings.append(fail(cluster.title, reason, _LEFT_ALONE))
@@ -150,7 +150,7 @@ async def _examined(
 # Asking
 
 
-async def _asked(connector: DockerConnector, cluster: ConnectedCluster) -> EngineReport:
+async def _ask(connector: DockerConnector, cluster: ConnectedCluster) -> EngineReport:
     docker = Docker(connector.transport(cluster.access))
     try:
         before = time.time()

@@ -141,10 +141,10 @@ def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
     with plainly():
         settings, _ = given(options)
-        from windlass.operate.doctor import examined  # noqa: PLC0415 (both databases)
+        from windlass.operate.doctor import diagnose  # noqa: PLC0415 (both databases)
         from windlass.operate.findings import Level  # noqa: PLC0415 (with the doctor)
 
-        findings = asyncio.run(examined(settings))
+        findings = asyncio.run(diagnose(settings))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(findings))
     else:
@@ -302,9 +302,9 @@ def verify(head: str, as_json: bool | None, **options: Any) -> None:
     """
     with plainly():
         settings, _ = given(options)
-        from windlass.operate.audit import verified  # noqa: PLC0415 (both databases)
+        from windlass.operate.audit import verify  # noqa: PLC0415 (both databases)
 
-        verdict = asyncio.run(verified(settings, head))
+        verdict = asyncio.run(verify(settings, head))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(verdict))
     else:

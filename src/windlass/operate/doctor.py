@@ -22,7 +22,7 @@ import msgspec
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
-from windlass.control.context.log_store import replaced
+from windlass.control.context.log_store import replaced_folder
 from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
@@ -42,7 +42,7 @@ _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
 
 
-async def examined(settings: Settings) -> list[Finding]:
+async def diagnose(settings: Settings) -> list[Finding]:
     return [
         _python(),
         _sqlite(),
@@ -221,7 +221,7 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def _logs(settings: Settings) -> Iterator[Finding]:
-    if replaced(log_folder(settings)).exists():
+    if replaced_folder(log_folder(settings)).exists():
         advice = "start the server, which finishes that, or repeat the restore"
         yield warn("Logs", "a restore was interrupted while it moved log lines", advice)
 

@@ -13,7 +13,7 @@ from windlass.config import BadSetting, Settings
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
-from windlass.install.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
+from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
 from windlass.operate.listeners import is_gateway, is_windlass
 from windlass.serve.server import listen
@@ -22,7 +22,7 @@ _CONTAINERS = "to run services in containers, install and start Docker, or say w
 
 
 async def runs(settings: Settings) -> AsyncIterator[Finding]:
-    chosen = await chosen_engine(settings)
+    chosen = await choose_engine(settings)
     docker = await _docker_version(docker_at(settings))
     yield _engine(settings, chosen)
     yield _docker(settings, chosen, docker)

@@ -139,7 +139,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
     """Stops all services of the database that the settings name, while no server runs."""
     if count := await _count(settings):
         sure(count)
-    installation = await _installed(settings, parts)
+    installation = await _install(settings, parts)
     try:
         ctx = installation.ctx
         stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
@@ -151,7 +151,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
             )
         unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
         clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
-        await _carried_out(
+        await _carry_out(
             installation, [service for service in stopping if clusters[service.service] not in unreached]
         )
         elsewhere = set() if parts else await _end_elsewhere(ctx)
@@ -209,7 +209,7 @@ async def _was_used(ctx: Context, cluster: str) -> bool:
     return any(status and status.deployed_at for status in statuses)
 
 
-async def _installed(settings: Settings, parts: Parts | None) -> Installation:
+async def _install(settings: Settings, parts: Parts | None) -> Installation:
     try:
         # A stopping service need not be reached, so ports that other programs use do not matter.
         return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
@@ -247,7 +247,7 @@ async def _count(settings: Settings) -> int:
         return len(await up(Reads(line)))
 
 
-async def _carried_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
+async def _carry_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
     source, failed, left = installation.ctx.store.reads, [], list(stopping)
     while left:
         for service in list(left):

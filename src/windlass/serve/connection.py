@@ -217,7 +217,7 @@ class Connection(ClientSocket):
             message_event=asyncio.Event(),
             expect_100_continue=head.expects,
             keep_alive=not head.close,
-            on_response=self._answered,
+            on_response=self._finish_answer,
         )
         self._busy = self._served = True
         self._body_began = self._table.now
@@ -226,7 +226,7 @@ class Connection(ClientSocket):
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
 
-    def _answered(self) -> None:
+    def _finish_answer(self) -> None:
         """Called when the application has answered; the client may still have to read it."""
         self._state.total_requests += 1
         self._busy = False

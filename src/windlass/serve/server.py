@@ -16,7 +16,7 @@ from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import stranger_at
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trusted
-from windlass.base.http_in.files import allowed_connections
+from windlass.base.http_in.files import allow_connections
 from windlass.install.installation import Installation
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
@@ -40,7 +40,7 @@ async def serve(
 ) -> None:
     """Serves until a signal asks to stop; running requests get a moment to finish."""
     settings = installation.ctx.settings
-    bounds = Bounds(connections=allowed_connections(Bounds().connections))
+    bounds = Bounds(connections=allow_connections(Bounds().connections))
     config = uvicorn.Config(
         installation.app,
         **protocols(installation, bounds),

@@ -46,7 +46,7 @@ class Anchor(Struct, frozen=True):
         return Head(self.number, bytes.fromhex(self.hash))
 
 
-def hashed(before: bytes, event: Sequence[Any]) -> bytes:
+def hash_of(before: bytes, event: Sequence[Any]) -> bytes:
     return hashlib.sha256(before + _bytes_of(event)).digest()
 
 
@@ -55,7 +55,7 @@ def chained(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, 
     before = head.hash
     for number, event in enumerate(events, head.number + 1):
         row = (number, *event)
-        before = hashed(before, row)
+        before = hash_of(before, row)
         yield (*row, before)
 
 

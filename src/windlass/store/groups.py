@@ -43,7 +43,7 @@ class ChangingSession(DatabaseSession, Protocol):
 
     async def execute(self, statements: str) -> object: ...
 
-    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         """Runs one change. Raises only if no change of the group can be stored."""
         ...
 
@@ -118,7 +118,7 @@ class GroupCommit:
             if apart:
                 outcome = await _apart(session, change, tx)
             else:
-                outcome = await session.tried(change, tx)
+                outcome = await session.attempt(change, tx)
                 if outcome[1] is not None and session.touched:
                     raise _Spoiled
             outcomes.append(outcome)
@@ -178,7 +178,7 @@ def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
 
 async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
     await session.execute("SAVEPOINT change")
-    outcome = await session.tried(change, tx)
+    outcome = await session.attempt(change, tx)
     await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")
     return outcome
 

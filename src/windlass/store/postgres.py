@@ -99,15 +99,15 @@ class PostgresWriter(PostgresSession):
         self._refusal: Exception | None = None
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
-        return await self._noted(statement, super().one(statement, *values))
+        return await self._run(statement, super().one(statement, *values))
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        return await self._noted(statement, super().all(statement, *values))
+        return await self._run(statement, super().all(statement, *values))
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        await self._noted(statement, super().many(statement, rows))
+        await self._run(statement, super().many(statement, rows))
 
-    async def _noted(self, statement: str, asked: Awaitable[T]) -> T:
+    async def _run(self, statement: str, asked: Awaitable[T]) -> T:
         self.touched |= statement not in LOOKING
         try:
             return await asked
@@ -118,7 +118,7 @@ class PostgresWriter(PostgresSession):
     async def begin(self) -> None:
         await _take_turn(self._connection, self._migrations)
 
-    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         self.touched, self._refusal = False, None
         try:
             answer = await change(tx)
@@ -221,7 +221,7 @@ class PostgresStore(GroupCommit):
             await asyncio.sleep(1)
 
     async def _hear_until_lost(self) -> None:
-        connection = await self._connected()
+        connection = await self._connect()
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
@@ -234,7 +234,7 @@ class PostgresStore(GroupCommit):
         finally:
             connection.terminate()
 
-    async def _connected(self) -> asyncpg.Connection[Any]:
+    async def _connect(self) -> asyncpg.Connection[Any]:
         """Connects; a connection that is cancelled while it is made would otherwise stay half open."""
         connecting = asyncio.ensure_future(connect(self._url))
         try:

@@ -48,7 +48,7 @@ class PostgresLine(PostgresSession):
 @contextlib.asynccontextmanager
 async def looking(url: str) -> AsyncIterator[PostgresLine]:
     """Reads one moment, while all replicas go on writing."""
-    async with _connected(url) as connection:
+    async with _connecting(url) as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
         yield PostgresLine(connection, transaction)
@@ -57,7 +57,7 @@ async def looking(url: str) -> AsyncIterator[PostgresLine]:
 @contextlib.asynccontextmanager
 async def replacing(url: str) -> AsyncIterator[PostgresLine]:
     """Replaces the contents while no replica runs, nor can start. Without a commit nothing changes."""
-    async with _connected(url) as connection:
+    async with _connecting(url) as connection:
         await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)
         transaction = connection.transaction()
@@ -67,7 +67,7 @@ async def replacing(url: str) -> AsyncIterator[PostgresLine]:
 
 
 @contextlib.asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+async def _connecting(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     connection = await first_connection(url)
     try:
         yield connection

@@ -81,7 +81,7 @@ class SqliteSession:
         try:
             row: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except apsw.ConstraintError as error:
-            self._refusal = _translated(error)
+            self._refusal = _translate(error)
             raise self._refusal from error
         return row
 
@@ -89,7 +89,7 @@ class SqliteSession:
         try:
             rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
-            self._refusal = _translated(error)
+            self._refusal = _translate(error)
             raise self._refusal from error
         return rows
 
@@ -115,7 +115,7 @@ class SqliteWriter(SqliteSession):
     async def execute(self, statements: str) -> None:
         self._execute(statements)
 
-    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+    async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         self._refusal, self._before = None, self._changes()
         try:
             answer = _finish(change(tx))
@@ -279,14 +279,14 @@ def connect(path: Path) -> apsw.Connection:
 def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
     """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
     connection.execute(RECORDS)
-    for migration in missing(wanted, _applied(connection)):
+    for migration in missing(wanted, _applied_migrations(connection)):
         with connection:
             for statement in migration.statements:
                 connection.execute(statement)
             connection.execute(RECORD, migration.record)
 
 
-def _applied(connection: apsw.Connection) -> dict[int, str]:
+def _applied_migrations(connection: apsw.Connection) -> dict[int, str]:
     return {cast(int, number): cast(str, checksum) for number, checksum in connection.execute(APPLIED)}
 
 
@@ -300,7 +300,7 @@ def own(path: Path) -> IO[bytes]:
     return os.fdopen(lock, "rb")
 
 
-def _translated(error: apsw.ConstraintError) -> Exception:
+def _translate(error: apsw.ConstraintError) -> Exception:
     twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
     return NameTaken(str(error)) if twin else error
 

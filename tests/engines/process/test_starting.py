@@ -102,7 +102,9 @@ async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
 
 
 def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
-    command = recorder.recorded([sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], tmp_path)
+    command = recorder.recording_command(
+        [sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], tmp_path
+    )
     first, second = (subprocess.run(command, capture_output=True, check=False) for _ in range(2))
     assert (first.returncode, first.stdout) == (7, b"it ran\n")
     assert (second.returncode, second.stdout) == (125, b"")
@@ -113,7 +115,7 @@ def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
 
 @pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 11)", "raise SystemExit(0)"])
 def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
-    subprocess.run(recorder.recorded([sys.executable, "-c", code], tmp_path), check=False)
+    subprocess.run(recorder.recording_command([sys.executable, "-c", code], tmp_path), check=False)
     ended = recorder.result(tmp_path)
     assert ended is not None
     assert ended.status == (-11 if "kill" in code else 0)

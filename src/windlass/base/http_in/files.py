@@ -21,9 +21,9 @@ def connections_for(files: int, wanted: int) -> int:
     return max(1, min(wanted, files // _DUTIES))
 
 
-def allowed_connections(wanted: int) -> int:
+def allow_connections(wanted: int) -> int:
     """Raises the limit of open files as far as needed, and returns how many clients a port may have."""
-    files = raised_limit(_DUTIES * wanted)
+    files = raise_limit(_DUTIES * wanted)
     allowed = connections_for(files, wanted)
     if allowed < wanted // 2:
         _log.warning(
@@ -40,7 +40,7 @@ def useful_files(wanted: int) -> int:
     return _DUTIES * wanted if hard == resource.RLIM_INFINITY else min(hard, _DUTIES * wanted)
 
 
-def raised_limit(wanted: int) -> int:
+def raise_limit(wanted: int) -> int:
     """Raises the soft limit of open files to as many as wanted, if the machine allows it, and returns it.
 
     The usual limit of 1024 exists for programs that use select(), which this one does not; engines give

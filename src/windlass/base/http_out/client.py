@@ -80,14 +80,14 @@ class HttpClient:
         with self._translated(where, seconds):
             async with asyncio.timeout(seconds):
                 try:
-                    return await self._sent(method, where, body, headers, began)
+                    return await self._send_once(method, where, body, headers, began)
                 except _ConnectionLost:
-                    return await self._sent(method, where, body, headers, began)
+                    return await self._send_once(method, where, body, headers, began)
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def _sent(
+    async def _send_once(
         self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float
     ) -> HttpResult:
         used = _RequestState()

@@ -28,7 +28,7 @@ class HttpSender:
         """`allowed` networks may be called although they are not public. `trust` replaces the system's
         CAs."""
         self._reach = _reach(allowed)
-        self._proxy = _checked_proxy(proxy)
+        self._proxy = _check_proxy(proxy)
         self._resolve = resolve
         self._trust = trust
         self._client: HttpClient | None = None
@@ -50,7 +50,7 @@ class HttpSender:
         """
         where = parse_url(url)
         check_url(where, self._reach, named_elsewhere=bool(self._proxy))
-        return await self._opened().send(method, where, body, headers, seconds)
+        return await self._open_client().send(method, where, body, headers, seconds)
 
     async def fetch(self, url: str) -> bytes:
         """Fetches a document of an issuer that the operator trusts, at any address.
@@ -68,7 +68,7 @@ class HttpSender:
         if client:
             await client.close()
 
-    def _opened(self) -> HttpClient:
+    def _open_client(self) -> HttpClient:
         from windlass.base.http_out.client import HttpClient  # noqa: PLC0415 (300 ms and 15 MB, unneeded by many installations)
 
         if self._closed:
@@ -84,7 +84,7 @@ def _reach(allowed: Sequence[str]) -> Reach:
         raise ValueError(f"outbound_allow: {error}") from error
 
 
-def _checked_proxy(proxy: str) -> str:
+def _check_proxy(proxy: str) -> str:
     try:
         parts = urlsplit(proxy)
         usable = not proxy or (parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0)

@@ -51,7 +51,7 @@ def parse_url(url: str) -> Url:
         )
     if not (match := _URL.fullmatch(url)):
         raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
-    return _written(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
+    return _url_of(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
 
 
 def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
@@ -68,7 +68,7 @@ def no_public_address(name: str) -> AddressRefused:
     return AddressRefused(f"{name} has no public address. {_WAY_OUT}")
 
 
-def _written(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
+def _url_of(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
     number = int(port) if port else _PORTS[scheme]
     if not 0 < number < 65_536:
         raise AddressRefused("The URL names a port that does not exist.")

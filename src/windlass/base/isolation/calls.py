@@ -59,7 +59,7 @@ def known_machine() -> bool:
     return platform.machine() in _NUMBERS
 
 
-def failed(what: str) -> NoReturn:
+def raise_failure(what: str) -> NoReturn:
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number), what)
 
@@ -74,7 +74,7 @@ def fork_sibling() -> int:
     none = ctypes.c_long(0)
     pid = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
     if pid < 0:
-        failed("clone")
+        raise_failure("clone")
     return int(pid)
 
 
@@ -90,18 +90,18 @@ def run_to_exit(work: Callable[[], None], report: Callable[[BaseException], obje
 
 def unshare(flags: int) -> None:
     if flags and libc.unshare(flags):
-        failed("unshare")
+        raise_failure("unshare")
 
 
 def join(namespace: int, kind: int) -> None:
     """Enters an open namespace."""
     if libc.setns(namespace, kind):
-        failed("setns")
+        raise_failure("setns")
 
 
 def prctl(option: int, value: int) -> None:
     if libc.prctl(option, value, 0, 0, 0):
-        failed("prctl")
+        raise_failure("prctl")
 
 
 def new_keyring() -> None:
@@ -125,7 +125,7 @@ def keep_capabilities(kept: int = 0) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
     if libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)):
-        failed("capset")
+        raise_failure("capset")
 
 
 # Mounts
@@ -133,7 +133,7 @@ def keep_capabilities(kept: int = 0) -> None:
 
 def mount(kind: str, target: str, flags: int, options: str = "") -> None:
     if libc.mount(kind.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()):
-        failed(f"mount of {kind}")
+        raise_failure(f"mount of {kind}")
 
 
 def mount_copy(path: str) -> int:
@@ -141,14 +141,14 @@ def mount_copy(path: str) -> int:
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     descriptor = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
     if descriptor < 0:
-        failed("open_tree")
+        raise_failure("open_tree")
     return descriptor
 
 
 def mount_at(copy: int, path: str) -> None:
     flags = ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
     if syscall(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), flags):
-        failed("move_mount")
+        raise_failure("move_mount")
 
 
 def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
@@ -158,7 +158,7 @@ def set_attributes(where: int | str, attributes: int, *, private: bool = False, 
     flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)
     size = ctypes.c_size_t(ctypes.sizeof(attr))
     if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), attr, size):
-        failed("mount_setattr")
+        raise_failure("mount_setattr")
 
 
 def _number(name: str) -> int:

@@ -208,13 +208,13 @@ def _at_most(what: int, number: int) -> None:
 def _rules(cell: Cell) -> int:
     version = cell["landlock"]
     rules = landlock.ruleset(version, signals=not cell["processes"])
-    everything = landlock.handled(version)
-    for path, rights in _allowed(cell, everything):
+    everything = landlock.handled_rights(version)
+    for path, rights in _allowed_rights(cell, everything):
         landlock.allow(rules, version, path, rights)
     return rules
 
 
-def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
+def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     """Returns the allowed rights by path; the rest of the file system is refused."""
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
@@ -222,7 +222,7 @@ def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
     if cell["mounts"]:  # nothing else is visible
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
-        others = landlock.beside((*mounts.hidden(cell), *private, "/dev"))
+        others = landlock.beside((*mounts.hidden_folders(cell), *private, "/dev"))
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
     if (

@@ -41,7 +41,7 @@ def version() -> int:
     return max(calls.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)), 0)
 
 
-def handled(version: int) -> int:
+def handled_rights(version: int) -> int:
     """Returns every right that this kernel can refuse."""
     number = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
     return (1 << number) - 1
@@ -50,11 +50,11 @@ def handled(version: int) -> int:
 def ruleset(version: int, *, signals: bool) -> int:
     """Creates a rule set, which refuses everything that no rule allows. `signals`: also signals to others."""
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
-    words = (ctypes.c_uint64 * 3)(handled(version), 0, scopes if version >= SCOPES_SINCE else 0)
+    words = (ctypes.c_uint64 * 3)(handled_rights(version), 0, scopes if version >= SCOPES_SINCE else 0)
     size = 8 if version < 4 else 16 if version < SCOPES_SINCE else 24
     descriptor = calls.syscall(_CREATE, words, ctypes.c_size_t(size), ctypes.c_uint(0))
     if descriptor < 0:
-        calls.failed("landlock_create_ruleset")
+        calls.raise_failure("landlock_create_ruleset")
     return descriptor
 
 
@@ -65,12 +65,12 @@ def allow(ruleset: int, version: int, path: str, rights: int) -> None:
     except (FileNotFoundError, PermissionError, NotADirectoryError):
         return
     try:
-        rights &= handled(version)
+        rights &= handled_rights(version)
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
         rule = _Rule(rights, descriptor)
         if calls.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0)):
-            calls.failed("landlock_add_rule")
+            calls.raise_failure("landlock_add_rule")
     finally:
         os.close(descriptor)
 
@@ -78,7 +78,7 @@ def allow(ruleset: int, version: int, path: str, rights: int) -> None:
 def restrict(ruleset: int) -> None:
     """Restricts this process and its children from now on. Requires no_new_privs."""
     if calls.syscall(_RESTRICT, ruleset, ctypes.c_uint(0)):
-        calls.failed("landlock_restrict_self")
+        calls.raise_failure("landlock_restrict_self")
 
 
 def beside(hidden: Iterable[str], top: str = "/") -> Iterator[str]:

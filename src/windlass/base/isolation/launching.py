@@ -84,7 +84,7 @@ class Launcher:
         joins. May raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
-        sent = _sent(request)
+        sent = _write_request(request)
         try:
             with on_failure(partial(_close_all, hear, theirs)):
                 descriptors = [sent, ours, output, tell, *([] if process is None else [process])]
@@ -146,7 +146,7 @@ def go(begun: Begun) -> None:
         continue
 
 
-def failed(begun: Begun) -> OSError | None:
+def reported_failure(begun: Begun) -> OSError | None:
     """Returns the reason why an ended program was never executed, as far as it has reported it."""
     with suppress(TimeoutError):
         while answer := begun.answers.next(0.0):
@@ -176,7 +176,7 @@ def _close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-def _sent(request: LaunchRequest) -> int:
+def _write_request(request: LaunchRequest) -> int:
     """Writes the request to memory, not to a file or an argument, because it holds secrets."""
     file = os.memfd_create("request", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(file), "wb") as written:

@@ -43,7 +43,7 @@ def arrange(cell: Cell) -> None:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
 
 
-def hidden(cell: Cell) -> tuple[str, ...]:
+def hidden_folders(cell: Cell) -> tuple[str, ...]:
     """Returns the folders that are covered; of these, only the parts that the cell names are visible."""
     return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"])))
 
@@ -56,9 +56,9 @@ def readable(cell: Cell) -> list[str]:
 def _places(cell: Cell) -> list[_MountPoint]:
     """Returns mounts in their order: parents before children, covers before shown folders."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
-    covers = [path for path in hidden(cell) if _is_folder(path)]
+    covers = [path for path in hidden_folders(cell) if _is_folder(path)]
     if cell["identity"] == "user":
-        covers += _closed([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
+        covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
     places = {_MountPoint(path, "cover", "") for path in covers}
     places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
@@ -79,7 +79,7 @@ def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
     return _below(path, ours) and os.path.realpath(path) != path
 
 
-def _closed(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
+def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
     """Yields the first folder above each path that other users may not enter."""
     for path in paths:
         parts = path.split("/")

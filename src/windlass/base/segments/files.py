@@ -162,11 +162,11 @@ def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) 
                 pieces.append(lines)
                 most -= len(lines)
                 if most <= 0:
-                    return _joined(pieces)
-    return _joined(pieces)
+                    return _join(pieces)
+    return _join(pieces)
 
 
-def _joined(pieces: list[list[bytes]]) -> list[bytes]:
+def _join(pieces: list[list[bytes]]) -> list[bytes]:
     return [line for lines in reversed(pieces) for line in lines]
 
 

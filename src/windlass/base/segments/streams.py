@@ -86,18 +86,18 @@ class Segments:
         if lines:
             loss = self._losses.get(stream)
             if loss is None:
-                self._written(stream, lines)
+                self._write(stream, lines)
             else:
-                self._written_after_loss(stream, lines, loss, lines[0].at)
+                self._write_after_loss(stream, lines, loss, lines[0].at)
             self._wake(stream)
 
     def report(self, at: int) -> None:
         """Writes in each log what it lost, if there is room again and nothing was written since."""
         for stream, loss in list(self._losses.items()):
-            self._written_after_loss(stream, (), loss, at)
+            self._write_after_loss(stream, (), loss, at)
             self._wake(stream)
 
-    def _written(self, stream: str, lines: Sequence[LogMessage]) -> int:
+    def _write(self, stream: str, lines: Sequence[LogMessage]) -> int:
         """Returns the index of the first line that could not be written."""
         done = 0
         try:
@@ -106,24 +106,24 @@ class Segments:
                 done = writer.append(lines, done)
         except WriteIncomplete as broken:
             done = broken.written
-            self._lost(stream, len(lines) - done, broken.error)
+            self._note_loss(stream, len(lines) - done, broken.error)
         except OSError as error:
-            self._lost(stream, len(lines) - done, error)
+            self._note_loss(stream, len(lines) - done, error)
         return done
 
-    def _written_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, at: int) -> None:
+    def _write_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, at: int) -> None:
         if time.monotonic() < loss.rests_until:
             loss.lines += len(lines)
             return
         missing, loss.lines = loss.lines, 0
         remark = Remark(at, f"Lines missing here: {missing} ({loss.reason})", self._voice)
-        if self._written(stream, [remark, *lines]) == 0:
+        if self._write(stream, [remark, *lines]) == 0:
             loss.lines += missing - 1  # One of the lines that were lost now was the remark itself.
         elif loss.lines == 0:
             del self._losses[stream]
             _log.info("a log is written again", extra={"log": stream, "missing": missing})
 
-    def _lost(self, stream: str, lines: int, error: OSError) -> None:
+    def _note_loss(self, stream: str, lines: int, error: OSError) -> None:
         self._close(stream)
         reason = error.strerror or str(error)
         if not self._losses:

@@ -161,7 +161,7 @@ class SegmentWriter:
     # Lines
 
     def _write(self, lines: Sequence[LogMessage], begin: int) -> int:
-        batch, at, end = self._encoded(lines, begin)
+        batch, at, end = self._encode(lines, begin)
         written = 0
         try:
             while written < len(batch):
@@ -180,7 +180,7 @@ class SegmentWriter:
         before = self._times
         self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
 
-    def _encoded(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
+    def _encode(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
         """Returns one batch as bytes, its times, and the index of the first line that is not in it."""
         batch = bytearray()
         here, room = self._base + self._size, self._most - self._size

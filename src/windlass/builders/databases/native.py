@@ -85,7 +85,7 @@ class NativeDatabases:
 
     async def _server(self, type: str, version: str) -> tuple[ServerKind, InstalledServer]:
         kind = _kind(type)
-        server = _chosen(kind, version, await servers(type, self._places))
+        server = _choose(kind, version, await servers(type, self._places))
         _check_client(kind, server)
         return kind, server
 
@@ -125,7 +125,7 @@ def _run(module: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
-def _chosen(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
+def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
     """Returns the newest server of the requested major version, or of all if the choice was left open."""
     if not servers:
         raise NoServer(

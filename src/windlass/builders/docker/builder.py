@@ -68,7 +68,7 @@ class DockerBuilder:
         self._building.append((order.service, order.key))
         try:
             with self._translated():
-                return await self._built(order, say)
+                return await self._build(order, say)
         finally:
             self._building.remove((order.service, order.key))
 
@@ -108,11 +108,11 @@ class DockerBuilder:
                 if service in erase or not _names(metadata):
                     await self._forget(metadata)
 
-    async def _built(self, order: Order, say: Say) -> Artifact:
+    async def _build(self, order: Order, say: Say) -> Artifact:
         files = await group.in_thread(context, order)
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         say(_opening(kit))
-        guarded = await self._guarded(order, files, kit)
+        guarded = await self._guard(order, files, kit)
         order = replace(order, arguments=guarded.arguments)
         files = replace(files, text=guarded.text)
         for ref in guarded.images:
@@ -133,7 +133,7 @@ class DockerBuilder:
         return artifact
 
     async def _send(self, order: Order, files: BuildContext, kit: bool, progress: BuildProgress) -> None:
-        params = self._asked(order, files, kit)
+        params = self._build_options(order, files, kit)
         async with packing(files) as parcel:
             try:
                 async with self._docker.stream(
@@ -145,7 +145,7 @@ class DockerBuilder:
                 raise parcel.failure() or away from away
         progress.close()
 
-    def _asked(self, order: Order, files: BuildContext, kit: bool) -> dict[str, Any]:
+    def _build_options(self, order: Order, files: BuildContext, kit: bool) -> dict[str, Any]:
         return {
             "t": _ref(order.service, order.key),
             "dockerfile": files.dockerfile,
@@ -168,7 +168,7 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _guarded(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
+    async def _guard(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
         version = await self._docker.json("GET", "/version")
         scope = hashlib.sha256(f"{self._installation}/{order.org}".encode()).hexdigest()[:32]
         text = files.text.decode(errors="surrogateescape")

@@ -75,7 +75,7 @@ def context(order: Order) -> BuildContext:
 async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
     """Packs in a thread, which ends with the `with` block."""
     parcel = Parcel()
-    doing = asyncio.ensure_future(asyncio.to_thread(_packed, context, parcel))
+    doing = asyncio.ensure_future(asyncio.to_thread(_pack_and_end, context, parcel))
     try:
         yield parcel
     finally:
@@ -128,7 +128,7 @@ class _Left(Exception):
     """The rest of the archive is not needed."""
 
 
-def _packed(context: BuildContext, parcel: Parcel) -> None:
+def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
     try:
         _pack(context, parcel)
     except _Left:

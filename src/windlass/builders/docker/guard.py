@@ -20,7 +20,7 @@ from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
-from windlass.builders.substitution import BadWord, substituted
+from windlass.builders.substitution import BadWord, substitute
 from windlass.core.words.images import is_ours
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
@@ -176,7 +176,7 @@ class _DockerfileWriter:
                 return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
             case "COPY":
                 for ref in (value for name, value in instruction.flags if name == "from"):
-                    self._taken_from(stage, instruction.line, ref)
+                    self._check_origin(stage, instruction.line, ref)
             case "RUN":
                 flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
                 return f"RUN {_flags(flags)}{instruction.text}"
@@ -213,7 +213,7 @@ class _DockerfileWriter:
         if self._left <= 0:
             return text
         try:
-            value = substituted(text, variables, self._read.escape)
+            value = substitute(text, variables, self._read.escape)
         except BadWord:
             return text
         self._left -= len(value)
@@ -221,7 +221,7 @@ class _DockerfileWriter:
 
     # Images
 
-    def _taken_from(self, stage: Stage, line: int, ref: str) -> None:
+    def _check_origin(self, stage: Stage, line: int, ref: str) -> None:
         if "$" in ref:
             raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
@@ -259,7 +259,7 @@ class _DockerfileWriter:
                 line, f"RUN --mount=type={_short(kind)} is not known here{_MOUNT_HINTS.get(kind, '')}"
             )
         if "from" in flags:
-            self._taken_from(stage, line, flags["from"])
+            self._check_origin(stage, line, flags["from"])
         if kind != "cache":
             return value
         target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""

@@ -66,7 +66,7 @@ class BuildProgress:
 
     def take(self, message: Mapping[str, Any]) -> None:
         if "stream" in message:
-            self._written(str(message["stream"]))
+            self._write(str(message["stream"]))
         elif message.get("id") == "moby.buildkit.trace":
             self._trace(base64.b64decode(message["aux"]))
         elif "error" in message:
@@ -87,7 +87,7 @@ class BuildProgress:
         why = f"it exited with code {code[1]}" if code else self.error
         return f"{self._step}: {why}" if self._step else why
 
-    def _written(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if text.startswith(_ITS_OWN):  # a message of the engine itself
             self._classic.close()
         self._classic.feed(text.encode())

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from windlass.base import subprocesses as group
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
-from windlass.builders.git.limits import measured
+from windlass.builders.git.limits import measure
 from windlass.builders.git.listing import TreeListing, leaving
 from windlass.builders.git.messages import NotByName
 from windlass.builders.git.remote import Progress, Remote, silent
@@ -56,7 +56,7 @@ class Copy(Struct, frozen=True):
 
     def _settle(self, listing: TreeListing) -> None:
         shutil.rmtree(self.folder / ".git")
-        self.remote.limits.check(*measured(self.folder))
+        self.remote.limits.check(*measure(self.folder))
         if link := leaving(self.folder, listing.links):
             raise GitError(f"{link} is a symbolic link that leaves the repository.")
 

@@ -135,13 +135,13 @@ class Git:
         self._usable = True
 
     async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
-        pinned = await self._judged(where)
+        pinned = await self._judge(where)
         header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
         variables = environment(where, pinned, self._home, header)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
         return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
 
-    async def _judged(self, where: RemoteAddress) -> Sequence[Address]:
+    async def _judge(self, where: RemoteAddress) -> Sequence[Address]:
         """Returns the addresses of the host, after every one was found to be allowed."""
         if where.scheme == "file":
             if not self._allow_local:

@@ -37,7 +37,7 @@ class Limits(Struct, frozen=True):
             _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
 
 
-def measured(top: Path) -> tuple[int, int]:
+def measure(top: Path) -> tuple[int, int]:
     """Counts bytes and entries below a folder that may change meanwhile, without those in its `.git`."""
     size = entries = 0
     left = [str(top)]

@@ -66,7 +66,7 @@ def printable(text: str) -> str:
     return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
 
 
-def explained(complaint: str, url: str, *, has_token: bool) -> GitError:
+def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
     """Explains why git failed. Unknown errors are shown as they are, without paths of this machine."""
     plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
     for pattern, kind, words in _MEANINGS:

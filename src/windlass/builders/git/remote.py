@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.base import subprocesses as group
-from windlass.builders.git.limits import Limits, measured
-from windlass.builders.git.messages import GitOutput, explained
+from windlass.builders.git.limits import Limits, measure
+from windlass.builders.git.messages import GitOutput, explain
 from windlass.builders.git.source import GitError
 
 ANSWER: Final = 8 * 1024**2  # for calls of git that print instead of writing files
@@ -56,7 +56,9 @@ class Remote(Struct, frozen=True):
         watched: Path | None = None,
     ) -> None:
         output = GitOutput(progress, (*self.hidden, str(copy or self.home)))
-        async with group.running(["git", *words], cwd=copy or self.home, env=self._given(copy)) as process:
+        async with group.running(
+            ["git", *words], cwd=copy or self.home, env=self._variables(copy)
+        ) as process:
             self.limits.confine(process)
             await group.run_together(
                 group.pump(process.stdout, take),
@@ -67,10 +69,10 @@ class Remote(Struct, frozen=True):
             code = process.returncode
         if code:
             if watched:  # the kernel may have stopped it at a file that is too large
-                self.limits.check(*await asyncio.to_thread(measured, watched))
-            raise explained(output.complaint(), self.url, has_token=self.has_token)
+                self.limits.check(*await asyncio.to_thread(measure, watched))
+            raise explain(output.complaint(), self.url, has_token=self.has_token)
 
-    def _given(self, copy: Path | None) -> Mapping[str, str]:
+    def _variables(self, copy: Path | None) -> Mapping[str, str]:
         if copy is None:
             return self.environment
         return {**self.environment, "GIT_DIR": str(copy / ".git"), "GIT_WORK_TREE": str(copy)}
@@ -82,5 +84,5 @@ class Remote(Struct, frozen=True):
         while True:
             await asyncio.sleep(pause)
             began = loop.time()
-            self.limits.check(*await asyncio.to_thread(measured, top))
+            self.limits.check(*await asyncio.to_thread(measure, top))
             pause = max(LOOK_EVERY, 4 * (loop.time() - began))

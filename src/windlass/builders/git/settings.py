@@ -89,7 +89,7 @@ def environment(
         variables |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
     elif where and where.scheme in ("http", "https"):
         settings += _over_http(where, pinned, header)
-    return variables | _numbered(settings)
+    return variables | _as_variables(settings)
 
 
 def authorization(token: str, host: str) -> str:
@@ -124,7 +124,7 @@ def _over_http(where: RemoteAddress, pinned: Sequence[Address], header: str) -> 
     return settings
 
 
-def _numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for place, (key, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}

@@ -65,7 +65,7 @@ class RemoteAddress(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """Returns the host of the repository, with its port unless that is the default one."""
-        return _written(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
+        return _host_text(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
 
     @property
     def origin(self) -> str:
@@ -83,11 +83,11 @@ def place(url: str) -> RemoteAddress:
     if match := _URL.fullmatch(url):
         return _by_url(match)
     if match := _SCP.fullmatch(url):
-        path = _checked_path(match["path"])
+        path = _check_path(match["path"])
         name = _host(match["host"])
-        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{match['user']}@{_written(name)}:{path}")
+        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{match['user']}@{_host_text(name)}:{path}")
     if match := _LOCAL.fullmatch(url):
-        return RemoteAddress("file", "", 0, f"file://{_checked_path(match['path'])}")
+        return RemoteAddress("file", "", 0, f"file://{_check_path(match['path'])}")
     raise GitError(
         "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
     )
@@ -132,8 +132,8 @@ def _by_url(match: re.Match[str]) -> RemoteAddress:
         raise GitError("The address of the repository names a port that does not exist.")
     # Some hosts put a user name into the web address that they offer for copying. It is ignored.
     user = f"{match['user']}@" if match["user"] and scheme == "ssh" else ""
-    written = _written(name) + ("" if port == _PORTS[scheme] else f":{port}")
-    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(match['path'])}")
+    written = _host_text(name) + ("" if port == _PORTS[scheme] else f":{port}")
+    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_check_path(match['path'])}")
 
 
 def _host(text: str) -> str | Address:
@@ -143,11 +143,11 @@ def _host(text: str) -> str | Address:
         raise GitError(f"The host in the address of the repository {error}.") from error
 
 
-def _written(name: str | Address) -> str:
+def _host_text(name: str | Address) -> str:
     return name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
 
 
-def _checked_path(path: str) -> str:
+def _check_path(path: str) -> str:
     plain = unquote_to_bytes(path) if path.isascii() else b""
     if (
         not _PATH.fullmatch(path)

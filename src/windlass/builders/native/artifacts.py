@@ -102,7 +102,7 @@ class ArtifactStore:
         same."""
         with tree.fresh(folder / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
-        synced(folder)
+        sync_file_system(folder)
         final = self.at(artifact.key)
         for _ in range(2):
             try:
@@ -160,13 +160,13 @@ class ArtifactStore:
         if held is None and _lock(deps).exists():
             return
         # Checked only now: a build that uses it holds its lock until its artifact is in place.
-        if not (deps / COMPLETE).exists() or deps.name not in self._used():
+        if not (deps / COMPLETE).exists() or deps.name not in self._used_artifacts():
             self._away(deps)
             _lock(deps).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
 
-    def _used(self) -> set[str]:
+    def _used_artifacts(self) -> set[str]:
         return {
             link.readlink().parent.name
             for name in LINKS
@@ -201,7 +201,7 @@ def finish_removals(folder: Path) -> None:
         _gone(left)
 
 
-def synced(folder: Path) -> None:
+def sync_file_system(folder: Path) -> None:
     """Writes the whole file system to disk: for many small files, one by one would take far longer."""
     opened = os.open(folder, os.O_RDONLY)
     try:
@@ -238,7 +238,7 @@ def _read(path: Path) -> Artifact | None:
 @contextmanager
 def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
     """Yields a folder that exists only while its lock is held, or after it was kept."""
-    present, held = _locked(folder, beginning)
+    present, held = _lock_new(folder, beginning)
     try:
         present.mkdir(mode=0o700)
         yield present
@@ -248,7 +248,7 @@ def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]
         os.close(held)
 
 
-def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
+def _lock_new(folder: Path, beginning: str) -> tuple[Path, int]:
     """Returns a new name and its held lock. A sweep may remove the lock file before: then another one is
     tried."""
     while True:

@@ -31,10 +31,10 @@ from windlass.builders.native.artifacts import (
     finish_removals,
     name_of,
     services,
-    synced,
+    sync_file_system,
 )
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.command import Site, settled
+from windlass.builders.native.command import Site, resolve_command
 from windlass.builders.native.hints import Shell
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
@@ -257,7 +257,7 @@ class _Work:
         now = [*(str(at) for at, _ in self.places), *self.tools.path]
         final = [*(str(at) for _, at in self.places), *self.tools.path]
         site = Site(layout=self.layout, path=tuple(now), final=tuple(final), undone=self.found.undone)
-        command = settled(self.found.start.command, site, say)
+        command = resolve_command(self.found.start.command, site, say)
         self.environment["PATH"] = os.pathsep.join(final)
         _writable((*command, *self.environment, *self.environment.values()))
         return Artifact(
@@ -303,7 +303,7 @@ def _shims(folder: Path, version: python.Interpreter) -> None:
 
 
 def _complete(deps: Path) -> None:
-    synced(deps)
+    sync_file_system(deps)
     tree.fresh(deps / COMPLETE).touch(exist_ok=False)
 
 

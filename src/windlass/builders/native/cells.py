@@ -38,7 +38,7 @@ class Cells:
         path = programs(environment.get("PATH", ""), self._isolation.folders)
         cell = self._isolation.cell(
             self._name,
-            readable=dict.fromkeys((*path, *_named(environment, folders))),
+            readable=dict.fromkeys((*path, *_named_files(environment, folders))),
             writable=folders,
             temporary=self._temporary,
             most_memory=_MOST_MEMORY,
@@ -47,7 +47,7 @@ class Cells:
         return list(argv) if cell is None else [*program("step", 0), json.dumps(cell), *argv]
 
 
-def _named(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
+def _named_files(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
     """Yields files and folders that the operator's variables name, such as certificates and packages.
     Folders that steps may change, such as a cache, are left out: steps see them anyway, and may have put a
     link there."""

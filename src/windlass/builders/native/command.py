@@ -46,7 +46,7 @@ class Site(Struct, frozen=True, kw_only=True):
     """Instructions that were not executed, which may be the reason for a missing file."""
 
 
-def settled(command: Command, site: Site, say: Say) -> tuple[str, ...]:
+def resolve_command(command: Command, site: Site, say: Say) -> tuple[str, ...]:
     match command:
         case ExecForm(argv):
             return _exec(argv, site, say)
@@ -114,7 +114,7 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
         return (_on_path(name, site) if "/bin/" in program else None) or _missing(program, site)
     if (installed := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
         return installed
-    if installed and tools.found(name, site.path[:1]):
+    if installed and tools.find_program(name, site.path[:1]):
         return installed
     return (
         program
@@ -125,10 +125,10 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
 
 def _on_path(name: str, site: Site) -> str | None:
     """Returns the final path of a program. Any Python is the Python of the application."""
-    if _PYTHON.fullmatch(name) and tools.found("python", site.path[:1]):
+    if _PYTHON.fullmatch(name) and tools.find_program("python", site.path[:1]):
         name = "python"
     for now, final in zip(site.path, site.final, strict=True):
-        if path := tools.found(name, [now]):
+        if path := tools.find_program(name, [now]):
             return str(Path(final) / Path(path).name)
     return None
 

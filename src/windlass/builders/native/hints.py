@@ -98,7 +98,7 @@ def hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, str]) -
     hints = _HintReader(dockerfile, arguments).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
     hints.skipped = tuple(
-        _skipped(instruction)
+        _skipped_step(instruction)
         for stage in stages
         for instruction in stage.instructions
         if instruction.name in _WHY
@@ -206,7 +206,7 @@ def _ports(instruction: Instruction, word: str) -> Iterator[int]:
         yield from range(low, high + 1)
 
 
-def _skipped(instruction: Instruction) -> SkippedStep:
+def _skipped_step(instruction: Instruction) -> SkippedStep:
     other = instruction.flag("from")
     why = _WHY[instruction.name] if other is None else f"the files of {other} come from a container engine"
     copies = instruction.name in ("ADD", "COPY") and _whole(instruction) is None

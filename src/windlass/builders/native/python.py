@@ -62,7 +62,7 @@ class Interpreter(Struct, frozen=True):
 def wish_of(folder: Path) -> Wish | None:
     if (folder / "requirements.txt").is_file():
         return Wish(folder, requirements=True)
-    pyproject = described(folder) if (folder / "pyproject.toml").is_file() else {}
+    pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
     # It may only contain settings of tools.
     if (
         {"project", "build-system"} & pyproject.keys()
@@ -88,8 +88,8 @@ def needs(wish: Wish, say: Say) -> PythonDependencies:
 
 
 def _of_project(folder: Path) -> PythonDependencies:
-    pyproject = described(folder)
-    declared = _declared(pyproject)
+    pyproject = read_pyproject(folder)
+    declared = _dependencies_in(pyproject)
     installable = _installable(pyproject) or (folder / "setup.py").is_file()
     if declared is None and not installable:
         raise BuildError(
@@ -217,7 +217,7 @@ async def _pip(
     variables: Mapping[str, str],
 ) -> None:
     into = venv / "bin" / "python"
-    if pip := await _found_pip(tools, python):
+    if pip := await _find_pip(tools, python):
         argv = [*pip, "--python", into, "install", *words]
         await tools.run(argv, cwd=cwd, more=variables, what="pip install")
     elif uv := _uv(tools):
@@ -230,7 +230,7 @@ async def _pip(
         )
 
 
-async def _found_pip(tools: Tools, python: Interpreter) -> list[str] | None:
+async def _find_pip(tools: Tools, python: Interpreter) -> list[str] | None:
     for program in dict.fromkeys((python.path, _own(), sys.executable)):
         if program in tools.with_pip:
             return [program, "-m", "pip"]
@@ -250,14 +250,14 @@ def _uv(tools: Tools) -> str | None:
 async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
     """Makes a `pip` for commands that installs into the environment, which has none of its own."""
     wrapper = venv / "bin" / "pip"
-    if not wrapper.exists() and (pip := await _found_pip(tools, python)):
+    if not wrapper.exists() and (pip := await _find_pip(tools, python)):
         text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
         # Written as the user of the build, which could already change this folder.
         script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
         await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
 
 
-def described(folder: Path) -> dict[str, Any]:
+def read_pyproject(folder: Path) -> dict[str, Any]:
     file = folder / "pyproject.toml"
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -269,21 +269,21 @@ def described(folder: Path) -> dict[str, Any]:
         raise BuildError(f"Mend pyproject.toml, which cannot be read: {error}.") from error
 
 
-def _declared(described: Mapping[str, Any]) -> list[str] | None:
+def _dependencies_in(read_pyproject: Mapping[str, Any]) -> list[str] | None:
     """Returns the dependencies in pyproject.toml, or None if they are not listed there."""
-    project = described.get("project")
+    project = read_pyproject.get("project")
     if not isinstance(project, dict) or "dependencies" in _texts(project.get("dynamic")):
         return None
     return _texts(project.get("dependencies"))
 
 
-def _installable(described: Mapping[str, Any]) -> bool:
+def _installable(read_pyproject: Mapping[str, Any]) -> bool:
     """True for a package. A project without a build system is code to run."""
-    return "build-system" in described and _poetry(described).get("package-mode") is not False
+    return "build-system" in read_pyproject and _poetry(read_pyproject).get("package-mode") is not False
 
 
-def _poetry(described: Mapping[str, Any]) -> dict[str, Any]:
-    tools = described.get("tool")
+def _poetry(read_pyproject: Mapping[str, Any]) -> dict[str, Any]:
+    tools = read_pyproject.get("tool")
     poetry = tools.get("poetry") if isinstance(tools, dict) else None
     return poetry if isinstance(poetry, dict) else {}
 

@@ -44,15 +44,15 @@ def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[
         if not plain or plain.startswith("#"):
             continue
         if included := _INCLUDE.match(plain):
-            yield from _included(included["path"], file, top, say, deep, line)
+            yield from _include(included["path"], file, top, say, deep, line)
         elif limiting := _CONSTRAINT.match(plain):
-            for requirement in _included(limiting["path"], file, top, say, deep, line):
+            for requirement in _include(limiting["path"], file, top, say, deep, line):
                 yield requirement._replace(limits=True)
         else:
             yield Requirement(_as_installed(line, say))
 
 
-def _included(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
+def _include(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
     if _URL.match(path):
         yield Requirement(line)
         return

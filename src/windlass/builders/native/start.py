@@ -121,6 +121,6 @@ def nothing_found(folder: Path) -> BuildError:
 def _project_scripts(folder: Path) -> list[str]:
     if not (folder / "pyproject.toml").is_file():
         return []
-    project = python.described(folder).get("project")
+    project = python.read_pyproject(folder).get("project")
     scripts = project.get("scripts") if isinstance(project, dict) else None
     return [name for name in scripts if isinstance(name, str)] if isinstance(scripts, dict) else []

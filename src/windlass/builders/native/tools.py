@@ -79,7 +79,7 @@ def machine_path() -> list[str]:
     ]
 
 
-def found(name: str, path: Sequence[str]) -> str | None:
+def find_program(name: str, path: Sequence[str]) -> str | None:
     return shutil.which(name, path=os.pathsep.join(path))
 
 
@@ -128,7 +128,7 @@ class Tools:
         }
 
     def find(self, name: str) -> str | None:
-        return found(name, self.path)
+        return find_program(name, self.path)
 
     async def run(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
@@ -181,7 +181,7 @@ class Tools:
             ) from error
 
     def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
-        program = found(str(name), env["PATH"].split(os.pathsep))
+        program = find_program(str(name), env["PATH"].split(os.pathsep))
         if program is None:
             raise FileNotFoundError(name)
         return program

@@ -22,7 +22,7 @@ from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.request.deleting import DISCARD
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
-from windlass.core.deploy.scaling import scaled
+from windlass.core.deploy.scaling import scale
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Tx
@@ -139,7 +139,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
         await ctx.point("discarded")
         await place.builder.discard(service)
         await place.servers.discard(service)
-    await ctx.store.write(lambda tx: tx.deletions.erased(service))
+    await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
 
 
 async def _sweep(ctx: Context, place: Place) -> None:
@@ -237,7 +237,7 @@ class Autoscaler(Struct):
             return
         load = _load(before, sample, workload, instances)
         count = count_of(workload, status.instances or workload.instances)
-        target = scaled(count, workload.instances, workload.most, load, now - sample.changed)
+        target = scale(count, workload.instances, workload.most, load, now - sample.changed)
         if target == count:
             return
         sample.changed = now

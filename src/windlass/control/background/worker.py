@@ -142,7 +142,7 @@ class Worker:
             task.cancel()
         started = asyncio.create_task(self._do(claim, earlier))
         queue.running[started] = claim
-        started.add_done_callback(self._finished)
+        started.add_done_callback(self._forget_task)
 
     def _all(self) -> dict[asyncio.Task[None], Claim]:
         return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
@@ -179,7 +179,7 @@ class Worker:
         except Unavailable:
             _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         for queue in self._queues.values():
             queue.running.pop(task, None)
         self._queues = {number: queue for number, queue in self._queues.items() if queue.running}

@@ -38,12 +38,12 @@ FindSecrets = Callable[[str], Awaitable[None]]
 """Looks up the secrets of a deployment, and adds them to the masks."""
 
 
-def restored(folder: Path) -> Path:
+def restored_folder(folder: Path) -> Path:
     """Returns where a restore unpacks log lines before they take the place of those in `folder`."""
     return folder.with_name(f"{folder.name}.restored")
 
 
-def replaced(folder: Path) -> Path:
+def replaced_folder(folder: Path) -> Path:
     """Returns where a restore moves the former log lines."""
     return folder.with_name(f"{folder.name}.replaced")
 
@@ -51,7 +51,7 @@ def replaced(folder: Path) -> Path:
 def recover(folder: Path) -> None:
     """Finishes what a killed restore has begun with log lines. It moves none before its transaction is
     committed: so the restored lines are the right ones, and the former ones for services without such."""
-    fresh, stale = restored(folder), replaced(folder)
+    fresh, stale = restored_folder(folder), replaced_folder(folder)
     if stale.exists():
         for lines in (*_lines_in(fresh), *_lines_in(stale)):
             if not (folder / lines.name).exists():
@@ -120,9 +120,9 @@ class Logs:
         return say
 
     def _write(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> None:
-        self._segments.append(stream, self._masked(stream, lines, mask) if mask else lines)
+        self._segments.append(stream, self._mask_lines(stream, lines, mask) if mask else lines)
 
-    def _masked(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> Sequence[OutputLine]:
+    def _mask_lines(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> Sequence[OutputLine]:
         messages, key = [line.message for line in lines], (stream, lines[0].pod)
         before = self._cut.pop(key, None)
         masked, rest = mask.messages(messages, before.held if before else "")

@@ -171,7 +171,7 @@ class Places:
         if opened := self._open.get(cluster):
             return opened[1]
         async with self._locks[cluster]:
-            return opened[1] if (opened := self._open.get(cluster)) else await self._opened(cluster)
+            return opened[1] if (opened := self._open.get(cluster)) else await self._open_place(cluster)
 
     async def identity(self, access: EngineAccess) -> str:
         """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
@@ -231,7 +231,7 @@ class Places:
         await asyncio.gather(*(self._close(place) for place in self.all()))
         self._open.clear()
 
-    async def _opened(self, cluster: str) -> Place:
+    async def _open_place(self, cluster: str) -> Place:
         access = await self._find(cluster)
         if access is None:
             return replace(self.local, id=cluster, is_connected=False)
@@ -249,7 +249,7 @@ class Places:
         """Finds and watches what runs there, without keeping anybody waiting."""
         if self._watch is None or place.reconnect is None:
             return
-        self.later(self._started(cluster, place, *self._watch))
+        self.later(self._start_engine(cluster, place, *self._watch))
 
     def later(self, action: Coroutine[None, None, None]) -> None:
         """Does something in the background, at the latest until `stop`."""
@@ -257,7 +257,7 @@ class Places:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _started(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
+    async def _start_engine(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
         async with self._locks[cluster]:
             await self._give_router(cluster)
         self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
@@ -269,7 +269,7 @@ class Places:
             opened, access = self._open.get(cluster), await self._find(cluster)
             if opened is None or opened[0] == access:
                 if opened is None and access and access.is_elsewhere:
-                    await self._opened(cluster)
+                    await self._open_place(cluster)
                 return
             before, place = opened
             self.examined.discard(cluster)
@@ -286,7 +286,7 @@ class Places:
                 if place.router is not self.local.router:
                     self.later(place.router.retire(LAST_REQUESTS))
             if access:
-                await self._opened(cluster)
+                await self._open_place(cluster)
 
     async def _give_router(self, cluster: str, port: int = 0) -> None:
         """Moves the services of a cluster to a router at its port, if it had another `port`. If it cannot be

@@ -54,15 +54,15 @@ class SharedReader:
 
     async def news(self) -> None:
         """Waits for news. A stream that does not wait at that moment notices by itself that it is behind."""
-        await self._waited(self._news)
+        await self._wait(self._news)
 
     async def fresh(self) -> None:
         """Waits for a look that began after this call, or that saw every nudge so far."""
         wanted = self._begun + 1 if self._called.is_set() else self._begun
         while self._done < wanted:
-            await self._waited(self._looked)
+            await self._wait(self._looked)
 
-    async def _waited(self, event: asyncio.Event) -> None:
+    async def _wait(self, event: asyncio.Event) -> None:
         if not self.broken:
             await event.wait()
         if self.broken:
@@ -129,7 +129,7 @@ class SharedReaders:
         return len(self._shared)
 
     @contextmanager
-    def joined(self, key: Hashable, make: Callable[[], R]) -> Iterator[R]:
+    def join(self, key: Hashable, make: Callable[[], R]) -> Iterator[R]:
         shared = self._shared.get(key)
         if shared is None or shared.reader.broken:
             shared = self._shared[key] = _ReaderUse(make())

@@ -35,14 +35,14 @@ async def freeze(ledger: Ledger) -> Workload:
         return workload
     details = particulars(deployment)
     if ledger.action is Do.RESTART:
-        workload = await _restarted(ledger)
+        workload = await _freeze_running(ledger)
     else:
-        workload = await _built_earlier(ledger, details)
+        workload = await _freeze_earlier(ledger, details)
     await ledger.ctx.point("frozen")
     return workload
 
 
-async def _restarted(ledger: Ledger) -> Workload:
+async def _freeze_running(ledger: Ledger) -> Workload:
     """Returns the running workload as a new generation."""
     running = await ledger.find_serving()
     if running is None:
@@ -54,7 +54,7 @@ async def _restarted(ledger: Ledger) -> Workload:
     return await ledger.freeze(workload, _built_by(earlier), ledger.status.digest)
 
 
-async def _built_earlier(ledger: Ledger, details: Particulars) -> Workload:
+async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _built_by(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):

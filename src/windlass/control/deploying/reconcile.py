@@ -129,9 +129,9 @@ async def _take(ledger: Ledger) -> None:
     task = ledger.task
     doing = asyncio.ensure_future(STEPS[task.step](ledger))
     if task.deployment is None or task.step is Step.ABANDON:
-        await _finished(doing)
+        await _wait_for_end(doing)
         return
-    cancelling = asyncio.ensure_future(_asked_to_cancel(ledger.ctx, task.deployment.id))
+    cancelling = asyncio.ensure_future(_wait_for_cancel(ledger.ctx, task.deployment.id))
     try:
         await asyncio.wait([doing, cancelling], return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
@@ -146,7 +146,7 @@ async def _take(ledger: Ledger) -> None:
         await asyncio.gather(doing, cancelling, return_exceptions=True)
 
 
-async def _finished(doing: asyncio.Future[None]) -> None:
+async def _wait_for_end(doing: asyncio.Future[None]) -> None:
     """Waits for a step that cannot be cancelled; one that is interrupted has ended when this returns."""
     try:
         await doing
@@ -155,7 +155,7 @@ async def _finished(doing: asyncio.Future[None]) -> None:
         await asyncio.gather(doing, return_exceptions=True)
 
 
-async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
+async def _wait_for_cancel(ctx: Context, deployment: str) -> None:
     """Returns once the deployment is to be cancelled. It looks now and then, because a nudge may be lost."""
     nudged = ctx.nudges.expect(cancel_word(deployment))
     try:

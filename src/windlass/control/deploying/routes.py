@@ -83,7 +83,7 @@ async def hold_names(ctx: Context, service: str) -> None:
 async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRow) -> None:
     if service in ctx.routing.looked:
         return
-    if workload := await _routed(ctx, service, status):
+    if workload := await _routed_workload(ctx, service, status):
         await _put(ctx, place, workload, (), await _absence(ctx, status))
     else:
         await _put_first(ctx, place, status)
@@ -136,7 +136,7 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
 
 
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
-    workload = await _routed(ctx, service, status)
+    workload = await _routed_workload(ctx, service, status)
     if workload is None:
         await _put_first(ctx, place, status)
         return []
@@ -146,7 +146,7 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
     return seen.instances
 
 
-async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | None:
+async def _routed_workload(ctx: Context, service: str, status: StatusRow) -> Workload | None:
     """Returns the workload whose routes a service has: the one that serves, or the last."""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)

@@ -89,10 +89,10 @@ class DatabaseKind(ServiceKind[Database]):
     # For its neighbours
 
     async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-        return [*_listed(service)]
+        return [*_listed_variables(service)]
 
     def listed_keys(self, service: Row) -> Collection[str]:
-        return [variable.key for variable in _listed(service)]
+        return [variable.key for variable in _listed_variables(service)]
 
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         return database_variables.keys(id, name)
@@ -154,7 +154,7 @@ def _native_probe(place: Place, type: str, port: int) -> HealthProbe:
     return HealthProbe(kind=ProbeKind.EXEC, port=port, command=place.servers.ready(type))
 
 
-def _listed(service: Row) -> Iterator[BuiltIn]:
+def _listed_variables(service: Row) -> Iterator[BuiltIn]:
     """A connection as lists show it: the host is a name that stays the same, and secrets are empty."""
     spec = service.read(Database)
     server, name = databases.kind_of(spec.type), spec.name

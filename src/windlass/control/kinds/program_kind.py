@@ -89,7 +89,7 @@ def program(spec: Program, usual: Workload) -> Workload:
         alone=bool(volumes),
         instances=spec.min_running_instances,
         most=MANY if most == -1 else most,
-        ready=asked or derived(ports),
+        ready=asked or derived_probes(ports),
         watched=bool(asked),
         alive=alive,
         patience=max([usual.patience, *(p.initial_delay + p.period * p.failures for p in asked)]),
@@ -131,7 +131,7 @@ def _port(port: PortRequest) -> WorkloadPort:
     )
 
 
-def derived(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     """The probes of a service that declares none: it is well once it answers on its ports."""
     tcp = [port for port in ports if port.protocol != "UDP"]
     return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal) for port in tcp)
@@ -203,7 +203,7 @@ class _PolicyMaker:
             cooldown_period_seconds=sent.cooldown_period_seconds or 0,
             scalers=[self._scaler(scaler, old) for scaler, old in zip(sent.scalers, older, strict=False)],
         )
-        return _kept(new, former)
+        return _keep_identity(new, former)
 
     def _scaler(self, sent: Scaler, former: ScalerShown | None) -> ScalerShown:
         trigger = sent.trigger_authentication
@@ -218,19 +218,19 @@ class _PolicyMaker:
                 self._trigger(trigger, former) if isinstance(trigger, TriggerAuthentication) else trigger
             ),
         )
-        return _kept(new, former)
+        return _keep_identity(new, former)
 
     def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
         new = TriggerAuthenticationShown(
             **self._new(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
         )
-        return _kept(new, (scaler.trigger_authentication or None) if scaler else None)
+        return _keep_identity(new, (scaler.trigger_authentication or None) if scaler else None)
 
     def _new(self) -> dict[str, str]:
         return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
 
 
-def _kept(new: B, former: B | None) -> B:
+def _keep_identity(new: B, former: B | None) -> B:
     """Returns a part with the id and the dates of the former one, if it did not change but for these."""
     if former is None:
         return new

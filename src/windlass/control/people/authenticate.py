@@ -84,7 +84,7 @@ class Authenticator:
         self._noted: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._verifier: Verifier | None = None
-        self._outside = _trusted(ctx)
+        self._outside = _trusted_issuer(ctx)
         admin = ctx.settings.admin_token
         self._operator = tokens.digest(admin) if admin else ""
         ctx.store.listen(self._heard)
@@ -94,14 +94,14 @@ class Authenticator:
             self._known.clear()
             self._changes += 1
 
-    def known(self, header: bytes, now: int) -> Actor | None:
+    def recent_verdict(self, header: bytes, now: int) -> Actor | None:
         """The verdict of a moment ago, if there was one."""
         verdict = self._known.get(hashlib.sha256(header).digest())
         return verdict[0] if verdict is not None and now < verdict[1] else None
 
     async def admit(self, header: bytes) -> Actor:
         now, changes = self._ctx.clock.now(), self._changes
-        actor = await self._judged(*_parsed(header), now)
+        actor = await self._judge_credential(*_parse(header), now)
         # What was read before a change may be what the change has ended: it serves this request only.
         if changes == self._changes:
             self._keep(header, actor, now + KEPT)
@@ -121,20 +121,20 @@ class Authenticator:
             return
         recent = self._ctx.clock.now() - MINUTE
         self._noted = {id: at for id, at in self._noted.items() if at > recent}
-        with on_failure(partial(self._used_again, uses)):
+        with on_failure(partial(self._restore_uses, uses)):
             await self._ctx.store.write(lambda tx: note_uses(tx, uses))
 
-    def _used_again(self, uses: dict[str, int]) -> None:
+    def _restore_uses(self, uses: dict[str, int]) -> None:
         self._used = uses | self._used
 
-    async def _judged(self, scheme: str, credential: str, now: int) -> Actor:
+    async def _judge_credential(self, scheme: str, credential: str, now: int) -> Actor:
         digest = tokens.digest(credential)
         if digest == self._operator:
             return await self._operators()
         if scheme == "bearer" and credential.count(".") == 2:
             return await self._by_jwt(credential, now)
         if not tokens.well_formed(credential):
-            raise refused(_UNKNOWN)
+            raise refusal(_UNKNOWN)
         record = await self._ctx.store.reads.tokens.get(digest)
         if record is None:
             raise await self._no_more(_UNKNOWN, digest=digest)
@@ -144,7 +144,7 @@ class Authenticator:
         """Returns the refusal of a token that does not exist; names the owner of one that was revoked."""
         gone = await self._ctx.store.reads.tokens.revoked(digest, id)
         if gone is None:
-            return refused(message)
+            return refusal(message)
         id, org, name = gone
         return RefusedCaller(message, UnusualCaller(id, name, org), "The token was revoked")
 
@@ -174,7 +174,7 @@ class Authenticator:
         except IssuerUnreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
         except TokenRefused as error:
-            raise refused(
+            raise refusal(
                 f"Sign in again, or use an API token: this JWT is not valid here: {error}"
             ) from error
         if claims.iss == self._ctx.settings.url:
@@ -203,7 +203,7 @@ class Authenticator:
         requests."""
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
-            raise refused("Sign in again: this session has ended")
+            raise refusal("Sign in again: this session has ended")
         if self._operator and id == mark_of_operator(self._ctx):
             actor = await self._operators()
         else:
@@ -244,7 +244,7 @@ class Authenticator:
 def _person(claims: Claims) -> IssuerIdentity:
     subject, name = claims.sub, claims.name
     if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
-        raise refused("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
+        raise refusal("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
     named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
     return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
 
@@ -266,23 +266,23 @@ _UNKNOWN = (
 _CHALLENGE = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
 
 
-def refused(message: str) -> Unauthorized:
+def refusal(message: str) -> Unauthorized:
     return Unauthorized(message, _CHALLENGE)
 
 
-def _parsed(header: bytes) -> tuple[str, str]:
+def _parse(header: bytes) -> tuple[str, str]:
     scheme, _, credential = header.partition(b" ")
     word = scheme.decode("latin-1").lower()
     text = credential.strip(b" \t")
     if word not in {"token", "bearer"} or not text or not text.isascii() or b" " in text:
-        raise refused("Send `Authorization: Token <API token>` or `Authorization: Bearer <JWT>`")
+        raise refusal("Send `Authorization: Token <API token>` or `Authorization: Bearer <JWT>`")
     return word, text.decode()
 
 
 # Issuers
 
 
-def _trusted(ctx: Context) -> TokenIssuer | None:
+def _trusted_issuer(ctx: Context) -> TokenIssuer | None:
     """The issuer of the settings, if one is; what cannot be right is said at the start."""
     settings = ctx.settings
     if not settings.oidc_issuer:

@@ -166,7 +166,7 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     invitees = []
-    for invitee in [*await _invited(source, person), *await _joining(ctx, source)]:
+    for invitee in [*await _invitations_of(source, person), *await _open_organizations(ctx, source)]:
         if invitee.org.id in inside or await source.resources.named(
             invitee.org.id, member.name, person.shown.casefold()
         ):
@@ -189,7 +189,7 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
             await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
 
 
-async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
+async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     invitees = []
     for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
         org = await source.resources.find(organization.name, guest.org)
@@ -198,7 +198,7 @@ async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     return invitees
 
 
-async def _joining(ctx: Context, source: Reads) -> list[Invitee]:
+async def _open_organizations(ctx: Context, source: Reads) -> list[Invitee]:
     if not ctx.settings.oidc_join:
         return []
     first = await source.resources.first("", organization.name)

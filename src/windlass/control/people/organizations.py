@@ -12,7 +12,7 @@ from windlass.control.request.changing import check_tag
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
 from windlass.control.request.paths import target
-from windlass.control.request.reading import paged, with_fields
+from windlass.control.request.reading import page_of, with_fields
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.words.events import Event
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
@@ -28,7 +28,7 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
     """The caller's organization as an object, with all that the caller may see as its `results`."""
     orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
     rows = [row for org in orgs if (row := await ctx.store.reads.resources.find(organization.name, org))]
-    listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
+    listed = page_of(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
     home = next((row for row in rows if row.id == call.actor.home), None)
     return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
 
@@ -89,7 +89,7 @@ async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
 async def available_roles(ctx: Context, call: Call) -> Reply:
     await target(ctx.store.reads, call)
     roles = [{"id": id, "name": scope.word, "description": MEANINGS[scope]} for scope, id in ROLE_IDS.items()]
-    return paged(call, [encode(role) for role in roles])
+    return page_of(call, [encode(role) for role in roles])
 
 
 @behaves(organization)

@@ -22,7 +22,7 @@ from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
-from windlass.core.deploy.plan import superseded
+from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
@@ -55,7 +55,7 @@ async def accept(
         await refuse_in_deletion(tx, service.parent)
     number = status.deployments + 1
     newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
-    for position in superseded([deployment.status for deployment in waiting]):
+    for position in superseded_positions([deployment.status for deployment in waiting]):
         await finish(tx, service, waiting[position], Progress.SUPERSEDED, newer)
     under_way = [deployment for deployment in waiting if deployment.status != Progress.QUEUED]
     for deployment in under_way:

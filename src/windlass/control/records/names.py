@@ -36,7 +36,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     if service is None:
         return
     held = _HeldNames(service, await tx.names.of(service.id))
-    fitting = await _declared(tx, held)
+    fitting = await _reserve_declared(tx, held)
     extra = [row for row in held.rows if row not in fitting and not is_lasting_port(row)]
     if extra:
         in_use = await _in_use(ctx, tx, service, held.rows)
@@ -52,8 +52,10 @@ async def reserve_hosts(tx: Tx, workload: Workload) -> Workload:
     service = await tx.resources.get(workload.service)
     assert service is not None
     held = _HeldNames(service, await tx.names.of(service.id))
-    await _declared(tx, held)
-    rows = await _named(tx, held, workload.name, [key_of(port) for port in workload.ports if by_name(port)])
+    await _reserve_declared(tx, held)
+    rows = await _reserve_hosts(
+        tx, held, workload.name, [key_of(port) for port in workload.ports if by_name(port)]
+    )
     ports = [
         replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in workload.ports
     ]
@@ -139,10 +141,10 @@ class _HeldNames:
         raise AssertionError  # candidates have no end
 
 
-async def _declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
+async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
     service = held.service.read(Listener)
     asked = host_keys(service.ports)
-    return [*(await _named(tx, held, service.name, asked)).values()] if asked else []
+    return [*(await _reserve_hosts(tx, held, service.name, asked)).values()] if asked else []
 
 
 def host_keys(ports: Iterable[ServicePort]) -> list[str]:
@@ -154,7 +156,7 @@ def host_keys(ports: Iterable[ServicePort]) -> list[str]:
     ]
 
 
-async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
+async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
     home = await tx.resources.find(environment.name, held.service.parent)
     assert home is not None

@@ -64,11 +64,11 @@ async def _news_about(
         kind=kind,
         at=stamp(tx.now),
         family=service.family,
-        service=named(service),
-        environment=named(environment),
+        service=named_id(service),
+        environment=named_id(environment),
         mode=environment.read(Environment).mode,
-        project=named(project),
-        organization=named(organization),
+        project=named_id(project),
+        organization=named_id(organization),
         deployment=deployment.id,
         number=deployment.number,
         action=deployment.action,
@@ -82,5 +82,5 @@ async def _news_about(
     )
 
 
-def named(row: Row) -> NamedId:
+def named_id(row: Row) -> NamedId:
     return NamedId(row.id, row.read(NamedDocument).name)

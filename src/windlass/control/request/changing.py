@@ -18,7 +18,7 @@ from windlass.control.request.hidden import (
     decrypt_hidden,
     encrypt_hidden,
     refuse_veils,
-    unveiled,
+    unveil,
     without_veils,
 )
 from windlass.control.request.paths import target
@@ -31,7 +31,7 @@ from windlass.core.declare.document import (
     Document,
     hidden_of,
     merge_patched,
-    replaced,
+    replace_spec,
     sent_in,
     view_of,
 )
@@ -54,7 +54,7 @@ async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
         for name, value in sent_in(call.sent(Spec)).items()
         if value is not None or name not in fixed
     }
-    return await _apply_changes(ctx, tx, call, row, sent, replaced)
+    return await _apply_changes(ctx, tx, call, row, sent, replace_spec)
 
 
 @writes("*.patch")
@@ -96,7 +96,7 @@ async def _apply_changes(
     kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
     after = with_unknown(msgspec.to_builtins(view), kept_fields, family.view)
     if after == before and new_hidden == hidden:
-        return Reply(in_dialect(call, await unveiled(ctx, tx, call, row)), row.tag)
+        return Reply(in_dialect(call, await unveil(ctx, tx, call, row)), row.tag)
     after["updated_at"] = stamp(max(tx.now, row.created))
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
@@ -109,7 +109,7 @@ async def _apply_changes(
         await tx.links.set(row.id, field, other)
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    return Reply(in_dialect(call, await unveiled(ctx, tx, call, new)), tag)
+    return Reply(in_dialect(call, await unveil(ctx, tx, call, new)), tag)
 
 
 def _server_side(family: Family, document: Document) -> Document:

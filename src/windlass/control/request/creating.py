@@ -15,7 +15,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import refuse_below_deleted
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Draft, behaviour_of
-from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveiled
+from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
 from windlass.control.request.references import check_openings, check_references
@@ -25,7 +25,7 @@ from windlass.core.declare.document import (
     view_of,
 )
 from windlass.core.declare.resource import Family, Spec
-from windlass.core.declare.stored import raised
+from windlass.core.declare.stored import raise_count
 from windlass.core.words.events import Event
 from windlass.store import NameTaken, Row, Tx
 
@@ -70,18 +70,18 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, dict(new.extras), links)
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
-    row = await _stored(ctx, tx, draft)
+    row = await _store(ctx, tx, draft)
     for field, other in draft.links.items():
         await tx.links.set(row.id, field, other)
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
     await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
-    answer = await unveiled(ctx, tx, call, row) if call and family.veiled else row.body
+    answer = await unveil(ctx, tx, call, row) if call and family.veiled else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
 
 
-async def _stored(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
+async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
     position, created = await tx.lists.place(parent_id, family.name)
     moment = stamp(created)
@@ -104,7 +104,7 @@ async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: 
     """Keeps the field of the parent that says how many of a family are below it, if there is one."""
     if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
-    await tx.resources.rewrite(parent.id, raised(parent.body, field, step))
+    await tx.resources.rewrite(parent.id, raise_count(parent.body, field, step))
 
 
 def name_conflict(family: Family, spec: Spec) -> Conflict:

@@ -63,7 +63,7 @@ def whole_addresses(ctx: Context, row: Row) -> Document:
     return {name: hidden[name] for name in family.veiled & hidden.keys()}
 
 
-async def unveiled(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
+async def unveil(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
     """Returns the document of a resource, with its whole addresses if the caller is Admin there."""
     if not ctx.registry[row.family].veiled or not await allows(source, call.actor, Scope.ADMIN, row):
         return row.body

@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.request.hidden import unveiled
+from windlass.control.request.hidden import unveil
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import (
     is_allowed_throughout,
@@ -23,7 +23,7 @@ EVERYTHING = 2**31 - 1
 async def read(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     row = await target(source, call)
-    body = await unveiled(ctx, source, call, row) if call.family.veiled else row.body
+    body = await unveil(ctx, source, call, row) if call.family.veiled else row.body
     return Reply(in_dialect(call, body), row.tag)
 
 
@@ -36,7 +36,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
     if rows is None and family.veiled:
         rows = await source.resources.of_parent(parent.id, family.name)
     if rows is not None:
-        return paged(call, [await unveiled(ctx, source, call, row) for row in rows])
+        return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
     page, size = paging(call)
     bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))
@@ -50,7 +50,7 @@ def paging(call: Call) -> tuple[int, int]:
     return asked.page, asked.page_size
 
 
-def paged(call: Call, bodies: list[bytes]) -> Reply:
+def page_of(call: Call, bodies: list[bytes]) -> Reply:
     """A slice of a list that is short enough to be at hand."""
     page, size = paging(call)
     shown = bodies[(page - 1) * size : page * size]

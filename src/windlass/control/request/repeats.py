@@ -81,7 +81,7 @@ async def forget(ctx: Context, claim: Claim) -> None:
 async def _keep(
     ctx: Context, tx: Tx, call: Call, reply: Reply, answered: IdempotentAnswer, caller: str, key: str
 ) -> None:
-    body, shown = _parted(call.operation, reply.body)
+    body, shown = _split(call.operation, reply.body)
     answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(answer), caller, key)
     secret = ctx.encryption.encrypt(encode(shown), caller, key, "once") if shown else None
@@ -93,7 +93,7 @@ async def _keep(
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
     answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, caller, key), type=StoredAnswer)
     # An answer that an earlier version kept still holds everything.
-    body, held = _parted(call.operation, answer.body)
+    body, held = _split(call.operation, answer.body)
     if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
         held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, caller, key, "once"))
     if not held and not _is_parted(call.operation, body):
@@ -107,7 +107,7 @@ async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, calle
     return Reply(encode(msgspec.json.decode(body) | held), answer.tag, answer.status)
 
 
-def _parted(operation: Operation, body: bytes) -> tuple[bytes, Document]:
+def _split(operation: Operation, body: bytes) -> tuple[bytes, Document]:
     """Splits an answer into itself, with null for each secret shown once, and those secrets."""
     if not operation.shown_once:
         return body, {}

@@ -20,12 +20,12 @@ from windlass.control.context.context import Context
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
 from windlass.control.workloads.repositories import RepositorySettings, source_at
-from windlass.core.declare.document import Document, narrowed, patched, sent_in
+from windlass.core.declare.document import Document, apply_patch, narrowed, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import read_decoded
-from windlass.core.declare.validation import converted
+from windlass.core.declare.validation import convert
 from windlass.families import registry
 from windlass.families.git_token import git_token
 from windlass.store import Reads, Row
@@ -53,7 +53,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
         async with asyncio.timeout(SECONDS):
             reading = await source_at(ctx, source, at.org, repository, None)
             name = await ctx.git_reader.default_branch(at.org, reading)
-        getattr(call.body, _FIELD).branch = converted(name, Branch)
+        getattr(call.body, _FIELD).branch = convert(name, Branch)
     except (GitError, Invalid, Unavailable, TimeoutError) as error:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
 
@@ -63,7 +63,7 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
     stored = narrowed(msgspec.to_builtins(at.read(RepositorySettings).git_repository), GitRepositoryRequest)
-    return read_decoded({"url": "", **patched(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
+    return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 
 async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:

@@ -21,7 +21,7 @@ from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
 from windlass.control.services.engine_access import access_of
-from windlass.core.declare.document import Document, merge_patched, replaced, sent_in
+from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
@@ -57,7 +57,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
     row = await target(ctx.store.reads, call)
     before: Document = msgspec.json.decode(row.body)
     hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
-    merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replaced
+    merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replace_spec
     spec = merge(cluster, before, hidden, changes)
     assert isinstance(spec, Cluster)
     cluster.normalise(spec)
@@ -84,7 +84,7 @@ async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
     return engine_id
 
 
-def shown_of(row: Row) -> Mapping[str, object]:
+def shown_fields(row: Row) -> Mapping[str, object]:
     """The fields of an environment that tell of its cluster."""
     spec = row.read(Cluster)
     return {
@@ -97,7 +97,7 @@ def shown_of(row: Row) -> Mapping[str, object]:
 class Clusters(Behaviour[Cluster]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
         first = await tx.resources.first(draft.org, cluster.name) is None
-        draft.give(is_default=first, **_connected(draft.spec))
+        draft.give(is_default=first, **_connection_fields(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
         await _hold_port(tx, draft.id, draft.spec)
         tx.nudge(cluster_word(draft.id))
@@ -108,7 +108,7 @@ class Clusters(Behaviour[Cluster]):
             change.spec.engine = change.spec.engine or change.before.engine
         if _engine_of(change.before) != _engine_of(change.spec):
             await self._refuse_to_leave(ctx, tx, change)
-        change.extras |= _connected(change.spec)
+        change.extras |= _connection_fields(change.spec)
         await tx.work.remove_queue(change.row.id)
         await give_queue(tx, change.row.id, change.spec)
         await _hold_port(tx, change.row.id, change.spec)
@@ -120,25 +120,25 @@ class Clusters(Behaviour[Cluster]):
         if names := await _services_in_use(ctx, tx, change.row.id):
             raise Conflict(
                 "Uninstall or delete the services of this cluster before changing engine or engine_address: "
-                f"what they store is on the engine of now ({_listed(names)})"
+                f"what they store is on the engine of now ({_list_names(names)})"
             )
         left = await tx.deletions.left_on(change.row.id)
         if left and change.before.is_elsewhere and change.spec.engine:
             raise Conflict(_left_behind(left))
         for service in left:
-            await tx.deletions.erased(service)
+            await tx.deletions.note_erased(service)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Environments show the name of their cluster."""
         for env in await tx.links.sources(row.id, "cluster_id"):
-            await tx.resources.rewrite(env.id, rewritten(env.body, shown_of(row)))
+            await tx.resources.rewrite(env.id, rewritten(env.body, shown_fields(row)))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         using = await tx.links.sources(row.id, "cluster_id")
         if using:
             names = sorted(env.read(NamedDocument).name for env in using)
             raise Conflict(
-                f"{len(using)} environments run on this cluster: delete them first ({_listed(names)})"
+                f"{len(using)} environments run on this cluster: delete them first ({_list_names(names)})"
             )
         left = await tx.deletions.left_on(row.id)
         if left and row.read(Cluster).is_elsewhere:
@@ -188,7 +188,7 @@ def _engine_of(spec: Cluster) -> tuple[str, str]:
     return spec.engine or "", spec.engine_address or ""
 
 
-def _connected(spec: Cluster) -> Mapping[str, object]:
+def _connection_fields(spec: Cluster) -> Mapping[str, object]:
     """The fields of the answer that say whether the cluster names an engine."""
     if spec.engine:
         return {"status": "DEPLOYED", "deployment_status": "UP_TO_DATE", "has_access": True}
@@ -208,7 +208,7 @@ async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
     return sorted(names)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
 
 

@@ -28,7 +28,7 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
-from windlass.control.services.clusters import give_queue, shown_of
+from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
@@ -57,7 +57,7 @@ class Environments(Behaviour[Environment]):
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
         await give_queue(tx, row.id, row.read(Cluster))
         draft.links = {"cluster_id": row.id}
-        draft.give(cluster_id=row.id, cluster=row.id, **shown_of(row))
+        draft.give(cluster_id=row.id, cluster=row.id, **shown_fields(row))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
         await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
@@ -104,13 +104,13 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
         services = [service for service in reversed(services) if await was_begun(tx, service)]
     for service in services:
         await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
-    return await _asked(ctx, tx, call, environment, _WHOLE[name].alone)
+    return await _note_request(ctx, tx, call, environment, _WHOLE[name].alone)
 
 
 @writes(*(f"environment.service/{name}" for name in _CHOSEN))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
-    for service, asked in await _chosen(ctx, tx, environment, call.sent(Spec)):
+    for service, asked in await _find_chosen(ctx, tx, environment, call.sent(Spec)):
         await _CHOSEN[name](ctx, tx, call, service, asked)
     return Reply(encode(await _status(ctx, tx, call, environment)) if call.operation.answer else b"")
 
@@ -128,7 +128,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
 
-async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
+async def _note_request(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
     """Notes what was asked of the environment; one without services is there at once."""
     status = await tx.statuses.get(environment.id)
     if status is None:
@@ -142,7 +142,7 @@ async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: Stat
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
 
-async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
+async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
     """Each service once, with what is asked of it. Refuses those of another environment."""
     chosen: dict[str, tuple[Row, Spec | None]] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):

@@ -115,7 +115,7 @@ class Search:
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
             above = await self.matches(parts[:-1])
-            return [match for parent in above for match in await self._listed(parts[-1], listing, parent)]
+            return [match for parent in above for match in await self._list(parts[-1], listing, parent)]
         matches: list[Match] = []
         for org in orgs:
             path = [part.key for part in reversed(parts[1:])]
@@ -172,7 +172,7 @@ class Search:
         """True if the list has a handler of its own, as for variables, which are inherited."""
         return listing.handler in READING
 
-    async def _listed(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
+    async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
         """Returns the items with the wanted name of a list that has a handler of its own."""
         everything = Paging(page=1, page_size=EVERYTHING)
         call = msgspec.structs.replace(

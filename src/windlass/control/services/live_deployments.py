@@ -9,7 +9,7 @@ from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.context.shared_readers import SharedReader
 from windlass.control.records.deployments import shown_deployment
-from windlass.control.services.services import freshness, seen_deployment
+from windlass.control.services.services import find_deployment, freshness
 from windlass.control.telling import frames
 from windlass.core.declare.traits import StreamOptions
 from windlass.core.deploy.states import OPEN
@@ -18,7 +18,7 @@ from windlass.store import DeploymentRow, Row, inside_word, status_word
 
 @reads("deployment.follow")
 async def follow(ctx: Context, call: Call) -> Reply:
-    service, deployment = await seen_deployment(ctx, ctx.store.reads, call)
+    service, deployment = await find_deployment(ctx, ctx.store.reads, call)
     query = call.asked(StreamOptions)
     return Reply(stream=_events(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
@@ -27,7 +27,7 @@ async def _events(
     ctx: Context, call: Call, service: Row, deployment: DeploymentRow, *, onward: bool
 ) -> AsyncGenerator[bytes, None]:
     key = ("deployment", deployment.id, call.dialect.name)
-    with ctx.readers.joined(key, lambda: _DeploymentReader(ctx, call, service, deployment.id)) as reader:
+    with ctx.readers.join(key, lambda: _DeploymentReader(ctx, call, service, deployment.id)) as reader:
         await reader.fresh()
         before = b""
         while reader.event:

@@ -64,7 +64,7 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     query = call.asked(StreamOptions)
     if query.follow:
-        return Reply(stream=_followed(ctx, call, row), org=row.org)
+        return Reply(stream=_follow(ctx, call, row), org=row.org)
     return Reply(
         stream=_snapshot_only(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org
     )
@@ -74,10 +74,10 @@ async def _snapshot_only(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
     yield event_between(None, state) + frames.END
 
 
-async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
+async def _follow(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
     before: StatusSnapshot | None = None
     key = ("statuses", row.id, call.dialect.name)
-    with ctx.readers.joined(key, lambda: _StatusReader(ctx, call, row)) as reader:
+    with ctx.readers.join(key, lambda: _StatusReader(ctx, call, row)) as reader:
         await reader.fresh()
         while (now := reader.state) is not None:
             if now is before:

@@ -11,9 +11,9 @@ from windlass.core.words.regions import REGIONS
 
 @reads("listAWSRegions", "listGCPRegions", "listAzureRegions", "listScalewayRegions")
 async def list_regions(ctx: Context, call: Call) -> Reply:
-    return Reply(_encoded(call.operation.path.split("/")[1]))
+    return Reply(_encoded_regions(call.operation.path.split("/")[1]))
 
 
 @cache
-def _encoded(provider: str) -> bytes:
+def _encoded_regions(provider: str) -> bytes:
     return encode({"results": REGIONS[provider]})

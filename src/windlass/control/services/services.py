@@ -124,7 +124,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
-        row = await _named(tx, service, wanted)
+        row = await _find_wanted(tx, service, wanted)
         if row is None:
             raise Missing(
                 f"deployment_id: choose a deployment of {name_of(service)}: {wanted} is none of them"
@@ -147,7 +147,7 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     raise Conflict(f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build")
 
 
-async def _named(tx: Tx, service: Row, wanted: str) -> DeploymentRow | None:
+async def _find_wanted(tx: Tx, service: Row, wanted: str) -> DeploymentRow | None:
     """Returns a deployment of the service by its id, or by its version such as `v3`."""
     if wanted.startswith("v"):
         number = int(wanted[1:])
@@ -219,7 +219,7 @@ async def read_commits(ctx: Context, call: Call) -> Reply:
 @reads("deployment.list")
 async def list_deployments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
-    service, status, fresh = await _seen_service(ctx, source, call)
+    service, status, fresh = await _read_service(ctx, source, call)
     page, size = paging(call)
     rows = await source.deployments.latest(service.id, size, status.deployments - (page - 1) * size)
     shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
@@ -229,7 +229,7 @@ async def list_deployments(ctx: Context, call: Call) -> Reply:
 @reads("deployment.read")
 async def read_deployment(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
-    service, status, fresh = await _seen_service(ctx, source, call)
+    service, status, fresh = await _read_service(ctx, source, call)
     row = await _deployment(source, call, service)
     body = encode(shown_deployment(call, service, row, status, fresh))
     return Reply(body, hashlib.sha256(body).hexdigest()[:16])
@@ -237,14 +237,14 @@ async def read_deployment(ctx: Context, call: Call) -> Reply:
 
 @reads("deployment.log")
 async def read_build_log(ctx: Context, call: Call) -> Reply:
-    service, _, _ = await _seen_service(ctx, ctx.store.reads, call)
+    service, _, _ = await _read_service(ctx, ctx.store.reads, call)
     deployment = await _deployment(ctx.store.reads, call, service)
     return await log_reply(ctx, call, service, deployment.id)
 
 
 @writes("deployment.cancel")
 async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service, _, fresh = await _seen_service(ctx, tx, call)
+    service, _, fresh = await _read_service(ctx, tx, call)
     row = await _deployment(tx, call, service)
     if row.id not in {deployment.id for deployment in await tx.deployments.open(service.id)}:
         raise Conflict(f"Choose a deployment that waits or is under way: this one is {row.status}")
@@ -289,15 +289,15 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
     }
 
 
-async def _seen_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
+async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
     service = await parent_of(source, call)
     status = await as_known(ctx, await status_of(source, service))
     return service, status, await freshness(ctx, source, service, status)
 
 
-async def seen_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
+async def find_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
     """The deployment that the path names, and its service."""
-    service, _, _ = await _seen_service(ctx, source, call)
+    service, _, _ = await _read_service(ctx, source, call)
     return service, await _deployment(source, call, service)
 
 

@@ -185,12 +185,12 @@ async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters
     size = asked.page_size
     if asked.step_back_token:
         above = int(asked.step_back_token)
-        rows = await _taken(query, _newer(source, query.conditions, above, _at_once(query, size)), size)
+        rows = await _take_page(query, _newer(source, query.conditions, above, _at_once(query, size)), size)
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(asked.continue_token) if asked.continue_token else FAR
-    rows = await _taken(query, _older(source, query.conditions, below, _at_once(query, size)), size)
+    rows = await _take_page(query, _older(source, query.conditions, below, _at_once(query, size)), size)
     kept = rows[:size]
     previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
@@ -200,7 +200,9 @@ def _at_once(query: AuditFilter, size: int) -> int:
     return size + 1 if query.fits is None else max(size + 1, _BATCH)
 
 
-async def _taken(query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int) -> list[EventRow]:
+async def _take_page(
+    query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
+) -> list[EventRow]:
     """Returns the events of a page, and one more if there are more."""
     events: list[EventRow] = []
     async with aclosing(walk) as batches:

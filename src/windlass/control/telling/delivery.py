@@ -32,7 +32,7 @@ from windlass.control.telling.webhooks import (
     mark_of,
 )
 from windlass.core.declare.document import veil
-from windlass.core.words.webhook_payload import Subscription, rendered
+from windlass.core.words.webhook_payload import Subscription, render
 from windlass.families.webhook import webhook
 from windlass.store import Claim, DeliveryRow, Tx
 
@@ -138,7 +138,7 @@ class WebhookSender:
     async def _send(self, delivery: DeliveryRow) -> bool:
         """Returns whether the next delivery of this lane may follow."""
         now = self._ctx.clock.now()
-        body = encode(rendered(self._subscription, payload_of(delivery), self._ctx.settings.url))
+        body = encode(render(self._subscription, payload_of(delivery), self._ctx.settings.url))
         attempt = StoredAttempt(now, veil(self._url), self._subscription.kind, 0)
         headers = self._headers(delivery, now, body)
         began = time.monotonic()
@@ -149,7 +149,7 @@ class WebhookSender:
             return self._results.note(delivery, attempt)
         beginning = answer.body[:SHOWN].decode(errors="replace")
         attempt = replace(attempt, status_code=answer.status, body=beginning, duration_in_ms=_since(began))
-        return self._results.note(delivery, attempt, _asked_to_wait(answer))
+        return self._results.note(delivery, attempt, _requested_wait(answer))
 
     def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
         if self._subscription.kind == "SLACK":
@@ -178,7 +178,7 @@ class WebhookSender:
         return answer.status not in _AWAY
 
 
-def _asked_to_wait(answer: HttpResult) -> int | None:
+def _requested_wait(answer: HttpResult) -> int | None:
     text = answer.headers.get("retry-after", "").strip()
     if not (text.isdecimal() and text.isascii()):
         return None

@@ -14,7 +14,7 @@ from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.records.recording import record
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.control.telling.webhooks import DELIVERED, FAILED, StoredAttempt, attempts_of, reencrypted
+from windlass.control.telling.webhooks import DELIVERED, FAILED, StoredAttempt, attempts_of, reencrypt
 from windlass.core.access import SYSTEM
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
@@ -163,7 +163,7 @@ class DeliveryResults:
                 "disabled_reason": why_disabled,
                 "updated_at": stamp(tx.now),
             }
-            new = reencrypted(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
+            new = reencrypt(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
             await tx.resources.change(new)
             await record(
                 self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body

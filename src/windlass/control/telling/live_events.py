@@ -63,7 +63,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     query = call.asked(StreamOptions)
     place = await _place(ctx.store.reads, call.last_event)
-    follow = _followed if query.follow else _caught_up
+    follow = _follow if query.follow else _caught_up
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
@@ -77,10 +77,10 @@ async def _place(source: Reads, last: str | None) -> StreamPosition:
     return StreamPosition(max(0, oldest - 1), lost=True)
 
 
-async def _followed(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
+async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.is_full, place.number
     yield _beginning(place)
-    with ctx.readers.joined(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
+    with ctx.readers.join(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
         while True:
             if reader.is_at_hand(at):
                 events, at = reader.after(at)

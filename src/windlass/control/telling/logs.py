@@ -37,7 +37,7 @@ async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None =
     """Returns the log of a service, or of one of its builds. The caller's permission was checked before."""
     service, query = row.id, call.asked(Tail)
     await check_here(ctx, service)
-    wanted = _wanted(query)
+    wanted = _filter_of(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
         return Reply(
@@ -51,7 +51,7 @@ async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None =
     return Reply(results(matching))
 
 
-async def followed(
+async def follow_log(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
 ) -> tuple[str, Lines]:
     """Follows the log of a service of any family: its organization, its last lines, then new ones. The
@@ -129,6 +129,6 @@ async def _is_over(ctx: Context, deployment: str) -> bool:
     return row is None or row.status not in OPEN
 
 
-def _wanted(query: Tail) -> LineFilter:
+def _filter_of(query: Tail) -> LineFilter:
     since, until = (moment(text) if text else None for text in (query.since, query.until))
     return line_filter(since, until, query.search)

@@ -89,7 +89,7 @@ class InstallationMetrics:
             now = former if place.instances is None else _restarts_of(place.instances)
             if now is not None:
                 self.restarts[place.id] = now
-                added = _added(former, now) if former is not None else 0
+                added = _count_added(former, now) if former is not None else 0
                 self._ctx.meters.restarts.count(place.id, by=added)
 
 
@@ -97,7 +97,7 @@ def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
     return {instance.id: instance.restarts for instance in instances}
 
 
-def _added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
+def _count_added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
     return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
 
 

@@ -169,19 +169,19 @@ def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str],
 
 async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
     for sighting in batch:
-        org, target = await _found(ctx, tx, sighting)
+        org, target = await _find_subject(ctx, tx, sighting)
         data = {"seen_at": sighting.at, **dict(sighting.data)}
         emit(tx, sighting.kind, org, target, sighting.actor, sighting.name, sighting.origin, data)
     if more:
         last = batch[-1]
-        org, target = await _found(ctx, tx, last)
+        org, target = await _find_subject(ctx, tx, last)
         message = f"{more} more were not written down one by one, because there were too many at once"
         emit(
             tx, last.kind, org, target, last.actor, last.name, last.origin, {"message": message, "more": more}
         )
 
 
-async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
+async def _find_subject(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
     """Returns the subject, if it is in an organization of the caller; otherwise the organization itself."""
     row = await tx.resources.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:

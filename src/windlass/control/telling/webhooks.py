@@ -18,7 +18,7 @@ from windlass.base.errors import Conflict, Missing
 from windlass.base.segments import moment
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.outbox import DELIVER, add_deliveries, named, payload_of, work_of
+from windlass.control.records.outbox import DELIVER, add_deliveries, named_id, payload_of, work_of
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, behaves
 from windlass.control.request.changing import check_tag
@@ -28,7 +28,7 @@ from windlass.control.request.reading import paging
 from windlass.core.declare.document import Document, veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
-from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
 from windlass.families.organization import organization
 from windlass.families.webhook import Replay, Rotation, Webhook, check_sendable, webhook
 from windlass.store import DeliveryRow, Receiver, Row, Tx
@@ -116,7 +116,7 @@ async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
         environment=NamedId(ids.new_id(), "production"),
         mode="PRODUCTION",
         project=NamedId(ids.new_id(), "example"),
-        organization=named(org),
+        organization=named_id(org),
         deployment=ids.new_id(),
         number=1,
         action="DEPLOY",
@@ -170,7 +170,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     if old := hidden.get(SECRET):
         hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
     body = rewritten(row.body, {"target_secret_set": True, "updated_at": stamp(tx.now)})
-    new = reencrypted(ctx, row, body, hidden | {SECRET: secret})
+    new = reencrypt(ctx, row, body, hidden | {SECRET: secret})
     await tx.resources.change(new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(
@@ -211,18 +211,18 @@ async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
     await tx.resources.change(replace(row, body=body, sealed=sealed))
     mark, skip = mark_of(ctx, row, address), 0
     while page := (await tx.deliveries.page(row.id, skip, _AT_ONCE))[0]:
-        await tx.deliveries.change([_veiled(delivery, address, mark) for delivery in page])
+        await tx.deliveries.change([_veil_delivery(delivery, address, mark) for delivery in page])
         skip += len(page)
 
 
-def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
+def _veil_delivery(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
     story = attempts_of(delivery.story)
     sent_there = bool(story) and story[-1].target_url == address
     attempts = [replace(attempt, target_url=veil(attempt.target_url)) for attempt in story]
     return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
 
 
-def reencrypted(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) -> Row:
+def reencrypt(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) -> Row:
     tag = ids.new_tag()
     return replace(row, tag=tag, body=body, sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden))
 
@@ -246,7 +246,7 @@ def _shown(ctx: Context, call: Call, subscription: Subscription, row: DeliveryRo
         "matched_event": call.dialect.event(row.kind),
         "status": row.state,
         "target_url_used": last.target_url,
-        "request": rendered(as_sent, payload_of(row), ctx.settings.url),
+        "request": render(as_sent, payload_of(row), ctx.settings.url),
         "target_response_status_code": last.status_code,
         "target_response_body": last.body or last.error,
         "next_attempt_at": stamp(row.due) if row.state == WAITING else None,

@@ -35,7 +35,7 @@ class ServiceVariables(NamedTuple):
 # As lists show them
 
 
-async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
+async def listed_variables(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
     """All that are visible from the nearest of these levels, the nearest first."""
     visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
@@ -141,7 +141,7 @@ async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
     for id in _ids(ctx, service):
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(id, link):
-                await removed_with_derived(tx, derived)
+                await remove_with_derived(tx, derived)
 
 
 async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
@@ -160,11 +160,11 @@ async def _say_again(tx: Tx, id: str, value: str) -> None:
             await _say_again(tx, alias.id, value)
 
 
-async def removed_with_derived(tx: Tx, row: Row) -> None:
+async def remove_with_derived(tx: Tx, row: Row) -> None:
     """A variable, and all that stands for it or overrides it."""
     for link in ("aliases", "overrides"):
         for derived in await tx.links.sources(row.id, link):
-            await removed_with_derived(tx, derived)
+            await remove_with_derived(tx, derived)
     await tx.remove(row)
 
 

@@ -49,7 +49,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     levels = await source.tree.above(service.id)
     if not levels:
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
-    rows = [await _declared_at(source, level) for level in levels]
+    rows = [await _variables_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
@@ -64,7 +64,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         secret_files=result.secret_files,
         arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
         warnings=(*own.warnings, *result.warnings),
-        digest=Digest(sha, used, frozenset(map(_hidden, result.missing))).text,
+        digest=Digest(sha, used, frozenset(map(_hash_name, result.missing))).text,
     )
 
 
@@ -78,7 +78,7 @@ def _name(row: Row) -> str:
     return row.read(NamedDocument).name
 
 
-async def _declared_at(source: Reads, level: Row) -> list[Row]:
+async def _variables_at(source: Reads, level: Row) -> list[Row]:
     return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
 
 
@@ -119,17 +119,17 @@ class Digest(Struct, frozen=True):
 
     def counts(self, id: str, keys: Collection[str]) -> bool:
         """True if this service, which offers variables of these names, is a part of what was hashed."""
-        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hidden, keys)))
+        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hash_name, keys)))
 
 
-def _hidden(name: str) -> str:
+def _hash_name(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
     """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
     sha, new, rest = digest.partition(".")
-    counted = _counted(ctx)
+    counted = _counted_families(ctx)
     families = [*(family.name for family in _KINDS), *counted]
     marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
@@ -144,7 +144,7 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
     return sha == _sha(ctx, service, marks)
 
 
-def _counted(ctx: Context) -> list[str]:
+def _counted_families(ctx: Context) -> list[str]:
     """The families of services that count for those that use their variables."""
     return [family for family, kind in ctx.kinds.items() if kind.is_counted]
 

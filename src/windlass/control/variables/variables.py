@@ -16,7 +16,7 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent, allows, visible_below
-from windlass.control.request.reading import in_dialect, paged
+from windlass.control.request.reading import in_dialect, page_of
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document, sent_in
 from windlass.core.declare.resource import Family
@@ -52,20 +52,20 @@ async def visible(ctx: Context, call: Call) -> Reply:
     levels = await source.tree.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
     if rows is None:
-        rows = await _stored(source, levels, family)
+        rows = await _read_stored(source, levels, family)
     if call.dialect.is_full:
-        rows += await _built_in(ctx, source, call, levels, family)
-    return paged(call, [row.body for row in rows])
+        rows += await _read_built_in(ctx, source, call, levels, family)
+    return page_of(call, [row.body for row in rows])
 
 
-async def _stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
+async def _read_stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
     return [row for level in levels for row in await source.resources.of_parent(level.id, family.name)]
 
 
-async def _built_in(
+async def _read_built_in(
     ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
 ) -> list[Row]:
-    owned = await built_ins.listed(ctx, source, levels)
+    owned = await built_ins.listed_variables(ctx, source, levels)
     return built_ins.rows_of(ctx, await built_ins.visible(source, call.actor, owned, levels), family)
 
 
@@ -122,7 +122,7 @@ async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
     except Missing:
         return None
     levels = await source.tree.above(here.id)
-    rows = await _built_in(ctx, source, call, levels, call.family)
+    rows = await _read_built_in(ctx, source, call, levels, call.family)
     return next((row for row in rows if row.id == call.id), None)
 
 
@@ -141,7 +141,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
         mount_path=original.mount_path,
         enable_interpolation_in_file=body.enable_interpolation_in_file,
     )
-    return await _derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
+    return await _create_derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
 
 
 @writes("environmentVariable.alias", "secret.alias")
@@ -157,7 +157,7 @@ async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
         description=body.description,
         mount_path=original.mount_path,
     )
-    return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
+    return await _create_derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
 
 
 def _spec(family: Family) -> type[Variable] | type[Secret]:
@@ -168,14 +168,14 @@ async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
     """Returns the level of the new variable, and the visible one that it is derived from."""
     here, family = await parent_of(tx, call), call.family
     levels = await tx.tree.above(here.id)
-    other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
+    other = next((row for row in await _read_stored(tx, levels, family) if row.id == call.id), None)
     other = other or await _own_making(ctx, tx, call)
     if other is None:
         raise absent(family.noun)
     return here, other
 
 
-async def _derived(
+async def _create_derived(
     ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
     overridden: Row | None = None, aliased: Row | None = None,
 ) -> Reply:  # fmt: skip
@@ -265,7 +265,7 @@ class Variables(Behaviour[Variable | Secret]):
         """Deletes the variables that are derived from it."""
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(row.id, link):
-                await built_ins.removed_with_derived(tx, derived)
+                await built_ins.remove_with_derived(tx, derived)
 
     async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         other = secret if draft.family is variable else variable

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Order
-from windlass.builders.dockerfile import LONGEST, declared
+from windlass.builders.dockerfile import LONGEST, declared_arguments
 from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.context import Context
@@ -95,7 +95,7 @@ def _arguments_of(path: Path) -> frozenset[str]:
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
             return frozenset()
-        return declared(path.read_text(errors="replace"))
+        return declared_arguments(path.read_text(errors="replace"))
     except (DockerfileError, OSError):  # such as a name that no file can have
         return frozenset()
 

@@ -32,7 +32,7 @@ async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin
     them now."""
     hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
-        hidden = await _given(ctx, source, row)
+        hidden = await _given_credentials(ctx, source, row)
     return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
 
 
@@ -42,7 +42,7 @@ def _new(type: str) -> dict[str, str]:
     return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
 
 
-async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
+async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
     async def give(tx: Tx) -> dict[str, str]:
         """Stores the credentials; of concurrent calls, the first decides."""
         current = await tx.resources.get(row.id)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.base.errors import Invalid
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.structs import extra_of, struct_of, with_any_text
-from windlass.core.declare.validation import converted
+from windlass.core.declare.validation import convert
 
 Document = dict[str, object]
 """JSON on its way in or out. What is in it has to be decoded into a struct before it can be used."""
@@ -98,14 +98,14 @@ def sent_in(edit: Spec) -> Document:
     return dict(msgspec.to_builtins(edit))
 
 
-def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
+def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
     """Applies a JSON merge patch (RFC 7396) to a document.
 
     A field that is derived from a changed one is dropped with it, unless the patch sets it, too.
     """
     stale = {
         name
-        for name, source in followed(spec).items()
+        for name, source in followed_fields(spec).items()
         if source in patch and patch[source] != document.get(source)
     }
     whole = {name: value for name, value in document.items() if name not in stale}
@@ -114,7 +114,7 @@ def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[St
             whole.pop(name, None)
         elif isinstance(value, dict):
             below = whole.get(name)
-            whole[name] = patched(below if isinstance(below, dict) else {}, value, _inner(spec, name))
+            whole[name] = apply_patch(below if isinstance(below, dict) else {}, value, _inner(spec, name))
         else:
             whole[name] = value
     return whole
@@ -131,11 +131,13 @@ def _inner(spec: type[Struct], name: str) -> type[Struct]:
     return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
 
 
-def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]) -> Spec:
+def replace_spec(
+    family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
+) -> Spec:
     """Returns the spec that was sent; kept fields that were left out have their stored values."""
     present = {**narrowed(stored, family.spec), **hidden}
     kept = {name: value for name, value in present.items() if name in family.kept}
-    return _converted({**kept, **sent}, present, family.spec)
+    return _convert({**kept, **sent}, present, family.spec)
 
 
 def merge_patched(
@@ -143,19 +145,19 @@ def merge_patched(
 ) -> Spec:
     """Returns the stored spec after a JSON merge patch."""
     present = {**narrowed(stored, family.spec), **hidden}
-    return _converted(patched(present, changes, family.spec), present, family.spec)
+    return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 
-def _converted(document: Document, present: Document, spec: type[Spec]) -> Spec:
+def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
     """Converts a document to a spec. A text equal to the stored one is not validated again: it may have been
     stored under earlier rules, and a client that changes another field should not have to fix it."""
     try:
-        return converted(document, spec)
+        return convert(document, spec)
     except Invalid:
         same = frozenset(
             name for name, value in document.items() if isinstance(value, str) and present.get(name) == value
         )
-        return converted(document, with_any_text(spec, same))
+        return convert(document, with_any_text(spec, same))
 
 
 def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
@@ -207,7 +209,7 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
 
 
 @cache
-def followed(spec: type[Struct]) -> Mapping[str, str]:
+def followed_fields(spec: type[Struct]) -> Mapping[str, str]:
     """Maps each field that can be derived to the field that it is derived from."""
     named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
     return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}

@@ -11,7 +11,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
 from windlass.core.declare.removal import REMOVAL, Removal
 from windlass.core.declare.resource import Family, Spec, Verb
-from windlass.core.words.naming import plural, spaced, with_article
+from windlass.core.words.naming import plural, to_words, with_article
 
 PAGE, MOST_PER_PAGE = 100, 1000
 _REPLACE = (
@@ -107,7 +107,7 @@ def _for_people(title: str) -> str:
     """Converts to words of a summary. An organization is where most resources are: it is left out."""
     if title.isupper():
         return title.lower()
-    return spaced(title).removeprefix("organization ").replace("api ", "API ")
+    return to_words(title).removeprefix("organization ").replace("api ", "API ")
 
 
 def of_verbs(

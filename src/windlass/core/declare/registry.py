@@ -25,7 +25,7 @@ from windlass.core.declare.resource import Family, ServiceLists
 from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames
-from windlass.core.words.naming import spaced
+from windlass.core.words.naming import to_words
 
 _PARAM: Final = re.compile(r"\{(\w+)\}")
 
@@ -162,7 +162,7 @@ class Registry:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
                 handler = f"{family.name}.{action.name}"
-                operation = of_action(action, path, action_id(action, title), handler, group, spaced(title))
+                operation = of_action(action, path, action_id(action, title), handler, group, to_words(title))
                 answer = family.view if action.answer is Itself else action.answer
                 operation = replace(operation, family=family, parent=parent, answer=answer)
                 yield self._placed(operation, {**ids, **action.ids}, family.param, above)
@@ -206,7 +206,7 @@ class Registry:
         if union := self.unions.get(name):
             return PathId(param, position, union.noun, tuple(self.carriers(union.trait)), name)
         if family := self.families.get(name):
-            return PathId(param, position, spaced(name), (family,), name)
+            return PathId(param, position, to_words(name), (family,), name)
         raise ValueError(
             f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
         )

@@ -33,7 +33,7 @@ from windlass.core.declare.structs import (
     references_of,
 )
 from windlass.core.words.audit import AUDIT_WORDS, AuditWords
-from windlass.core.words.naming import plural, snake, spaced
+from windlass.core.words.naming import plural, snake, to_words
 
 
 class Verb(StrEnum):
@@ -129,7 +129,7 @@ class Family:
     @cached_property
     def noun(self) -> str:
         """Its name for people: `environment variable`."""
-        return spaced(self.title).removeprefix("organization ") or self.name
+        return to_words(self.title).removeprefix("organization ") or self.name
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:

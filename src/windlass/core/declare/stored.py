@@ -39,7 +39,7 @@ def read_decoded(document: Mapping[str, object], struct: type[T]) -> T:
 
 def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
     """Returns a stored document with other values, at every depth. All else stays as it is stored."""
-    return msgspec.json.encode(_merged(msgspec.json.decode(body), changes))
+    return msgspec.json.encode(_merge(msgspec.json.decode(body), changes))
 
 
 def with_unknown(
@@ -58,17 +58,17 @@ def with_unknown(
     return new
 
 
-def raised(body: bytes, field: str, step: int) -> bytes:
+def raise_count(body: bytes, field: str, step: int) -> bytes:
     """Returns a stored document with another number in a field that counts something."""
     present = msgspec.json.decode(body).get(field, 0)
     return rewritten(body, {field: present + step})
 
 
-def _merged(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+def _merge(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     for name, value in changes.items():
         present = document.get(name)
         if isinstance(value, Mapping) and isinstance(present, dict):
-            document[name] = _merged(present, value)
+            document[name] = _merge(present, value)
         else:
             document[name] = value
     return document

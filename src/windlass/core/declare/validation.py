@@ -22,7 +22,7 @@ _COMMON: Final = {"id", "at", "is", "name"}
 """Words that occur in many fields and identify none."""
 
 
-def converted(value: Any, wanted: type[T]) -> T:
+def convert(value: Any, wanted: type[T]) -> T:
     """Converts the value to the wanted type; Invalid names the first field that does not fit."""
     try:
         return msgspec.convert(value, wanted)

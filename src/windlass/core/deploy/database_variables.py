@@ -11,7 +11,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from windlass.core.deploy.databases import TYPES, kind_of
-from windlass.core.deploy.injected_variables import PREFIX, marked
+from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
 
 
 class ConnectionVariable(Struct, frozen=True):
@@ -55,7 +55,7 @@ def keys(id: str, name: str) -> frozenset[str]:
 
 def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
     for part in PARTS:
-        yield from ((prefix + part.word, part) for prefix in marked(type, id))
+        yield from ((prefix + part.word, part) for prefix in prefixes_of(type, id))
         yield friendly(name, id) + part.friendly, part
 
 

@@ -49,7 +49,7 @@ def identity(owner: str, key: str) -> str:
     return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
 
 
-def marked(word: str, id: str) -> tuple[str, str]:
+def prefixes_of(word: str, id: str) -> tuple[str, str]:
     """`POSTGRESQL`, `0c0b1dd2-…` → `QOVERY_POSTGRESQL_Z0C0B1DD2_`, and its twin."""
     rest = f"{word}_Z{id[:8].upper()}_"
     return LISTED + rest, TWIN + rest
@@ -69,7 +69,7 @@ def address_variables(
     family: str, id: str, host: str, port: int | None, outside: str | None
 ) -> list[BuiltIn]:
     """Returns variables that say where a service is found; `outside` is there if its port is public."""
-    prefix, _ = marked(family.upper(), id)
+    prefix, _ = prefixes_of(family.upper(), id)
     values = [("HOST_INTERNAL", host)]
     if port is not None:
         values.append(("PORT_INTERNAL", str(port)))

@@ -60,6 +60,6 @@ _STEPS: Final[Mapping[Do, Step]] = {
 }
 
 
-def superseded(waiting: Sequence[str]) -> list[int]:
+def superseded_positions(waiting: Sequence[str]) -> list[int]:
     """Returns the positions of the waiting deployments that a new one replaces."""
     return [position for position, status in enumerate(waiting) if status == Progress.QUEUED]

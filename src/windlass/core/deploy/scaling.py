@@ -12,7 +12,7 @@ UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
 """Time after a change before the next one: new instances need time to take effect."""
 
 
-def scaled(now: int, least: int, most: int, load: float, since_change: int) -> int:
+def scale(now: int, least: int, most: int, load: float, since_change: int) -> int:
     """`load` is the mean over all instances, 1.0 being all that was asked for."""
     within = max(least, min(now, most))
     if within != now or now == 0:

@@ -10,7 +10,7 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def spaced(title: str) -> str:
+def to_words(title: str) -> str:
     """Converts to words: `EnvironmentVariable` → `environment variable`, `APIToken` → `API token`."""
     out = ""
     for place, letter in enumerate(title):

@@ -86,7 +86,7 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     key wins."""
     warnings: list[str] = []
     used: set[str] = set()
-    chosen = _chosen(levels, warnings, used)
+    chosen = _choose(levels, warnings, used)
     reading = _Expansion(chosen)
     texts = {key: reading.of(key) for key in chosen}
     files, secret_files = _files(chosen, reading)
@@ -102,7 +102,7 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     )
 
 
-def _chosen(
+def _choose(
     levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
 ) -> dict[str, DeclaredVariable]:
     """Returns the effective entry of each key; an alias carries the aliased entry, which is `used`."""
@@ -111,7 +111,7 @@ def _chosen(
     for entry in (entry for level in levels for entry in level):
         if entry.key in chosen:
             continue
-        filled = _filled(entry, entries, used)
+        filled = _follow_aliases(entry, entries, used)
         if filled is None:
             warnings.append(f"{entry.key} stands for something that is there no more, and is left out")
         else:
@@ -119,7 +119,7 @@ def _chosen(
     return chosen
 
 
-def _filled(
+def _follow_aliases(
     entry: DeclaredVariable, entries: Mapping[str, DeclaredVariable], used: set[str]
 ) -> DeclaredVariable | None:
     """Follows aliases, also of aliases, to the entry with the value; None if one leads nowhere or to
@@ -176,7 +176,7 @@ class _Expansion:
             raise Unusable(f"{entry.key}: no process takes a variable with a NUL in it: make it a file")
         most = MOST_OF_ONE - len(entry.key)
         self._enter(entry.key)
-        text = self.filled(entry, most)
+        text = self.fill(entry, most)
         self._way.pop()
         return text
 
@@ -191,10 +191,10 @@ class _Expansion:
             )
         self._way.append(key)
 
-    def filled(self, entry: DeclaredVariable, most: int) -> _Text:
+    def fill(self, entry: DeclaredVariable, most: int) -> _Text:
         """Returns a value with its references replaced, if the result is not too long."""
         if not entry.interpolated:
-            return _checked(entry, [_text(entry.value, secret=entry.secret)], most)
+            return _check_size(entry, [_text(entry.value, secret=entry.secret)], most)
         parts: list[_Text] = []
         size = 0
         for part in self._parts(entry):
@@ -202,7 +202,7 @@ class _Expansion:
             parts.append(part)
             if size > most:
                 break
-        return _checked(entry, parts, most)
+        return _check_size(entry, parts, most)
 
     def _parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
         pieces = _MENTION.split(entry.value)
@@ -229,7 +229,7 @@ def _text(value: str, *, secret: bool) -> _Text:
     return _Text(value, len(value.encode()), secret)
 
 
-def _checked(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _Text:
+def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _Text:
     size = sum(part.size for part in parts)
     if size > most:
         mentioned = " with what it mentions" if len(parts) > 1 else ""
@@ -258,7 +258,7 @@ def _files(
             raise Unusable(
                 f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
             )
-        text = reading.filled(entry, MOST_OF_A_FILE)
+        text = reading.fill(entry, MOST_OF_A_FILE)
         files[path] = text.value.encode()
         if text.secret:
             secret.add(path)

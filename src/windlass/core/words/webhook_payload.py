@@ -74,7 +74,7 @@ def _fits(pattern: str, name: str) -> bool:
     return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
 
 
-def rendered(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
+def render(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
     """Returns the body of a delivery; `base` is the address of this server."""
     link = base.rstrip("/") + news.path
     return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)

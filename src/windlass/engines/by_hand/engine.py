@@ -48,11 +48,11 @@ class EngineByHand(Engine, Copies):
         return Observation(tuple(copy for copy in seen.instances if copy not in surplus))
 
     async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
-        with self._monitor.paused(workload):
+        with self._monitor.pause(workload):
             await ReadinessWait(self, self._health_clock, workload, count, note).run()
 
     async def observe(self, service: str) -> Observation:
-        return Observation(tuple(self._monitor.marked(copy) for copy in await self.copies(service)))
+        return Observation(tuple(self._monitor.mark(copy) for copy in await self.copies(service)))
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
         self._monitor.forget(service, generation)

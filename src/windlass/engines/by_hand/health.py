@@ -65,7 +65,7 @@ class HealthMonitor:
     def watch(self, workload: Workload) -> None:
         """Probes the copies of a generation from now on; a restart uses the latest form of its workload."""
         key = workload.service, workload.generation
-        if not (workload.alive or _declared(workload)):
+        if not (workload.alive or _declared_probes(workload)):
             return
         self._workloads[key] = workload
         if key not in self._tasks:
@@ -76,13 +76,13 @@ class HealthMonitor:
             if key[0] == service and generation in (None, key[1]):
                 self._drop(key)
 
-    def marked(self, copy: Instance) -> Instance:
+    def mark(self, copy: Instance) -> Instance:
         """Returns a copy with the reason why it is to be given no requests, if there is one."""
         reason = self._reasons.get(_identity(copy))
         return structs.replace(copy, unready=reason) if reason else copy
 
     @contextmanager
-    def paused(self, workload: Workload) -> Iterator[None]:
+    def pause(self, workload: Workload) -> Iterator[None]:
         """Leaves a generation alone while it comes up: `ReadinessWait` probes it then."""
         key = workload.service, workload.generation
         self._paused.add(key)
@@ -111,7 +111,7 @@ class HealthMonitor:
         streaks: Streaks = {}
         while True:
             workload = self._workloads[key]
-            await asyncio.sleep(min(probe.period for probe in (*workload.alive, *_declared(workload))))
+            await asyncio.sleep(min(probe.period for probe in (*workload.alive, *_declared_probes(workload))))
             if key in self._paused:
                 continue
             try:
@@ -157,7 +157,7 @@ class HealthMonitor:
 
     async def _check_ready(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
         failed, passed = "", True
-        for number, probe in enumerate(_declared(workload)):
+        for number, probe in enumerate(_declared_probes(workload)):
             streak = streaks.setdefault((copy.id, 0, "ready", number), ProbeStreak())
             trouble = await self._copies.probe(copy, probe)
             streak.add(trouble)
@@ -168,7 +168,7 @@ class HealthMonitor:
             self._say(workload, copy, f"is not ready ({failed}): it gets no requests")
             self._reasons[identity] = failed
             self._notice(workload.service)
-        elif passed and identity in self._reasons and _declared(workload):
+        elif passed and identity in self._reasons and _declared_probes(workload):
             self._say(workload, copy, "is ready again")
             del self._reasons[identity]
             self._notice(workload.service)
@@ -182,6 +182,6 @@ def _identity(copy: Instance) -> Identity:
     return copy.service, copy.generation, copy.index
 
 
-def _declared(workload: Workload) -> tuple[HealthProbe, ...]:
+def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:
     """Returns the readiness probes that people declared. Derived ones only tell when it has come up."""
     return workload.ready if workload.watched else ()

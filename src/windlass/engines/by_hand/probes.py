@@ -29,12 +29,12 @@ async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     except TimeoutError:
         return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
     except ConnectionRefusedError:
-        return _refused(probe)
+        return _refused_message(probe)
     except OSError as error:
         return f"it does not answer {_where(probe)} ({error.strerror or error})"
 
 
-def _refused(probe: HealthProbe) -> str:
+def _refused_message(probe: HealthProbe) -> str:
     # Most often the program listens on a port of its own choice, or at 127.0.0.1 of a container.
     remedy = (
         "it must listen at 0.0.0.0, on the port in the variable PORT, or else `internal_port` must be the "
@@ -76,7 +76,7 @@ async def _directly(address: str, probe: HealthProbe) -> str | None:
         async with asyncio.timeout(_NOTICED):
             _, writer = await asyncio.open_connection(address, probe.port)
     except ConnectionRefusedError:
-        return _refused(probe)
+        return _refused_message(probe)
     except (TimeoutError, OSError):
         return None
     writer.close()

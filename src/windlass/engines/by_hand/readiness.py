@@ -92,7 +92,7 @@ class ReadinessWait:
             copies = await self._own()
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
-                    raise NotReady(_ended_too_early(self._workload.name, await self._end_of(copy)))
+                    raise NotReady(_early_end_message(self._workload.name, await self._end_of(copy)))
         except EngineAway as away:
             if time.monotonic() > deadline:
                 raise
@@ -133,7 +133,7 @@ class ReadinessWait:
         return None
 
 
-def _ended_too_early(name: str, reason: str) -> str:
+def _early_end_message(name: str, reason: str) -> str:
     end, colon, meaning = reason.partition(":")
     remedy = "Choose a command that goes on running" if end == _ENDED_WELL else "Look at the log"
     return f"{remedy}: {name} {end} while it was starting{colon}{meaning}"

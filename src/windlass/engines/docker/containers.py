@@ -13,7 +13,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears
-from windlass.engines.docker.files import packed
+from windlass.engines.docker.files import pack
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.watch import EventWatcher
 
@@ -139,7 +139,7 @@ class ContainerClient:
     async def _fill(self, container: str, workload: Workload) -> None:
         if workload.files:
             path = f"/containers/{container}/archive"
-            await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(workload.files))
+            await self._docker.raw("PUT", path, params={"path": "/"}, data=pack(workload.files))
 
     async def _start(self, container: str) -> None:
         self._watch.begins(container)

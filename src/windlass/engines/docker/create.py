@@ -41,7 +41,7 @@ def container(
     once: bool = False,
 ) -> dict[str, Any]:
     """`publish` is the address at which its ports are reached."""
-    ports = published(wanted)
+    ports = published_ports(wanted)
     body: dict[str, Any] = {
         "Image": wanted.artifact.ref,
         "Hostname": words.pod(wanted, index),
@@ -109,7 +109,7 @@ def variables(wanted: Workload) -> Mapping[str, str]:
     return {"PORT": str(port), **variables} if port else variables
 
 
-def published(wanted: Workload) -> list[str]:
+def published_ports(wanted: Workload) -> list[str]:
     """As the engine writes them: `80/tcp`."""
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
     return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports)]))

@@ -40,10 +40,10 @@ from windlass.engines.docker.containers import ContainerClient, Inspection
 from windlass.engines.docker.create import limits_of
 from windlass.engines.docker.descriptions import ContainerSummary, MachineSummary
 from windlass.engines.docker.execute import execute
-from windlass.engines.docker.inspection import ended, instance
+from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners
 from windlass.engines.docker.resources import DockerResources
-from windlass.engines.docker.usage import used
+from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 
@@ -110,18 +110,20 @@ class DockerEngine(EngineByHand):
         with self._translated():
             async with self._locks[name]:
                 detail = await self._start_copy(workload, index, name)
-                return self._instance(detail or await self._containers.inspect(name) or _vanished(workload))
+                return self._instance(
+                    detail or await self._containers.inspect(name) or _raise_vanished(workload)
+                )
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
         with self._translated():
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
-                container = str((await self._containers.inspect(name) or _vanished(workload))["Id"])
+                container = str((await self._containers.inspect(name) or _raise_vanished(workload))["Id"])
             detail = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
             await self._watch.silent(container)
-            return ended(detail or _vanished(workload))
+            return outcome_of(detail or _raise_vanished(workload))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -180,19 +182,19 @@ class DockerEngine(EngineByHand):
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
-            usages = await _few_at_once([self._used(container) for container in running])
+            usages = await _few_at_once([self._usage_of(container) for container in running])
         return dict(usage for usage in usages if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
         with self._translated():
             return {
                 **{service: StoredData() for service in self._removed.services()},
-                **await self._kept(),
+                **await self._stored_data(),
             }
 
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():
-            volumes = await self._kept() if erase else {}
+            volumes = await self._stored_data() if erase else {}
             await _few_at_once([self.discard(service) for service in volumes.keys() & set(erase)])
             await self._resources.discard_networks()
         self._removed.forget(erase)
@@ -216,7 +218,7 @@ class DockerEngine(EngineByHand):
             return str(error)
         return ""
 
-    async def _kept(self) -> dict[str, StoredData]:
+    async def _stored_data(self) -> dict[str, StoredData]:
         """Returns the data of each service."""
         copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()
         instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
@@ -295,7 +297,7 @@ class DockerEngine(EngineByHand):
         # The addresses in networks of another host mean something else here, or may lead anywhere.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
-    async def _used(self, container: ContainerSummary) -> tuple[str, Usage] | None:
+    async def _usage_of(self, container: ContainerSummary) -> tuple[str, Usage] | None:
         path = f"/containers/{container['Id']}/stats"
         try:
             stats = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
@@ -303,7 +305,7 @@ class DockerEngine(EngineByHand):
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
-        return (_name(container), used(stats)) if stats else None  # an ending container has no figures
+        return (_name(container), usage_of(stats)) if stats else None  # an ending container has no figures
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -345,5 +347,5 @@ def _is_passing(refused: EngineRefused) -> bool:
     return refused.status == 409 or any(word in refused.message for word in PASSING)
 
 
-def _vanished(workload: Workload) -> NoReturn:
+def _raise_vanished(workload: Workload) -> NoReturn:
     raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")

@@ -14,7 +14,7 @@ READABLE = 0o444
 the files."""
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
+def pack(files: Mapping[str, bytes]) -> bytes:
     """They appear at once and whole, because the container has not begun yet."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:

@@ -82,7 +82,7 @@ class ContainerFollower:
                     await self._read(follow=False)
                 pause = FIRST_PAUSE
             except Away:
-                pause = await _paused(pause)
+                pause = await _pause(pause)
                 continue
             except EngineRefused as refused:
                 if refused.status == 404:
@@ -91,11 +91,11 @@ class ContainerFollower:
                     _log.warning(
                         "the output of an instance cannot be read", extra=self._about(refused.message)
                     )
-                pause = await _paused(pause)
+                pause = await _pause(pause)
                 continue
             except OSError as error:  # the disk on which lines are kept may be full: they wait
                 _log.warning("the output of an instance cannot be kept", extra=self._about(repr(error)))
-                pause = await _paused(pause)
+                pause = await _pause(pause)
                 continue
             if not runs:
                 self._silent.set()
@@ -197,6 +197,6 @@ def _moment(stamp: str) -> str:
     return f"{milliseconds(stamp) // 1000}.{fraction}"
 
 
-async def _paused(pause: float) -> float:
+async def _pause(pause: float) -> float:
     await asyncio.sleep(pause)
     return min(pause * 2, LONGEST_PAUSE)

@@ -63,7 +63,7 @@ def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None)
     )
 
 
-def ended(inspection: Mapping[str, Any]) -> Outcome:
+def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
     """Returns the end of a container that is never restarted."""
     state = inspection["State"]
     end = _end(state) or LastExit(exit_code(state["ExitCode"]))

@@ -10,7 +10,7 @@ from windlass.core.deploy.workload import Usage
 _MOST: Final = 2**63
 
 
-def used(stats: Mapping[str, Any]) -> Usage:
+def usage_of(stats: Mapping[str, Any]) -> Usage:
     memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
     # Pages of files that the kernel lets go of first, by their names in either version of cgroups.

@@ -77,9 +77,9 @@ def find(proc: Path = Path("/proc/self")) -> Path | None:
     if top is None or not inner:
         return None
     group = Path(os.path.normpath(f"{top}/{inner}"))
-    if group.name == _OWN and _given(group.parent, "/"):
+    if group.name == _OWN and _is_delegated(group.parent, "/"):
         return group.parent
-    return group if _given(group, inner) else None
+    return group if _is_delegated(group, inner) else None
 
 
 def mount(proc: Path = Path("/proc/self")) -> Path | None:
@@ -101,11 +101,11 @@ def kill(group: str) -> None:
     _write_if_there(Path(group) / "cgroup.kill", "1")
 
 
-def killed_for_memory(group: str) -> bool:
+def was_killed_for_memory(group: str) -> bool:
     return bool(group) and bool(_numbers(Path(group) / "memory.events").get("oom_kill"))
 
 
-def used(group: str) -> tuple[int, int] | None:
+def usage_of(group: str) -> tuple[int, int] | None:
     """Milliseconds of processor time and bytes; None where the kernel does not count both."""
     if not group:
         return None
@@ -122,7 +122,7 @@ def remove(group: str) -> None:
         Path(group).rmdir()
 
 
-def _given(group: Path, inner: str) -> bool:
+def _is_delegated(group: Path, inner: str) -> bool:
     if not os.access(group / "cgroup.procs", os.W_OK) or not (group / "cgroup.type").exists():
         return False  # the root of the machine has no type
     for name in ("user.delegate", "trusted.delegate"):

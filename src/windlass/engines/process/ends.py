@@ -38,7 +38,7 @@ class EndRecorder:
 
 
 def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
-    if cgroups.killed_for_memory(record.cgroup):
+    if cgroups.was_killed_for_memory(record.cgroup):
         return exit_reason.too_much(record.memory)
     reason = exit_reason.describe_exit(status)
     if not status or is_heard:

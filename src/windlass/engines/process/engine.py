@@ -148,10 +148,10 @@ class ProcessEngine(EngineByHand):
                     await change.wait()
 
     async def copies(self, service: str) -> list[Instance]:
-        return await self._seen(self._records.find(service))
+        return await self._look_at(self._records.find(service))
 
     async def all(self) -> list[Instance]:
-        return await self._seen(self._records.find())
+        return await self._look_at(self._records.find())
 
     async def end(
         self,
@@ -213,7 +213,7 @@ class ProcessEngine(EngineByHand):
         services |= self._records.removed.services()
         return {
             **self._orphans.lost(await self._counting.now()),
-            **{service: self._stored(service) for service in sorted(services)},
+            **{service: self._stored_data(service) for service in sorted(services)},
         }
 
     async def sweep(self, erase: Collection[str]) -> None:
@@ -266,7 +266,7 @@ class ProcessEngine(EngineByHand):
         except OSError as error:
             raise _away(error) from error
 
-    async def _seen(self, keys: Sequence[InstanceKey]) -> list[Instance]:
+    async def _look_at(self, keys: Sequence[InstanceKey]) -> list[Instance]:
         instances = [await self._instances.inspector.look(key) for key in keys]
         return [instance for instance in instances if instance is not None]
 
@@ -305,7 +305,7 @@ class ProcessEngine(EngineByHand):
         await asyncio.to_thread(erase, self._records.caches / service)
         self._records.ring()
 
-    def _stored(self, service: str) -> StoredData:
+    def _stored_data(self, service: str) -> StoredData:
         keys = self._records.find(service)
         records = [record for key in keys if (record := self._records.known(key))]
         # A pod is called after its service, generation and index.

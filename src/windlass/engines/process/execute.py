@@ -30,34 +30,34 @@ async def execute(
     The command runs in the cell of `process`."""
     output = _CommandOutput()
     try:
-        begun = await _started(spawner, request, process, output.write_end)
+        begun = await _start(spawner, request, process, output.write_end)
     except OSError as error:
         output.close()
-        return _refused(request, error)
+        return _refusal_of(request, error)
     handle = os.pidfd_open(begun.pid)
     try:
         output.listen()
         await gone([handle], timeout)
         status = kernel.status(handle)
         output.read_all()
-        failure = launching.failed(begun)
+        failure = launching.reported_failure(begun)
     finally:
         await _end(begun.pid, handle)
         launching.close(begun)
         output.close()
     if failure is not None:
-        return _refused(request, failure)
+        return _refusal_of(request, failure)
     if status is None:
         return _NO_TIME, f"{output.text}\n{request.command[0]} did not end within {timeout:g} s".lstrip()
     return status if status >= 0 else 128 - status, output.text
 
 
-def _refused(request: SpawnRequest, error: OSError) -> tuple[int, str]:
+def _refusal_of(request: SpawnRequest, error: OSError) -> tuple[int, str]:
     code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
     return code, f"{request.command[0]}: {error.strerror or error}"
 
 
-async def _started(spawner: Spawner, request: SpawnRequest, process: Process, output: int) -> Begun:
+async def _start(spawner: Spawner, request: SpawnRequest, process: Process, output: int) -> Begun:
     def begin() -> Begun:
         handle = kernel.handle(process.pid, process.start)
         if handle is None:

@@ -21,7 +21,7 @@ from windlass.base.isolation.users import give, show
 from windlass.core.deploy.workload import Volume, Workload
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
 from windlass.engines.process import open_folders as beneath
-from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, opened
+from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
@@ -51,7 +51,7 @@ def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | 
     for path, content in wanted.files.items():
         _write(_place(home, path), content, tops, owner)
     if owner is not None:
-        for folder in built(Path(wanted.artifact.ref)):
+        for folder in built_folders(Path(wanted.artifact.ref)):
             show(folder)
         for own in (home / "home", home / "tmp", home / "files", cache):
             give(own, owner)
@@ -64,7 +64,7 @@ def check_volumes(volumes: Path, wanted: Workload) -> None:
             raise VolumeLost(wanted, volume)
 
 
-def built(artifact: Path) -> list[Path]:
+def built_folders(artifact: Path) -> list[Path]:
     """Returns what was built, and what it shares with other builds of its service by links of ours. Where
     these lead, a build step may have put other links, which are not followed."""
     links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
@@ -126,7 +126,7 @@ def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
         raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
     target.mkdir(mode=0o700)
     copying = _TreeCopy(source, target, owner)
-    with opened(target) as at:
+    with open_below(target) as at:
         copying.content(source, at)
         copying.adorn(source, at)
 
@@ -222,7 +222,7 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None
 def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
     """Copies files of the application into an empty volume, as containers do. An earlier instance may use
     the volume meanwhile."""
-    with opened(storage) as at:
+    with open_below(storage) as at:
         if not os.listdir(at):  # noqa: PTH208 (an open folder)
             _TreeCopy(place, storage, owner).content(place, at)
     erase(place)
@@ -245,7 +245,7 @@ def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None)
         raise EngineError(f"the file {place.name} cannot be written: there is a folder of that name")
     own = UNCHANGED if owner is None else owner
     try:
-        with opened(top, folder.relative_to(top).parts, own) as at:
+        with open_below(top, folder.relative_to(top).parts, own) as at:
             beneath.write(place.name, at, content, own)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -262,5 +262,5 @@ def _parent(place: Path, app: Path, owner: int | None) -> None:
     folder, top = place.parent.resolve(), app.resolve()
     if not folder.is_relative_to(top):
         raise _leads_elsewhere(place)
-    with opened(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
+    with open_below(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
         return

@@ -225,12 +225,12 @@ class Instances:
             return
 
         def ended() -> None:
-            self.go(self._ended(key, process, self.supervisors.of(key).bury(process)))
+            self.go(self._handle_end(key, process, self.supervisors.of(key).bury(process)))
 
         if not supervisor.watch(process, ended):
-            self.go(self._ended(key, process, None))
+            self.go(self._handle_end(key, process, None))
 
-    async def _ended(self, key: InstanceKey, process: Process, status: int | None) -> None:
+    async def _handle_end(self, key: InstanceKey, process: Process, status: int | None) -> None:
         await self._wait_for_parent(key, status)
         async with self._records.held(key) as home:
             record = self._records.read(key)

@@ -30,7 +30,7 @@ class ProcessKiller:
         of a cell gets none: with it everything in the cell would end at once."""
         living = await self._living(home, record.process, record)
         asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
-        with opened(asked) as handles:
+        with open_handles(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
             await gone(handles, grace, burying=True)
@@ -50,7 +50,7 @@ class ProcessKiller:
             any_at_all, calm = True, 0
             if record.cgroup:
                 cgroups.kill(record.cgroup)
-            await end_these([*living, *_unburied(leader)])
+            await end_these([*living, *_unreaped(leader)])
         return any_at_all
 
     async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
@@ -62,14 +62,14 @@ class ProcessKiller:
         return list(processes.values())
 
 
-def _unburied(leader: Process | None) -> list[kernel.Stat]:
+def _unreaped(leader: Process | None) -> list[kernel.Stat]:
     """Returns ended processes that no parent has reaped."""
     present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
     return [present] if present and leader and present.start == leader.start and present.dead else []
 
 
 @contextmanager
-def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
+def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
     """A handle of each process that is still the one that was seen; buried and closed afterwards."""
     handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
     try:
@@ -109,7 +109,7 @@ async def gone(handles: Iterable[int], patience: float, *, burying: bool = False
 
 
 async def end_these(stats: Collection[kernel.Stat]) -> None:
-    with opened(stats) as handles:
+    with open_handles(stats) as handles:
         for fd in handles:
             kernel.send(fd, signal.SIGKILL)
         until, pause = time.monotonic() + _SOON, _MOMENT

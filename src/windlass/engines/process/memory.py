@@ -11,7 +11,7 @@ from windlass.engines.process.records import Record
 
 
 def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
-    counted = cgroups.used(record.cgroup)
+    counted = cgroups.usage_of(record.cgroup)
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
     return Usage(

@@ -20,7 +20,7 @@ UNCHANGED: Final = -1
 
 
 @contextmanager
-def opened(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
+def open_below(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
     """A folder below `top`, and makes those on the way that are missing."""
     at = os.open(top, FOLDER)
     try:

@@ -47,7 +47,7 @@ class OutputFile:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
-        self._file = _opened(home / "output")
+        self._file = _open(home / "output")
         self._mark = os.open(home / "read", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         saved = os.pread(self._mark, 64, 0).split() or [b"0", b"-1"]
         self._position, self._fore = max(int(saved[0]), FORELAND), int(saved[1])
@@ -75,7 +75,7 @@ class OutputFile:
         if end := _end(fore, unfinished):
             self._next_fore += end
             return list(_split(fore[:end]))
-        lost = self._lost(size)
+        lost = self._give_up_oldest(size)
         raw = os.pread(self._file, PIECE, self._next) if self._next < size else b""
         end = _end(raw, unfinished)
         self._next += end
@@ -137,13 +137,13 @@ class OutputFile:
     def _size(self) -> int:
         size = os.fstat(self._file).st_size
         if size < FORELAND:
-            self._truncated()
+            self._truncate()
             size = FORELAND
         if size != self._seen:
             self._seen, self.grown = size, time.monotonic()
         return size
 
-    def _truncated(self) -> None:
+    def _truncate(self) -> None:
         os.pwrite(self._file, b"\0", FORELAND - 1)  # makes it longer, and never shorter
         self._position = self._next = self._free_from = FORELAND
         self._fore = self._next_fore = 0
@@ -155,7 +155,7 @@ class OutputFile:
         raw = os.pread(self._file, min(PIECE, FORELAND - self._next_fore), self._next_fore)
         return raw.partition(b"\0")[0]
 
-    def _lost(self, size: int) -> int:
+    def _give_up_oldest(self, size: int) -> int:
         """So much is waiting that the oldest of it is given up."""
         if size - self._next <= self._backlog:
             return 0
@@ -166,7 +166,7 @@ class OutputFile:
         return lost
 
 
-def _opened(file: Path) -> int:
+def _open(file: Path) -> int:
     """Opens the output also where the program has closed it to its own user, which is perhaps ours, or has
     a lease of it, for which others have to wait."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK

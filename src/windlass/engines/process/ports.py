@@ -37,7 +37,7 @@ def free(port: int) -> bool:
     return True
 
 
-def _chosen(ports: range, good: Callable[[int], bool]) -> int:
+def _choose(ports: range, good: Callable[[int], bool]) -> int:
     start = random.randrange(len(ports))  # noqa: S311 (only so that two seldom try the same)
     for step in range(len(ports)):
         port = ports[(start + step) % len(ports)]
@@ -57,9 +57,9 @@ class PortClaims:
         self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def claim(self, key: InstanceKey) -> int:
-        return _chosen(INSTANCES, lambda port: self._claimed(port, key))
+        return _choose(INSTANCES, lambda port: self._claim(port, key))
 
-    def _claimed(self, port: int, key: InstanceKey) -> bool:
+    def _claim(self, port: int, key: InstanceKey) -> bool:
         link = self._folder / str(port)
         try:
             link.symlink_to(f"{key.service}/{key.generation}-{key.index}")
@@ -128,7 +128,7 @@ class PortAddresses:
             ports = places.setdefault(service, {})
             if internal not in ports:
                 taken = {port for own in places.values() for port in own.values()}
-                ports[internal] = _chosen(SERVICES, lambda port: port not in taken and free(port))
+                ports[internal] = _choose(SERVICES, lambda port: port not in taken and free(port))
             return ports[internal]
 
     @contextmanager

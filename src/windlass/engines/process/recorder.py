@@ -29,7 +29,7 @@ class Result(NamedTuple):
     """Milliseconds since the epoch."""
 
 
-def recorded(command: Sequence[str], folder: Path) -> list[str]:
+def recording_command(command: Sequence[str], folder: Path) -> list[str]:
     """The command that runs another one and records it in a folder."""
     return [sys.executable, "-I", "-S", __file__, str(folder), *command]
 
@@ -86,14 +86,14 @@ def _sync(folder: Path) -> None:
 def _become(command: Sequence[str]) -> NoReturn:
     for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    error = _refused(lambda: os.execvp(command[0], list(command)))  # noqa: S606
+    error = _try_to_execute(lambda: os.execvp(command[0], list(command)))  # noqa: S606
     if error.errno == errno.ENOEXEC:  # a script that does not say what runs it, as a shell has it
-        error = _refused(lambda: os.execv("/bin/sh", ["sh", *command]))  # noqa: S606
+        error = _try_to_execute(lambda: os.execv("/bin/sh", ["sh", *command]))  # noqa: S606
     os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
 
 
-def _refused(execute: Callable[[], NoReturn]) -> OSError:
+def _try_to_execute(execute: Callable[[], NoReturn]) -> OSError:
     try:
         execute()
     except OSError as error:

@@ -64,7 +64,7 @@ class Spawner:
     def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
         """Calls `record` after the process was made and before the first instruction of the program."""
         try:
-            output = _opened(request)
+            output = _open_output(request)
             try:
                 begun = self._launcher.begin(_launch_request(request, waits=True), output)
             finally:
@@ -79,9 +79,9 @@ class Spawner:
                 for pid in (begun.first, begun.pid):
                     if pid is not None:
                         cgroups.enter(request.cgroup, pid)
-                first = None if begun.first is None else _identified(begun.first)
+                first = None if begun.first is None else _identify(begun.first)
                 spawned = SpawnedProcess(
-                    _identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0
+                    _identify(begun.pid), first, kernel.space(begun.pid) if begun.first else 0
                 )
                 record(spawned)
                 launching.go(begun)
@@ -96,7 +96,7 @@ class Spawner:
         return self._launcher.begin(launch, output, process if request.cell else None)
 
 
-def _opened(request: SpawnRequest) -> int:
+def _open_output(request: SpawnRequest) -> int:
     output = os.open(request.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         if request.cell and request.cell["identity"] == "user":
@@ -122,7 +122,7 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
     )
 
 
-def _identified(pid: int) -> Process:
+def _identify(pid: int) -> Process:
     process = kernel.identify(pid)
     assert process is not None  # a child is there until we bury it
     return process

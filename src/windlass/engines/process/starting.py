@@ -75,7 +75,7 @@ class InstanceStarter:
         cell = await asyncio.to_thread(self.cell, key, workload, record.once)
         program = command(workload)
         if record.once:
-            program = tuple(recorder.recorded(program, home / files.ONCE))
+            program = tuple(recorder.recording_command(program, home / files.ONCE))
         return SpawnRequest(program, folder, environment, home / "output", cell)
 
     def _make(self, key: InstanceKey, workload: Workload) -> None:
@@ -89,7 +89,7 @@ class InstanceStarter:
         home, cache = self._records.home(key), self._records.caches / key.service
         return self._isolation.cell(
             key.service,
-            readable=(*files.built(Path(workload.artifact.ref)), *path),
+            readable=(*files.built_folders(Path(workload.artifact.ref)), *path),
             writable=files.writable(home, workload, self._records.volumes, cache, once=once),
             temporary=home / "tmp",
         )

@@ -11,7 +11,7 @@ from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, PARTING, GatewaySocket
-from windlass.routers.builtin.requests import Fields, judged_fields
+from windlass.routers.builtin.requests import Fields, judge_fields
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.shared_state import SharedState
@@ -88,7 +88,7 @@ class RequestReader(GatewaySocket):
         if first < 1 or data.find(END, first) != len(data) - len(END):
             return False
         try:
-            self._fields = judged_fields(
+            self._fields = judge_fields(
                 data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds
             )
         except Bad:
@@ -136,7 +136,7 @@ class RequestReader(GatewaySocket):
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
-            fields = self._fields = judged_fields(raw, line.old, self._address, bounds)
+            fields = self._fields = judge_fields(raw, line.old, self._address, bounds)
         check_authority(line.authority, fields.host)
         if len(data) > end:
             self._held.add(data[end:])

@@ -80,7 +80,7 @@ class Peer:
     def answered(self) -> None:
         self.penalty = self._refusals = 0
 
-    def unrouted(self) -> None:
+    def note_unrouted(self) -> None:
         self.routes -= 1
         if not self.routes:
             self.let_go()
@@ -96,7 +96,7 @@ class Peer:
         while self.idle and self.idle[0].since < oldest:
             self.idle.pop(0).hang_up()
 
-    async def emptied(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Returns when nothing is under way."""
         while self.active:
             waiting = asyncio.get_running_loop().create_future()

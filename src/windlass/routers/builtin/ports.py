@@ -12,7 +12,7 @@ _BACKLOG: Final = 2048
 _PRIVILEGED: Final = 1024
 
 
-def bound(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
+def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
     """Returns a socket that listens. `way_out` says what to do if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -22,12 +22,12 @@ def bound(host: str, port: int, *, holder: str = "another program", way_out: str
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
-        raise RouteError(explained(error, host, port, holder, way_out)) from error
+        raise RouteError(explain(error, host, port, holder, way_out)) from error
     listening.setblocking(False)
     return listening
 
 
-def explained(error: OSError, host: str, port: int, holder: str, way_out: str) -> str:
+def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} is in use by {holder}: {way_out}"
     if error.errno in {errno.EACCES, errno.EPERM} and port < _PRIVILEGED:

@@ -18,7 +18,7 @@ from windlass.base.metrics import Metric
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
-from windlass.routers.builtin.ports import bound
+from windlass.routers.builtin.ports import bind
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import RoutingTable
 from windlass.routers.builtin.traffic import Traffic
@@ -79,7 +79,7 @@ class BuiltinRouter:
         if self._gateway is not None:
             return
         way_out = "stop that program, or choose another port with the setting gateway_port"
-        listening = self._bound(self._host, self._wanted_port, way_out)
+        listening = self._bind(self._host, self._wanted_port, way_out)
         self._port = listening.getsockname()[1]
         self._shared.start()
         async with AsyncExitStack() as undo:
@@ -150,7 +150,7 @@ class BuiltinRouter:
         try:
             async with asyncio.timeout(patience):
                 for peer in peers:
-                    await peer.emptied()
+                    await peer.wait_until_idle()
         except TimeoutError:
             for peer in peers:
                 peer.cut()
@@ -198,9 +198,9 @@ class BuiltinRouter:
     def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
         """Goes on with the connection of a client that waits for nothing."""
         make = self._connection if port == self._port else self._protocol_for(port)
-        self._shared.do(self._adopted(connection, make(), waited))
+        self._shared.do(self._adopt_connection(connection, make(), waited))
 
-    async def _adopted(
+    async def _adopt_connection(
         self, connection: socket.socket, protocol: asyncio.Protocol, waited: ClientWait
     ) -> None:
         if isinstance(protocol, ClientConnection):
@@ -246,7 +246,7 @@ class BuiltinRouter:
         servers: Servers = {}
         with ExitStack() as undo:
             for host, port in sorted(addresses):
-                listening = self._bound(host, port, "choose another one, or stop that program")
+                listening = self._bind(host, port, "choose another one, or stop that program")
                 servers[host, port] = await _serve(listening, self._protocol_for(port))
                 undo.callback(servers[host, port].close)
             undo.pop_all()
@@ -255,8 +255,8 @@ class BuiltinRouter:
     async def _open_again(self, addresses: Addresses, held: Servers) -> None:
         held.update(await self._open(addresses))
 
-    def _bound(self, host: str, port: int, way_out: str) -> socket.socket:
-        return self._inherited.pop((host, port), None) or bound(host, port, way_out=way_out)
+    def _bind(self, host: str, port: int, way_out: str) -> socket.socket:
+        return self._inherited.pop((host, port), None) or bind(host, port, way_out=way_out)
 
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)

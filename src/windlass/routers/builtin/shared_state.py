@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable
-from windlass.base.http_in.files import allowed_connections
+from windlass.base.http_in.files import allow_connections
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.router import Endpoint
@@ -58,7 +58,7 @@ class SharedState:
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopping = False
-        self.connections.limit = allowed_connections(self.bounds.connections)
+        self.connections.limit = allow_connections(self.bounds.connections)
         self.connections.start()
         self.now = self.connections.now
 
@@ -88,9 +88,9 @@ class SharedState:
         self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
     ) -> None:
         """Connects, and then calls `done` or `refused`."""
-        self.do(self._dialled(peer, make, done, refused))
+        self.do(self._dial(peer, make, done, refused))
 
-    async def _dialled(
+    async def _dial(
         self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
     ) -> None:
         endpoint = peer.endpoint

@@ -152,7 +152,7 @@ class RoutingTable:
             self._find(key, claims)
         for backend in before:
             for peer in backend.peers:
-                peer.unrouted()
+                peer.note_unrouted()
 
     def _find(self, key: Key, claims: dict[str, list[Backend]]) -> None:
         by_path: dict[bytes, Backend] = {}

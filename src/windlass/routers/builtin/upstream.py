@@ -82,11 +82,11 @@ class Upstream(asyncio.Protocol):
         self.begun = False
         self._left = _IN_HEAD
         if self.lost or self.transport.is_closing():
-            self._shared.loop.call_soon(self._failed_at_once, client)
+            self._shared.loop.call_soon(self._fail_at_once, client)
         else:
             self.transport.write(request)
 
-    def _failed_at_once(self, client: ClientConnection) -> None:
+    def _fail_at_once(self, client: ClientConnection) -> None:
         if self.client is client:
             self.client = None
             client.failed(self.peer, _HUNG_UP, unsent=True)
@@ -174,7 +174,7 @@ class Upstream(asyncio.Protocol):
                 assert self._answer is not None
                 self._begin(client, self._answer, data, len(self._raw))
         elif left == CHUNKED:
-            self._chunked(client, data)
+            self._pass_on_chunks(client, data)
         elif left == UNTIL_CLOSE:
             client.transport.write(data)
         elif len(data) < left:
@@ -219,7 +219,7 @@ class Upstream(asyncio.Protocol):
         quicken(self.transport)
         if length == CHUNKED:
             self._chunks = Chunks(self._shared.bounds, plain=client.old)
-            self._chunked(client, data[end:], head)
+            self._pass_on_chunks(client, data[end:], head)
         elif length == UNTIL_CLOSE:
             client.transport.write(head + data[end:])
         elif len(data) - end < length:
@@ -229,7 +229,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(head + data[end : end + length])
             self._end(client, clean=len(data) - end == length)
 
-    def _chunked(self, client: ClientConnection, data: bytes, head: bytes = b"") -> None:
+    def _pass_on_chunks(self, client: ClientConnection, data: bytes, head: bytes = b"") -> None:
         try:
             data, after = self._chunks.feed(data)
         except Bad:

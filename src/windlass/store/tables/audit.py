@@ -50,12 +50,12 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     def values(self) -> tuple[Any, ...]:
         return (
             self.org, self.since, self.until,
-            *_filled(self.kinds, _MOST_KINDS), *_filled(self.subject_families, _MOST_FAMILIES),
+            *_fill(self.kinds, _MOST_KINDS), *_fill(self.subject_families, _MOST_FAMILIES),
             self.family, self.subject, self.actor, self.origin, self.project, self.environment,
         )  # fmt: skip
 
 
-def _filled(values: tuple[str, ...], places: int) -> tuple[str, ...]:
+def _fill(values: tuple[str, ...], places: int) -> tuple[str, ...]:
     """Repeats the first value until all places are filled."""
     assert len(values) <= places
     return (*values, *[values[0] if values else ""] * (places - len(values)))

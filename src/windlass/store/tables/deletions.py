@@ -80,6 +80,6 @@ class DeletionChanges(DeletionTable):
         """Remembers for ever that this service was deleted, which ran on that cluster."""
         await self._session.all(TOMBSTONE_ADD, service, self._session.now, cluster)
 
-    async def erased(self, service: str) -> None:
+    async def note_erased(self, service: str) -> None:
         """Records that no data of a deleted service is left."""
         await self._session.all(ERASED, service)

@@ -64,7 +64,7 @@ class OwnerChanges(OwnerTable):
 
     async def take(self, seen: OwnerRow, owner: str, lease: int) -> bool:
         """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""
-        former = _joined((seen.formers | {seen.owner}) - {owner})
+        former = _join((seen.formers | {seen.owner}) - {owner})
         until = self._session.now + lease
         row = await self._session.one(TAKE, former, owner, until, seen.place, seen.owner, seen.until)
         return row is not None
@@ -76,8 +76,8 @@ class OwnerChanges(OwnerTable):
     async def relinquish(self, seen: OwnerRow, former: str) -> None:
         """Records that a former owner has ended what ran at the place. Does nothing if the row has changed:
         the former owner looks again."""
-        await self._session.all(RELINQUISH, _joined(seen.formers - {former}), seen.place, seen.former)
+        await self._session.all(RELINQUISH, _join(seen.formers - {former}), seen.place, seen.former)
 
 
-def _joined(owners: Iterable[str]) -> str:
+def _join(owners: Iterable[str]) -> str:
     return " ".join(sorted(owners))

@@ -16,7 +16,7 @@ async def stop(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ledger.ctx.point("stopped")
-    await _ended(ledger)
+    await _end(ledger)
 
 
 async def uninstall(ledger: Ledger) -> None:
@@ -30,10 +30,10 @@ async def uninstall(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ctx.point("uninstalled")
-    await _ended(ledger)
+    await _end(ledger)
 
 
-async def _ended(ledger: Ledger) -> None:
+async def _end(ledger: Ledger) -> None:
     await ledger.place.router.reserve(ledger.service.id, [])
     await ledger.end()
 
