@@ -110,20 +110,18 @@ class DockerEngine(EngineByHand):
         with self._translated():
             async with self._locks[name]:
                 detail = await self._start_copy(workload, index, name)
-                return self._instance(
-                    detail or await self._containers.inspect(name) or _raise_vanished(workload)
-                )
+                return self._instance(detail or await self._containers.inspect(name) or _refuse(workload))
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
         with self._translated():
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
-                container = str((await self._containers.inspect(name) or _raise_vanished(workload))["Id"])
+                container = str((await self._containers.inspect(name) or _refuse(workload))["Id"])
             detail = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
             await self._watch.silent(container)
-            return outcome_of(detail or _raise_vanished(workload))
+            return outcome_of(detail or _refuse(workload))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -347,5 +345,5 @@ def _is_passing(refused: EngineRefused) -> bool:
     return refused.status == 409 or any(word in refused.message for word in PASSING)
 
 
-def _raise_vanished(workload: Workload) -> NoReturn:
+def _refuse(workload: Workload) -> NoReturn:
     raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")
