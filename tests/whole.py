@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ from windlass.install import mark
 from windlass.install.installation import Installation, install
 
 PATIENCE = 80.0
+BETWEEN_VISITS = 0.005
+"""Seconds. Without it, a visitor alone would keep a processor busy."""
 
 
 class Page(NamedTuple):
@@ -113,10 +116,12 @@ class Visitors:
         with contextlib.closing(_connection(self._url)) as connection:
             while not self._leaving:
                 self.seen[0].append(_ask(connection, self._url))
+                time.sleep(BETWEEN_VISITS)
 
     def _come_and_go(self) -> None:
         while not self._leaving:
             self.seen[1].append(_page(self._url))
+            time.sleep(BETWEEN_VISITS)
 
 
 class Machine(Protocol):

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
 from tests.whole import Place, Visitors, page, place, until
@@ -117,12 +115,11 @@ async def application(there: Place, source: str = APP) -> AsyncIterator[tuple[Se
     yield server, app, links["results"][0]["url"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_no_request_fails_while_the_server_restarts(number: signal.Signals):
+async def test_no_request_fails_while_the_server_restarts():
     async with place("process") as there, application(there) as (server, _, url):
         async with Visitors(url) as visitors:
             await until(lambda: _seen(visitors, 100))
-            for _ in range(2):
+            for number in (signal.SIGTERM, signal.SIGKILL):
                 await server.end(number)
                 before = len(visitors.pages)
                 await until(partial(_seen, visitors, before + 100))

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.forms import either
+from tests.forms import either, elsewhere
 from tests.launch.servers import KINDS, command_lines, database, fallen
 
 EVERY = pytest.mark.parametrize("name", list(KINDS))
+FIRST, *OTHERS = KINDS
+SHARED = pytest.mark.parametrize("name", [FIRST, *elsewhere(*OTHERS)])
+"""For promises that the launchers keep with the same code."""
 
 
 @EVERY
@@ -41,7 +44,7 @@ def test_only_the_present_password_opens_the_database(name):
         assert db.ready(**{db.kind.password: old}) is not None
 
 
-@EVERY
+@SHARED
 def test_a_request_to_end_waits_for_no_client_and_loses_nothing(name):
     with database(name) as db:
         process = db.started()
@@ -53,7 +56,7 @@ def test_a_request_to_end_waits_for_no_client_and_loses_nothing(name):
         assert db.get() == ["anchor"]
 
 
-@EVERY
+@SHARED
 def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged(name):
     with database(name) as db:
         for word in ("anchor", "rope"):
@@ -81,7 +84,7 @@ def test_a_start_works_after_a_kill_during_the_creation_of_the_data_folder(name)
         assert db.get() == ["anchor"]
 
 
-@EVERY
+@SHARED
 def test_one_of_two_servers_on_the_same_data_serves_and_the_other_waits(name):
     with database(name) as db:
         first = db.started()
