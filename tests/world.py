@@ -30,7 +30,8 @@ from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.base.private import private_file
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
-from windlass.control.context.places import EngineAccess, HttpRouter, Place, Places
+from windlass.control.context.place import EngineAccess, HttpRouter, Place
+from windlass.control.context.places import Places
 from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
@@ -278,7 +279,7 @@ def fake_parts(
     router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
-    owner: str = "",
+    owner: str | Callable[[], str] = "",
 ) -> Parts:
     return Parts(
         engine=engine,
@@ -287,7 +288,7 @@ def fake_parts(
         git=git or FakeRepositories(),
         servers=servers or FakeServers(),
         connector=FakeConnector(),
-        owner=owner,
+        owner=owner if callable(owner) else (lambda: owner) if owner else None,
     )
 
 
@@ -305,7 +306,7 @@ async def make_world(
     router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
-    owner: str = "",
+    owner: str | Callable[[], str] = "",
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it

@@ -16,6 +16,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
+from windlass.core.words.naming import PLACE_NAME
+
 DATABASE = "windlass.db"
 PREFIX = "WINDLASS_"
 _FILE = PREFIX + "CONFIG"
@@ -110,6 +112,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         str, _says("Engine of the cluster `local`: auto, process, docker", opens="What it runs")
     ] = "auto"
+    place: Annotated[str, _says("Name of this machine among those of servers", pattern=PLACE_NAME)] = "local"
     isolation: Annotated[
         str,
         _says(

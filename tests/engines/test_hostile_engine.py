@@ -16,7 +16,7 @@ import pytest
 from tests.certificates import Authority, authority, write_pair
 from windlass.base.errors import Invalid
 from windlass.config import Settings
-from windlass.control.context.places import EngineAccess
+from windlass.control.context.place import EngineAccess
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker import client as docker_client
 from windlass.install import connecting

@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.engines.test_second_host import connected
 from tests.faults.inside import Inside, inside, until
 from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.docker import EngineRefused
 from windlass.engines.docker import position, watch
 from windlass.engines.docker.engine import DockerEngine

@@ -14,14 +14,15 @@ from tests.running.deployments import PORT, deploy, deployed
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
-from windlass.control.background.place_owner import OwnerAlive
+from windlass.control.background.place_owner import LOOKS, MISSED, OwnerAlive
 from windlass.control.background.worker import LEASE
 from windlass.install import server_id
 from windlass.routers.router import Endpoint
-from windlass.store import OWNED, PlaceHolder, Queue
+from windlass.store import PlaceHolder, Queue, queues_of
 
 KEY = "ab" * 32
 AFTER_LEASE = LEASE / SECOND + 1
+BETWEEN_LOOKS = LEASE / SECOND / LOOKS
 
 
 @asynccontextmanager
@@ -52,8 +53,14 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[tuple[World, 
 async def lose(pair: tuple[World, World]) -> None:
     """The first server does not renew its lease, and the second one notices."""
     world, twin = pair
-    world.clock.turn(AFTER_LEASE)
-    await look(twin)
+    await lease_passes(world.clock, twin)
+
+
+async def lease_passes(clock: HandClock, *watching: World) -> None:
+    """A lease ends, while these servers look as usual."""
+    for _ in range(LOOKS + 1):
+        clock.turn(BETWEEN_LOOKS)
+        await look(*watching)
 
 
 async def kinds(world: World) -> list[str]:
@@ -93,7 +100,7 @@ async def test_a_stop_through_another_server_ends_what_runs_at_the_owner(pair):
     assert world.engine.instances == {}
 
 
-@pytest.mark.parametrize("queue", sorted(OWNED))
+@pytest.mark.parametrize("queue", queues_of("local"))
 async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queue):
     world, _ = pair
     kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard"}[Queue(queue)]
@@ -151,9 +158,8 @@ async def test_a_place_whose_owner_renews_its_lease_is_not_lost(pair):
     """The control of the test above."""
     world, twin = pair
     await deployed(world)
-    for _ in range(3):
-        world.clock.turn(AFTER_LEASE)
-        await look(world, twin)
+    await lease_passes(world.clock, world, twin)
+    await lease_passes(world.clock, world, twin)
     assert await kinds(twin) == []
     assert "windlass_place_lost 0" in (await twin.get("/metrics")).body.decode()
 
@@ -201,7 +207,7 @@ async def test_a_clock_that_is_fast_or_slow_ends_no_lease_of_another_server(apar
     await deployed(world)
     for _ in range(5):
         for server_at_work in apart:
-            server_at_work.clock.turn(LEASE / SECOND / 3)
+            server_at_work.clock.turn(BETWEEN_LOOKS)
             await look(server_at_work)
     assert await kinds(twin) == []
 
@@ -217,10 +223,22 @@ async def test_an_owner_that_is_gone_is_noticed_whatever_its_clock_showed(apart)
     """The control of the test above."""
     world, twin = apart
     await deployed(world)
-    twin.clock.turn(LEASE / SECOND - 1)
+    events = []
+    for _ in range(MISSED):
+        twin.clock.turn(BETWEEN_LOOKS)
+        await look(twin)
+        events.append(await kinds(twin))
+    assert events == [[]] * (MISSED - 1) + [["CLUSTER_UNREACHABLE"]]
+
+
+async def test_an_owner_is_not_lost_because_the_database_was_away(pair):
+    """No server reaches it: none can renew its lease, and none sees whether others have."""
+    world, twin = pair
+    await deployed(world)
+    world.clock.turn(AFTER_LEASE)
     await look(twin)
     assert await kinds(twin) == []
-    await lose((twin, twin))
+    await lose(pair)
     assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
 
 

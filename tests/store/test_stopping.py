@@ -43,9 +43,10 @@ class Command:
             text=True,
         )
         assert self.process.stderr
-        first = self.process.stderr.readline()
-        found = LISTENS.search(first)
-        self.said = first
+        self.said, found = "", None
+        while found is None and (line := self.process.stderr.readline()):
+            self.said += line
+            found = LISTENS.search(line)
         self.port = int(found[1].rpartition(":")[2]) if found else 0
 
     def ended(self) -> int:

@@ -31,11 +31,22 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.words.naming import PLACE_NAME
 from windlass.families.organization import organization
 
 Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "ORACLE", "IBM", "ON_PREMISE"]
 
 
+PlaceName = Annotated[
+    str,
+    Meta(
+        pattern=shaped(
+            PLACE_NAME,
+            "must be a name of up to 40 lower-case letters, digits and dashes, such as second",
+        ),
+        description="The server on whose machine services run: its setting `place`. Left out: `local`",
+    ),
+]
 EngineWord = Literal["LOCAL", "DOCKER"]
 THIS_MACHINE: Final[EngineWord] = "LOCAL"
 _ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
@@ -90,13 +101,14 @@ class Cluster(Spec):
         Annotated[
             EngineWord,
             Meta(
-                description="LOCAL: the engine of the machine that Windlass runs on. DOCKER: the Docker "
-                "engine at `engine_address`. Without it nothing is deployed on the cluster"
+                description="LOCAL: the engine of the machine that Windlass runs on, or that `place` names. "
+                "DOCKER: the Docker engine at `engine_address`. Without it nothing is deployed on the cluster"
             ),
             kept(),
             example("LOCAL"),
         ]
     ] = absent
+    place: Maybe[Annotated[PlaceName, kept()]] = absent
     engine_address: Maybe[Annotated[EngineAddress, kept()]] = absent
     engine_ca_certificate: Maybe[
         Annotated[
@@ -183,6 +195,8 @@ def normalise(spec: Cluster) -> None:
     }
     if not spec.is_elsewhere:
         spec.engine_id = absent
+    if spec.place and spec.engine != THIS_MACHINE:
+        raise clash("place", f"leave it out: it is for a cluster whose engine is {THIS_MACHINE}")
     if spec.engine_address:
         _check_address(spec.engine_address)
     needed = _needed_fields(spec)

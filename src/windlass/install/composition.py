@@ -31,17 +31,20 @@ from windlass.control.context.log_store import LOGS, Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
 from windlass.control.context.ownership import Ownership
-from windlass.control.context.places import LOCAL, Place, Places
+from windlass.control.context.place import Place
+from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
+from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.services.engine_access import find_access
 from windlass.control.telling.webhooks import veil_stored
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
-from windlass.families.organization import Organization
+from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
+from windlass.families.organization import Organization, organization
 from windlass.install.key import FACT, check_key, load_encryption
 from windlass.install.ownership import (
     OwnershipReport,
@@ -50,7 +53,7 @@ from windlass.install.ownership import (
     legacy_id,
 )
 from windlass.install.parts import Parts
-from windlass.store import PlaceHolder, Store, Tx
+from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
@@ -100,7 +103,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),
-        ownership=Ownership(PlaceHolder(LOCAL, own.owner) if own.owner else None),
+        ownership=Ownership(settings.place, own.owner),
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)
@@ -162,19 +165,34 @@ async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) 
 
 async def seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    place = ctx.ownership.place
     await veil_stored(ctx, tx)
     await connect_older_clusters(ctx, tx)
     await give_queues(tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
-    for tidy in (TIDY, TIDY_ELSEWHERE):
-        await tx.work.ask(tidy, tidy, tx.now + 10 * SECOND)
-    for scale in (SCALE, SCALE_ELSEWHERE):
-        await tx.work.ask(scale, scale, tx.now + SCALE_EVERY)
-    if await tx.resources.first(NO_PARENT, "organization"):
+    await tx.work.ask(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
+    await tx.work.ask(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_EVERY)
+    for kind, later in ((TIDY, 10 * SECOND), (SCALE, SCALE_EVERY)):
+        id = kind if place == FIRST_PLACE else f"{kind}:{place}"
+        await tx.work.ask(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
+    if first := await tx.resources.first(NO_PARENT, organization.name):
+        await _found_place(ctx, tx, first)
         return None
     with_token = not ctx.settings.admin_token
     _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
     return token
+
+
+async def _found_place(ctx: Context, tx: Tx, org: Row) -> None:
+    """Creates a cluster of a machine in the first organization, when a server is first started there."""
+    place = ctx.ownership.place
+    if place == FIRST_PLACE or await tx.owners.get(place):
+        return
+    clusters = [row.read(Cluster) for row in await tx.resources.of_parent(org.id, cluster.name)]
+    if any(spec.place == place or spec.name == place for spec in clusters):
+        return
+    new = Cluster(name=place, engine=THIS_MACHINE, place=place)
+    await create_in(ctx, tx, NewResource(cluster, new, org, SYSTEM))
 
 
 def _local(own: Parts, settings: Settings) -> Place:
@@ -185,6 +203,7 @@ def _local(own: Parts, settings: Settings) -> Place:
         router=own.router,
         servers=own.servers,
         public_host=_public_host(settings),
+        name=settings.place,
     )
 
 

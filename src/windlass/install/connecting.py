@@ -17,7 +17,7 @@ from windlass.base.addresses import Address, Reach
 from windlass.base.errors import Invalid
 from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
-from windlass.control.context.places import EngineAccess, HttpRouter, Place
+from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport

@@ -30,7 +30,7 @@ from windlass.control.background.place_owner import PlaceOwner
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.deploying.route_updates import RouteUpdates
 from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, declared, kinds_of
@@ -101,7 +101,7 @@ class Installation:
             "place_owned", "1 if this server may run services here", lambda: int(ownership.is_owner)
         )
         self.metrics.gauge(
-            "place_lost", "1 if the server that runs the services is gone", lambda: int(ownership.is_lost)
+            "place_lost", "1 if a server that runs services is gone", lambda: int(bool(ownership.lost))
         )
         self.metrics.add(InstallationMetrics(ctx).all)
         self.metrics.add(ctx.places.local.router.metrics)
@@ -131,6 +131,8 @@ class Installation:
         await note_api_port(ctx)
         await ctx.git.sweep()
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
+        if ctx.places.adopts:  # Some engines tell only now which one they are.
+            await self.place_owner.take()
         await self.place_owner.look()
         ctx.store.listen(self._heard)
         await ctx.places.start(self.noticed, ctx.logs.take)

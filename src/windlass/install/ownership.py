@@ -19,9 +19,9 @@ from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
-from windlass.families.cluster import Cluster
 from windlass.install import mark
 from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, load_encryption
@@ -158,18 +158,18 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
             hash=hash.hex() if hash else "",
             present=present,
             deleted=deleted,
-            volumes=await _volumes_here(moment),
+            volumes=await _volumes_here(settings, moment),
         )
 
 
-async def _volumes_here(moment: Snapshot) -> Mapping[str, Collection[str]]:
+async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Collection[str]]:
     """Returns the volumes of services that run on the engine of this machine: others are not looked at."""
     volumes, reads = await moment.volumes(), moment.reads
     if _PLACES not in await moment.applied():
         return volumes
     for id in await reads.statuses.clusters():
         row = await reads.resources.get(id)
-        if row is not None and row.read(Cluster).is_elsewhere:
+        if row is not None and place_of(spec_of(row)) != settings.place:
             for service in await reads.statuses.on_cluster(id):
                 volumes.pop(service, None)
     return volumes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -20,7 +21,8 @@ from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
-from windlass.control.context.places import LOCAL, Connector, HttpRouter
+from windlass.control.context.place import Connector, HttpRouter
+from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
@@ -28,6 +30,7 @@ from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import DockerConnector, gateway_link
 from windlass.install.server_id import owner_id
+from windlass.store import FIRST_PLACE
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -40,8 +43,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     git: Repositories
     servers: Servers
     connector: Connector
-    owner: str = ""
-    """The id of the server as the owner of its place; empty where all servers share the place."""
+    owner: Callable[[], str] | None = None
+    """Returns the id of the server as the owner of its place, or an empty text while that is not known. None
+    where no other server can be."""
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
@@ -67,8 +71,20 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
         connector=DockerConnector(settings, installation, link),
-        owner=await in_thread(owner_id, settings) if settings.database_url and engine.name == PROCESS else "",
+        owner=await _owner(settings, engine),
     )
+
+
+async def _owner(settings: Settings, engine: Engine) -> Callable[[], str] | None:
+    if not settings.database_url:
+        if settings.place != FIRST_PLACE:
+            raise BadSetting(f"place: leave it out, or set database_url: {settings.place} is the only server")
+        return None
+    if engine.name == PROCESS:
+        own = await in_thread(owner_id, settings)
+        return lambda: own
+    # Servers that share a Docker engine are one owner together, on whichever machines they are.
+    return lambda: engine.identity
 
 
 async def _engine(

@@ -18,7 +18,7 @@ from msgspec import Struct
 from windlass.base.encryption import CannotDecrypt
 from windlass.config import BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION
-from windlass.control.context.places import EngineAccess
+from windlass.control.context.place import EngineAccess
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.services.engine_access import access_in
 from windlass.core.declare.stored import NamedDocument

@@ -21,19 +21,30 @@ from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
 from windlass.store.tables.names import NameRow
-from windlass.store.tables.owners import OwnerRow
+from windlass.store.tables.owners import NOT_TOLD, OwnerRow, Surroundings
 from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.statuses import StatusRow
 from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
-from windlass.store.tables.work import OWNED, Claim, PlaceHolder, Queue
+from windlass.store.tables.work import (
+    FIRST_PLACE,
+    Claim,
+    PlaceHolder,
+    PlaceQueues,
+    Queue,
+    housekeeping_beside,
+    is_owned,
+    queue_of,
+    queues_of,
+)
 from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
     "CLUSTER",
     "DEAF",
     "FAR",
-    "OWNED",
+    "FIRST_PLACE",
+    "NOT_TOLD",
     "ROUTE",
     "Claim",
     "DatabaseSession",
@@ -46,17 +57,23 @@ __all__ = (
     "NameTaken",
     "OwnerRow",
     "PlaceHolder",
+    "PlaceQueues",
     "Queue",
     "Reads",
     "Receiver",
     "Row",
     "StatusRow",
     "Store",
+    "Surroundings",
     "Tx",
     "Write",
     "cluster_word",
     "events_word",
+    "housekeeping_beside",
     "inside_word",
+    "is_owned",
+    "queue_of",
+    "queues_of",
     "route_word",
     "status_word",
 )

@@ -11,7 +11,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import run_together
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 
 LONGEST_APART: Final = 20.0
 """Seconds that the engine of a cluster may take."""

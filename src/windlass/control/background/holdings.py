@@ -25,7 +25,8 @@ from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import Logs
-from windlass.control.context.places import LOCAL, Place
+from windlass.control.context.place import Place
+from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
 from windlass.control.deploying.older_database import leave_alone
 from windlass.control.people.organizations import NO_PARENT

@@ -14,7 +14,7 @@ from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
 from windlass.control.background.everywhere import apart, everywhere
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.deploying.release import count_of
 from windlass.control.deploying.routes import forget
 from windlass.control.records.deployments import RECONCILE
@@ -219,7 +219,7 @@ class Autoscaler(Struct):
         }
 
     def _scales(self, place: Place) -> bool:
-        return (place.reconnect is not None) is self.elsewhere
+        return place.elsewhere is None and (place.reconnect is not None) is self.elsewhere
 
     async def _judge(
         self,

@@ -1,4 +1,4 @@
-"""Keeps the lease of the place `local`, and notices when the server that owns it is gone.
+"""Keeps the lease of the place of this server, and notices when a server that owns a place is gone.
 
 A server that is stopped, killed or cut off keeps its place, because its services may still run. No other
 server starts them until an operator gives it the place (`serve --adopt`).
@@ -15,17 +15,25 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
-from windlass.control.context.places import LOCAL
 from windlass.control.deploying.ledger import workload_of
 from windlass.control.records.recording import About, emit
+from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
-from windlass.families.cluster import Cluster, cluster
-from windlass.store import OwnerRow, PlaceHolder, Row, Tx, status_word
+from windlass.families.cluster import cluster
+from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_word
 
-LOST_WORD: Final = "place:lost"
-FOUND_WORD: Final = "place:found"
+LOST_WORD: Final = "place:lost:"
+FOUND_WORD: Final = "place:found:"
+LOOKS: Final = 5
+"""Looks in each lease."""
+MISSED: Final = 3
+"""Looks without a renewal after which an owner is lost: so it is known before its lease has ended."""
+_NOT_OWNER: Final = (
+    "another server or Docker engine runs the services of this place, and nothing is started here: to run "
+    "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
+)
 _log = log("places")
 
 
@@ -40,19 +48,26 @@ class OwnerAlive(Exception):
 
 
 class PlaceOwner:
-    """Renews the lease of this server, or watches the one of another server."""
+    """Renews the lease of this server, and watches those of other servers."""
 
     def __init__(self, ctx: Context, lease: int) -> None:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
-        self._lease_seen: tuple[str, int] | None = None
-        """Owner and lease at the last look, and since when they are the same by the clock of this server."""
-        self._same_since = 0
+        self._seen: dict[str, tuple[str, int, int]] = {}
+        """By place: owner and lease at the last look, and since when they are the same by the clock of this
+        server."""
+        self._refused: PlaceHolder | None = None
+        """The owner that this server would be, once it was refused."""
+        self._looked = 0
+        """The time of the last look."""
         ctx.store.listen(self._hear)
 
     def _hear(self, word: str) -> None:
-        if word in {LOST_WORD, FOUND_WORD} and self._ownership.holder:
-            self._ownership.is_lost = word == LOST_WORD
+        ownership = self._ownership
+        if word.startswith(LOST_WORD):
+            ownership.lost |= {word.removeprefix(LOST_WORD)}
+        elif word.startswith(FOUND_WORD):
+            ownership.lost -= {word.removeprefix(FOUND_WORD)}
 
     async def take(self) -> None:
         """Takes the place over from another server. Waits for as long as a lease, and raises OwnerAlive if
@@ -60,36 +75,37 @@ class PlaceOwner:
         holder = self._ownership.holder
         if holder is None:
             return
-        row = await self._ctx.store.reads.owners.get(LOCAL)
+        row = await self._ctx.store.reads.owners.get(holder.place)
         if row is None or row.owner == holder.owner:
             return
-        await asyncio.sleep(self._rest_of_lease(row) / SECOND)
+        await asyncio.sleep(max(0, self._lease - self._unchanged(row)) / SECOND)
         if not await self._ctx.store.write(lambda tx: self._take(tx, holder, row)):
             raise OwnerAlive
         _log.warning("the place of another server was taken over (--adopt): services are started here")
 
-    def _rest_of_lease(self, row: OwnerRow) -> int:
-        """Returns the time after which another server is gone unless it renews its lease, by the clock of
-        this server. The clock of the other one may be fast or slow: it only shows that the lease changed."""
-        now, lease = self._ctx.clock.now(), (row.owner, row.until)
-        if lease != self._lease_seen:
-            self._lease_seen, self._same_since = lease, now
-        return max(0, self._same_since + self._lease - now)
+    def _unchanged(self, row: OwnerRow) -> int:
+        """Returns for how long another server has not renewed its lease, by the clock of this server. The
+        clock of the other one may be fast or slow: it only shows that the lease changed."""
+        now = self._ctx.clock.now()
+        owner, until, since = self._seen.get(row.place, ("", 0, 0))
+        if (owner, until) != (row.owner, row.until):
+            self._seen[row.place] = row.owner, row.until, (since := now)
+        return now - since
 
     async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
         if not await tx.owners.take(seen, holder.owner, self._lease):
             return False
-        await tx.work.revoke()
-        await self._announce(tx, Event.CLUSTER_TAKEN_OVER)
+        await tx.work.revoke(holder.place)
+        await self._announce(tx, Event.CLUSTER_TAKEN_OVER, holder.place)
         if seen.is_lost:
-            tx.nudge(FOUND_WORD)
+            tx.nudge(FOUND_WORD + holder.place)
         return True
 
     async def run(self) -> None:
-        """Calls `look` three times in each lease. Waits for a database that is away, because no work is
+        """Calls `look` several times in each lease. Waits for a database that is away, because no work is
         claimed without it either."""
-        while self._ownership.holder:
-            await asyncio.sleep(self._lease / SECOND / 3)
+        while not self._ownership.is_alone:
+            await asyncio.sleep(self._lease / SECOND / LOOKS)
             try:
                 await self.look()
             except Unavailable as error:
@@ -98,37 +114,63 @@ class PlaceOwner:
                 _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
 
     async def look(self) -> None:
-        """Renews the lease. If another server owns the place, checks whether the lease of that server has
-        ended."""
-        holder, ownership = self._ownership.holder, self._ownership
-        if holder is None:
+        """Renews the lease, and checks whether those of other servers have ended."""
+        ownership, store = self._ownership, self._ctx.store
+        if ownership.is_alone:
             return
-        was_owner = ownership.is_owner
-        ownership.is_owner = await self._ctx.store.write(lambda tx: self._renew(tx, holder))
-        if ownership.is_owner:
-            ownership.is_lost = False
-            return
-        if was_owner:
-            _log.warning("another server owns the place now: nothing is started here any more")
-        row = await self._ctx.store.reads.owners.get(LOCAL)
-        ownership.is_lost = row is not None and bool(row.is_lost)
-        if row is not None and holder.owner in row.formers:
-            await self._leave(holder, row)
+        self._forget_what_was_missed()
+        was_owner, holder = ownership.is_owner, ownership.holder
+        ownership.is_owner = await store.write(lambda tx: self._renew_and_watch(tx, holder))
+        if holder and not ownership.is_owner and (was_owner or holder != self._refused):
+            self._refuse(holder)
+        rows = {row.place: row for row in await store.reads.owners.all()}
+        ownership.lost = frozenset(place for place, row in rows.items() if row.is_lost)
+        own = rows.get(ownership.place)
+        if own and holder and holder.owner in own.formers:
+            await self._leave(holder, own)
 
-    async def _renew(self, tx: Tx, holder: PlaceHolder) -> bool:
-        """Returns False if another server owns the place, after marking that server as lost if its lease
-        ended."""
-        row = await tx.owners.get(LOCAL)
-        if await tx.owners.renew(LOCAL, holder.owner, self._lease):
-            if row and row.is_lost:
-                await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD)
-            if row is None or row.until <= tx.now:
-                tx.nudge("work")
-            return True
-        if row and not self._rest_of_lease(row) and await tx.owners.lose(row):
-            _log.error("the server that owns the place does not answer: states of its services are unknown")
-            await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD)
-        return False
+    def _refuse(self, holder: PlaceHolder) -> None:
+        self._refused = holder
+        _log.warning(_NOT_OWNER, extra={"place": holder.place, "owner": holder.owner})
+
+    def _forget_what_was_missed(self) -> None:
+        """Begins to count again after a pause: while this server did not reach the database, others may not
+        have reached it either."""
+        now = self._ctx.clock.now()
+        if now - self._looked > 2 * self._lease // LOOKS:
+            self._seen.clear()
+        self._looked = now
+
+    async def _renew_and_watch(self, tx: Tx, holder: PlaceHolder | None) -> bool:
+        """Returns False if this server does not own its place. Marks owners whose lease ended as lost."""
+        rows = {row.place: row for row in await tx.owners.all()}
+        own = rows.get(self._ownership.place)
+        is_owner = holder is not None and await self._renew(tx, holder, own)
+        for row in rows.values():
+            if row is own and is_owner:
+                continue
+            is_silent = self._unchanged(row) >= MISSED * self._lease // LOOKS
+            if is_silent and await tx.owners.lose(row):
+                _log.error(
+                    "the server that owns a place does not answer: states of its services are unknown",
+                    extra={"place": row.place},
+                )
+                await self._tell(tx, Event.CLUSTER_UNREACHABLE, LOST_WORD, row.place)
+        return is_owner
+
+    async def _renew(self, tx: Tx, holder: PlaceHolder, row: OwnerRow | None) -> bool:
+        """Returns False if another server owns the place."""
+        if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings()):
+            return False
+        if row and row.is_lost:
+            await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)
+        if row is None or row.until <= tx.now:
+            tx.nudge("work")
+        return True
+
+    def _surroundings(self) -> Surroundings:
+        place, domain = self._ctx.places.local, self._ctx.settings.gateway_domain
+        return Surroundings(place.takes, place.public_host, domain, place.http_port)
 
     async def _leave(self, holder: PlaceHolder, row: OwnerRow) -> None:
         """Ends the instances on this machine after another server has taken over the place. Volumes stay."""
@@ -138,20 +180,20 @@ class PlaceOwner:
             await end_instances(ctx, service)
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
-    async def _tell(self, tx: Tx, kind: Event, word: str) -> None:
+    async def _tell(self, tx: Tx, kind: Event, word: str, place: str) -> None:
         """Records an event and wakes all readers of statuses. Servers hear `word` before, so that the readers
         see the new state."""
-        tx.nudge(word)
-        for row in await self._announce(tx, kind):
+        tx.nudge(word + place)
+        for row in await self._announce(tx, kind, place):
             for service in await tx.statuses.on_cluster(row.id):
                 tx.nudge(status_word(service))
 
-    async def _announce(self, tx: Tx, kind: Event) -> Iterable[Row]:
+    async def _announce(self, tx: Tx, kind: Event, place: str) -> Iterable[Row]:
         """Records an event for each cluster that uses the place; returns these clusters."""
         clusters: list[Row] = []
         for id in await tx.statuses.clusters():
             row = await tx.resources.find(cluster.name, id)
-            if row is None or row.read(Cluster).is_elsewhere:
+            if row is None or place_of(spec_of(row)) != place:
                 continue
             about = About(row.id, row.family, row.id, row.family)
             emit(tx, kind, row.org, about, SYSTEM.id, SYSTEM.name, ITSELF, {"name": row.name or ""})

@@ -22,7 +22,7 @@ from windlass.control.request import repeats
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store import OWNED, Claim, Queue, Tx
+from windlass.store import Claim, Queue, Tx, is_owned
 
 LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
@@ -99,15 +99,18 @@ class Worker:
 
     async def _start_due(self) -> int:
         due, now = await self._ctx.store.reads.work.due(), self._ctx.clock.now()
-        ready = _order(number for number, since in self._claimable(due).items() if since <= now)
+        ready = self._order(number for number, since in self._claimable(due).items() if since <= now)
         return sum([await self._start_from(number) for number in ready])
 
     def _claimable(self, queues: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the queues that this server may claim from: without those of a place that another server
-        owns."""
-        if self._ctx.ownership.is_owner:
-            return queues
-        return {number: due for number, due in queues.items() if number not in OWNED}
+        """Returns the queues that this server may claim from: without those of places that other servers
+        own."""
+        return {number: due for number, due in queues.items() if self._ctx.ownership.may_claim(number)}
+
+    def _order(self, queues: Iterable[int]) -> list[int]:
+        """Returns queues in the order in which they are claimed from: deployments first."""
+        later = {Queue.QUICK, Queue.DELIVER, self._ctx.ownership.queues.housekeeping}
+        return sorted(queues, key=lambda number: (number in later, number))
 
     def _queue(self, number: int) -> WorkQueue:
         if number not in self._queues:
@@ -119,7 +122,7 @@ class Worker:
         of a cluster."""
         fixed: dict[int, int] = {
             Queue.QUICK: QUICK_SLOTS,
-            Queue.LOCAL: QUICK_SLOTS,
+            self._ctx.ownership.queues.housekeeping: QUICK_SLOTS,
             Queue.DELIVER: CALLING_SLOTS,
         }
         return fixed.get(number, self._ctx.settings.parallel_deployments)
@@ -129,7 +132,7 @@ class Worker:
         room = queue.slots - len(queue.running)
         if room <= 0:
             return 0
-        owner = self._ctx.ownership.holder if number in OWNED else None
+        owner = self._ctx.ownership.holder if is_owned(number) else None
         claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number, owner))
         for claim in claims:
             self._start(self._queue(number), claim)
@@ -247,11 +250,6 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
-
-
-def _order(queues: Iterable[int]) -> list[int]:
-    """Returns queues in the order in which they are claimed from: deployments first."""
-    return sorted(queues, key=lambda number: (number in {Queue.QUICK, Queue.LOCAL, Queue.DELIVER}, number))
 
 
 async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:

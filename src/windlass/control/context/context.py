@@ -20,7 +20,8 @@ from windlass.control.context.meters import Meters
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
 from windlass.control.context.ownership import Ownership
-from windlass.control.context.places import HttpRouter, Places
+from windlass.control.context.place import HttpRouter
+from windlass.control.context.places import Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec

@@ -1,19 +1,37 @@
-"""Ownership of the place `local`: the machine of the server on which its services run.
+"""Ownership of places: the machines of servers on which services run.
 
-On the engine process, a server can start services only on its own machine. So one server owns the place, and
-the others serve the API. `control.background.place_owner` keeps the lease.
+Each server has one place, named by its setting `place`, and runs services only there. Of the servers of a
+place, one owner does the work. `control.background.place_owner` keeps the lease.
 """
 
 from __future__ import annotations
 
-from windlass.store import PlaceHolder
+from collections.abc import Callable
+
+from windlass.store import FIRST_PLACE, PlaceHolder, is_owned, queues_of
 
 
 class Ownership:
-    """The state of the place for this server. Without a `holder`, all servers share the place."""
+    """The owners of places, as this server sees them."""
 
-    def __init__(self, holder: PlaceHolder | None = None) -> None:
-        self.holder = holder
-        self.is_owner = holder is None
-        self.is_lost = False
-        """True while the owner is gone: its lease has ended."""
+    def __init__(self, place: str = FIRST_PLACE, owner: Callable[[], str] | None = None) -> None:
+        """`owner` returns the id of this server as an owner; empty while its engine, which tells it, is away.
+        Without `owner`, this is the only server."""
+        self.place = place
+        self.queues = queues_of(place)
+        self.is_alone = owner is None
+        self.is_owner = self.is_alone
+        self.lost: frozenset[str] = frozenset()
+        """Places whose owner is gone: its lease has ended."""
+        self._owner = owner or str
+
+    @property
+    def holder(self) -> PlaceHolder | None:
+        """This server as the owner of its place; None if it cannot be one now."""
+        owner = self._owner()
+        return PlaceHolder(self.place, owner) if owner else None
+
+    def may_claim(self, queue: int) -> bool:
+        """True for queues of work that this server can do: at its own place, if it is the owner, and at
+        engines that all servers reach."""
+        return self.is_owner if queue in self.queues else not is_owned(queue)

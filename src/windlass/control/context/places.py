@@ -2,7 +2,8 @@
 
 An environment names its cluster, and a cluster names its engine. Everything that starts, builds, routes or
 erases something of a service asks the place of that service. All clusters with the engine of this machine
-share one place; each cluster at another address has a place of its own.
+share one place; each cluster at another address has a place of its own. A cluster may also name the machine
+of another server of this database, which alone reaches its engine.
 """
 
 from __future__ import annotations
@@ -10,22 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.errors import Unavailable
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.base.metrics import Metric
-from windlass.builders.builder import Builder
 from windlass.control.context.engine_scope import EngineScope
-from windlass.control.context.servers import Servers
-from windlass.engines.engine import Engine, Notice, Sink
+from windlass.control.context.place import Connector, EngineAccess, Place
+from windlass.engines.engine import Notice, Sink
 from windlass.families.environment import EnvironmentShown
-from windlass.routers.router import RouteError, Router
-from windlass.store import Reads, Row
+from windlass.routers.router import RouteError
+from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
 """The id of the place that every server has: the engine of its own machine."""
@@ -33,91 +31,7 @@ _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
 LAST_REQUESTS: Final = 60.0
 """Seconds for requests under way at a router whose cluster got another port."""
-NOT_CONNECTED: Final = (
-    "Connect the cluster to an engine first (its field engine), or use an environment on another cluster: "
-    "nothing reaches this one"
-)
 _log = log("places")
-
-
-class HttpRouter(Router, Protocol):
-    """A router with one port for HTTP by host name."""
-
-    @property
-    def port(self) -> int: ...
-
-    async def metrics(self) -> Sequence[Metric]:
-        """Returns metrics of the requests to services, also of routers beside this one. Never raises."""
-        ...
-
-    async def retire(self, patience: float) -> None:
-        """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
-        ...
-
-
-class EngineAccess(Struct, frozen=True, kw_only=True):
-    """The engine that a cluster names, and what is needed to connect to it."""
-
-    cluster: str
-    org: str
-    name: str
-    engine: str
-    """The word of the engine; empty if the cluster names none."""
-    is_elsewhere: bool = False
-    """True for an engine at an address of its own."""
-    address: str = ""
-    ca_certificate: str = ""
-    certificate: str = ""
-    key: str = ""
-    router_port: int = 0
-    engine_id: str = ""
-    """The id of the engine that the cluster was connected to: no other is believed."""
-
-    @property
-    def door(self) -> str:
-        """The name of its router. One at another port is another router: the former goes on for a while."""
-        return f"{self.cluster}:{self.router_port}"
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """An engine with the parts that serve it."""
-
-    id: str
-    engine: Engine
-    builder: Builder
-    router: HttpRouter
-    servers: Servers
-    public_host: str
-    """The host under which public ports are reached."""
-    is_connected: bool = True
-    """False for a cluster that names no engine: nothing is deployed there, and nothing of it is anywhere."""
-    reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
-    """Goes on with another address or other credentials; None for the place of this machine."""
-
-    @property
-    def refusal(self) -> str:
-        """Says why nothing can be deployed there, whatever it is; empty if it can."""
-        return "" if self.is_connected else NOT_CONNECTED
-
-
-class Connector(Protocol):
-    """Connects to engines at other addresses; see `install.connecting`."""
-
-    def place(self, access: EngineAccess, local: Place) -> Place:
-        """Makes the place of a cluster, with the router of the local one. Opens no connection."""
-        ...
-
-    def router(self, access: EngineAccess) -> HttpRouter:
-        """Makes the router of a cluster with a port of its own."""
-        ...
-
-    async def check_port(self, access: EngineAccess, local: Place) -> None:
-        """Raises Invalid if the router of the cluster cannot have its port."""
-        ...
-
-    async def identity(self, access: EngineAccess) -> str:
-        """Connects, and returns the id of the engine; raises Invalid with what is wrong, and what to do."""
-        ...
 
 
 FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
@@ -234,14 +148,16 @@ class Places:
     async def _open_place(self, cluster: str) -> Place:
         access = await self._find(cluster)
         if access is None:
-            return replace(self.local, id=cluster, is_connected=False)
+            return replace(self.local, id=cluster, name="", is_connected=False)
         if access.is_elsewhere:
-            place = self._connector.place(access, self.local)
+            place = replace(self._connector.place(access, self.local), name="")
             self._begin(cluster, place)
+        elif access.surroundings:
+            place = _of_another_server(self.local, access, access.surroundings)
         elif access.engine:
             place = self.local
         else:
-            place = replace(self.local, id=cluster, is_connected=False)
+            place = replace(self.local, id=cluster, name="", is_connected=False)
         self._open[cluster] = access, place
         return place
 
@@ -333,6 +249,12 @@ class Places:
             return ""
         self._clusters[service] = status.cluster
         return status.cluster
+
+
+def _of_another_server(local: Place, access: EngineAccess, surroundings: Surroundings) -> Place:
+    return replace(
+        local, id=access.cluster, name=access.place, public_host=surroundings.host, elsewhere=surroundings
+    )
 
 
 def cluster_of(environment: Row) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
 from windlass.control.records.names import reserve_declared, reserve_hosts

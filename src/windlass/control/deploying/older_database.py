@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from windlass.base.log import log
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.engines.engine import EngineAway
 from windlass.store import Tx
 

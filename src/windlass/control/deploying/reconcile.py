@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
 from windlass.control.records.deployments import (
+    RECONCILE,
     announce,
     cancel_word,
     move,
@@ -37,6 +39,9 @@ LOOK = 5.0
 
 async def reconcile(ctx: Context, claim: Claim) -> None:
     """Does one step after the other, until there is nothing left to do for this service."""
+    if (await ctx.places.of(claim.id)).elsewhere is not None:
+        await ctx.store.write(partial(_leave_to_owner, claim))
+        return
     while task := await _next(ctx, claim):
         enter_trace(_trace_of(task.deployment))
         ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
@@ -51,6 +56,13 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
             raise
         if task.step in {Step.KEEP, Step.REST}:
             return
+
+
+async def _leave_to_owner(claim: Claim, tx: Tx) -> None:
+    """Moves work that was asked for before its cluster had a queue to the server that runs the service."""
+    status = await tx.statuses.get(claim.id)
+    await tx.work.done(claim)
+    await tx.work.ask(RECONCILE, claim.id, org=status.org if status else "")
 
 
 def _trace_of(deployment: DeploymentRow | None) -> Trace | None:

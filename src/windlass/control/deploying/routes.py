@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from windlass.base.log import log
 from windlass.control.context.context import Context
-from windlass.control.context.places import LAST_REQUESTS, Place
+from windlass.control.context.place import Place
+from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.records.links import host_of, last_workload
 from windlass.control.records.names import host_keys, reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.records.deployments import name_of, particulars
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, Do
 from windlass.core.deploy.workload import Phase

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import public_port, take_public_port
@@ -35,9 +35,8 @@ class DatabaseKind(ServiceKind[Database]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:
         assert draft.parent is not None
         place = await ctx.places.of_environment(tx, draft.parent.id)
-        if (place.is_connected and place.engine.takes != "image") and (
-            why := place.servers.hindrance(draft.spec.type)
-        ):
+        is_native_here = place.is_connected and place.elsewhere is None and place.takes == "native"
+        if is_native_here and (why := place.servers.hindrance(draft.spec.type)):
             raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(draft)
@@ -53,7 +52,7 @@ class DatabaseKind(ServiceKind[Database]):
         spec = making.service.read(Database)
         type, version = spec.type, spec.version
         place = await ctx.places.of(making.service.id)
-        if place.engine.takes == "image":
+        if place.takes == "image":
             ref = databases.image(type, version)
             artifact = Artifact(kind="image", ref=ref, key=ref)
             making.say(f"{type} {version} is the image {ref}")
@@ -70,7 +69,7 @@ class DatabaseKind(ServiceKind[Database]):
         port = databases.kind_of(type).port
         variables = dict(databases.environment(type, version, credentials))
         place = await ctx.places.of(service.id)
-        native = place.engine.takes == "native"
+        native = place.takes == "native"
         public = spec.accessibility == "PUBLIC"
         return replace(
             usual,

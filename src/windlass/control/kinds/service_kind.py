@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.making import Making
@@ -73,9 +73,7 @@ class ServiceKind(Generic[S]):
 
     def hindrance(self, place: Place) -> str:
         """Why the engine of a place cannot run services of this kind, or an empty text."""
-        return (
-            f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.engine.takes != "image" else ""
-        )
+        return f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.takes == "native" else ""
 
     # As a resource. Each step is in the transaction of the change.
 
@@ -212,5 +210,5 @@ async def external_host(ctx: Context, source: Reads, service: str, port: MainPor
         return None
     if port.protocol not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    held = newest(port.held_as, await source.names.of(service))
-    return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None
+    held, place = newest(port.held_as, await source.names.of(service)), await ctx.places.of(service)
+    return f"{held.name}.{place.domain or ctx.settings.gateway_domain}".lower() if held else None

@@ -15,7 +15,7 @@ from windlass.base import ids
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Origin, encode
-from windlass.control.context.places import NOT_CONNECTED
+from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.stored_clusters import spec_of

@@ -27,11 +27,11 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             url = f"{scheme}://{place.public_host}:{external}"
             links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
         if by_name(port):
-            number = place.router.port
+            number = place.http_port
             tail = "" if number == 80 else f":{number}"
             path = "" if port.path == "/" else port.path
             if held := row_of(port, names):
-                url = f"http://{host_of(ctx, held)}{tail}{path}"
+                url = f"http://{host_of(ctx, held, place.domain)}{tail}{path}"
                 links.append(_link(service, port, url, number, default=port.default))
     return sorted(links, key=lambda link: not link["is_default"])
 
@@ -48,8 +48,8 @@ def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default:
     }
 
 
-def host_of(ctx: Context, held: NameRow) -> str:
-    return f"{held.name}.{ctx.settings.gateway_domain}".lower()
+def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:
+    return f"{held.name}.{domain or ctx.settings.gateway_domain}".lower()
 
 
 async def last_workload(ctx: Context, service: str) -> Workload | None:

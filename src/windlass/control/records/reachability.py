@@ -23,9 +23,9 @@ ELSEWHERE: Final = (
 async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
     """Returns the status to show. A service whose server is gone may still run: it is UNAVAILABLE, and the
     message names its last known state."""
-    if not ctx.ownership.is_lost or status.state in AT_REST:
+    if not ctx.ownership.lost or status.state in AT_REST:
         return status
-    if not await _is_local(ctx, status.cluster):
+    if (await ctx.places.at(status.cluster)).name not in ctx.ownership.lost:
         return status
     sentence = f"{LOST}. Its last known state is {plain(status.state)}"
     state = State.UNAVAILABLE if status.state in UP else status.state
@@ -34,10 +34,6 @@ async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
 
 async def check_here(ctx: Context, service: str) -> None:
     """Raises Unavailable if another server runs the service."""
-    ownership = ctx.ownership
-    if not ownership.is_owner and await _is_local(ctx, await ctx.places.cluster_of(service)):
-        raise Unavailable(LOST if ownership.is_lost else ELSEWHERE)
-
-
-async def _is_local(ctx: Context, cluster: str) -> bool:
-    return await ctx.places.at(cluster) is ctx.places.local
+    place, ownership = await ctx.places.of(service), ctx.ownership
+    if place.elsewhere is not None or (place is ctx.places.local and not ownership.is_owner):
+        raise Unavailable(LOST if place.name in ownership.lost else ELSEWHERE)

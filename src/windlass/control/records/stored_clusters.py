@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.families.cluster import THIS_MACHINE, Cluster, ClusterShown
-from windlass.store import Row
+from windlass.store import FIRST_PLACE, Row
 
 
 def spec_of(row: Row) -> Cluster:
@@ -13,3 +13,8 @@ def spec_of(row: Row) -> Cluster:
     if not spec.engine and row.read(ClusterShown).has_access:
         spec.engine = THIS_MACHINE
     return spec
+
+
+def place_of(spec: Cluster) -> str:
+    """Returns the name of the machine that a cluster is on; empty if its engine is not that of a server."""
+    return (spec.place or FIRST_PLACE) if spec.engine == THIS_MACHINE else ""

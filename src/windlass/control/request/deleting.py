@@ -20,7 +20,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
-from windlass.store import Row, Tx
+from windlass.store import Queue, Row, Tx, housekeeping_beside, is_owned
 
 DISCARD, DISCARD_ELSEWHERE = "discard", "discard elsewhere"
 """The kinds of work that erase data of a deleted service: on the machine of the server, or on a cluster."""
@@ -54,8 +54,12 @@ async def purge(tx: Tx, row: Row) -> None:
 
 
 async def ask_to_discard(tx: Tx, service: str, org: str = "") -> None:
-    kind = DISCARD_ELSEWHERE if await tx.deletions.is_elsewhere(service) else DISCARD
-    await tx.work.ask(kind, f"{DISCARD}:{service}", org=org)
+    queue = await tx.deletions.queue(service)
+    if queue is None or is_owned(queue):
+        beside = housekeeping_beside(Queue.RECONCILE if queue is None else queue)
+        await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=org, queue=beside)
+    else:
+        await tx.work.ask(DISCARD_ELSEWHERE, f"{DISCARD}:{service}", org=org)
 
 
 @writes("*.delete")

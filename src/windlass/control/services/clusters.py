@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
-from windlass.control.context.places import EngineAccess
+from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.older_database import OLDER
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.ports import PORT
 from windlass.control.records.reachability import LOST
-from windlass.control.records.stored_clusters import spec_of
+from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
@@ -27,7 +27,7 @@ from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
 from windlass.families.cluster import THIS_MACHINE, Cluster, ClusterShown, ClusterStatus, cluster
 from windlass.families.organization import organization
-from windlass.store import Reads, Row, Tx, cluster_word
+from windlass.store import FIRST_PLACE, Reads, Row, Tx, cluster_word, queue_of, queues_of
 
 _CONNECTED = "clusters"
 """Set when the clusters of an older Windlass have got their engine."""
@@ -96,6 +96,7 @@ def shown_fields(row: Row) -> Mapping[str, object]:
 @behaves(cluster)
 class Clusters(Behaviour[Cluster]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
+        await _check_place(ctx, tx, draft.spec)
         first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first, **_connection_fields(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
@@ -107,6 +108,7 @@ class Clusters(Behaviour[Cluster]):
             change.before.engine = spec_of(change.row).engine
             change.spec.engine = change.spec.engine or change.before.engine
         if _engine_of(change.before) != _engine_of(change.spec):
+            await _check_place(ctx, tx, change.spec)
             await self._refuse_to_leave(ctx, tx, change)
         change.extras |= _connection_fields(change.spec)
         await tx.work.remove_queue(change.row.id)
@@ -119,8 +121,8 @@ class Clusters(Behaviour[Cluster]):
         up what deleted services have left there."""
         if names := await _services_in_use(ctx, tx, change.row.id):
             raise Conflict(
-                "Uninstall or delete the services of this cluster before changing engine or engine_address: "
-                f"what they store is on the engine of now ({_list_names(names)})"
+                "Uninstall or delete the services of this cluster before changing engine, place or "
+                f"engine_address: what they store is on the engine of now ({_list_names(names)})"
             )
         left = await tx.deletions.left_on(change.row.id)
         if left and change.before.is_elsewhere and change.spec.engine:
@@ -157,11 +159,25 @@ class Clusters(Behaviour[Cluster]):
         await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
 
 
+async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
+    """Refuses the machine of a server that was never started."""
+    place = place_of(spec)
+    if place in {"", FIRST_PLACE, ctx.ownership.place} or await tx.owners.get(place):
+        return
+    raise Invalid(
+        f"place: start the server of the machine first, with WINDLASS_PLACE={place}: none was started with "
+        "this name yet"
+    )
+
+
 async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
     """Gives the deployments of a cluster a queue of their own if its engine is at another address, so that
-    an engine that is slow or away holds up no others."""
+    an engine that is slow or away holds up no others; and the queue of its machine if that is of another
+    server than the first."""
     if spec.engine_address:
-        await tx.work.add_queue(id)
+        await tx.work.add_queue(id, queue_of(id))
+    elif (place := place_of(spec)) not in {"", FIRST_PLACE}:
+        await tx.work.add_queue(id, queues_of(place).deployments)
 
 
 async def give_queues(tx: Tx) -> None:
@@ -184,8 +200,8 @@ async def _hold_port(tx: Tx, cluster: str, spec: Cluster) -> None:
             await tx.names.release(row)
 
 
-def _engine_of(spec: Cluster) -> tuple[str, str]:
-    return spec.engine or "", spec.engine_address or ""
+def _engine_of(spec: Cluster) -> tuple[str, str, str]:
+    return spec.engine or "", place_of(spec), spec.engine_address or ""
 
 
 def _connection_fields(spec: Cluster) -> Mapping[str, object]:
@@ -237,8 +253,10 @@ async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
 async def status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     place = await ctx.places.at(row.id)
-    message = await place.engine.trouble() if place.is_connected else place.refusal
-    if place is ctx.places.local and ctx.ownership.is_lost:
+    message = place.refusal
+    if place.is_connected and place.elsewhere is None:
+        message = await place.engine.trouble()
+    if place.name in ctx.ownership.lost:
         message = LOST
     if not message and row.id in ctx.places.newer:
         message = OLDER

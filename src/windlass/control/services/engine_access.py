@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from windlass.base.encryption import Encryption
 from windlass.control.context.context import Context
-from windlass.control.context.places import EngineAccess
-from windlass.control.records.stored_clusters import spec_of
+from windlass.control.context.place import EngineAccess
+from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.control.request.hidden import decrypt_with
 from windlass.families.cluster import Cluster, cluster
-from windlass.store import Row
+from windlass.store import NOT_TOLD, Row
 
 
 async def find_access(ctx: Context, id: str) -> EngineAccess | None:
     row = await ctx.store.reads.resources.find(cluster.name, id)
-    return access_in(ctx.encryption, row) if row else None
+    if row is None:
+        return None
+    access = access_in(ctx.encryption, row)
+    if access.place in {"", ctx.ownership.place}:
+        return access
+    owner = await ctx.store.reads.owners.get(access.place)
+    return replace(access, surroundings=owner.surroundings if owner else NOT_TOLD)
 
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
@@ -34,4 +42,5 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
         key=key,
         router_port=spec.router_port or 0,
         engine_id=spec.engine_id or "",
+        place=place_of(spec),
     )

@@ -12,7 +12,8 @@ from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place, cluster_of
+from windlass.control.context.place import Place
+from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import (
     accept,
     cancel,
@@ -80,7 +81,7 @@ def _refuse_unmet(place: Place, spec: Spec, before: Spec | None = None) -> None:
         return
     demand = msgspec.convert(spec, Demand, from_attributes=True)
     former = msgspec.convert(before, Demand, from_attributes=True) if before else None
-    for field, reason in unmet(place.engine.limits, demand):
+    for field, reason in unmet(place.limits, demand):
         if former is None or getattr(former, field) != getattr(demand, field):
             raise Invalid(f"{field}: {reason}")
 

@@ -17,7 +17,7 @@ from windlass.base.clock import SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.place import Place
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Final
+
+PLACE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z"
+"""Pattern of names that operators give to machines."""
 
 
 def snake(name: str) -> str:

@@ -22,8 +22,9 @@ FORGET: Final = "DELETE FROM deletion WHERE id = $1"
 
 TOMBSTONE: Final = "SELECT cluster FROM tombstone WHERE service = $1"
 LEFT_ON: Final = "SELECT service FROM tombstone WHERE cluster = $1 ORDER BY service"
-ELSEWHERE: Final = """
-SELECT 1 FROM tombstone JOIN queue ON queue.cluster = tombstone.cluster WHERE tombstone.service = $1"""
+QUEUE: Final = """
+SELECT queue.number FROM tombstone JOIN queue ON queue.cluster = tombstone.cluster
+WHERE tombstone.service = $1"""
 LEFT: Final = "SELECT DISTINCT cluster FROM tombstone WHERE cluster <> ''"
 ERASED: Final = "UPDATE tombstone SET cluster = '' WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
@@ -53,9 +54,10 @@ class DeletionTable(Table):
         row = await self._session.one(TOMBSTONE, service)
         return str(row[0]) if row else ""
 
-    async def is_elsewhere(self, service: str) -> bool:
-        """True if data of a deleted service may be on a cluster with an engine of its own."""
-        return await self._session.one(ELSEWHERE, service) is not None
+    async def queue(self, service: str) -> int | None:
+        """Returns the queue of the cluster where data of a deleted service may be; None if it has none."""
+        row = await self._session.one(QUEUE, service)
+        return int(row[0]) if row else None
 
     async def left_on(self, cluster: str) -> list[str]:
         """Returns the deleted services of which data may still be on a cluster."""

@@ -15,6 +15,22 @@ from msgspec import Struct
 from windlass.store.tables.table import ChangeSession, Table, columns
 
 
+class Surroundings(Struct, frozen=True, gc=False):
+    """What servers on other machines need to know of a place."""
+
+    takes: str = ""
+    """The kind of artifact that its engine runs."""
+    host: str = ""
+    """The host under which public ports are reached."""
+    domain: str = ""
+    """The end of the host names of its services."""
+    port: int = 0
+    """The port of its gateway."""
+
+
+NOT_TOLD: Final = Surroundings()
+
+
 class OwnerRow(Struct, frozen=True, gc=False):
     place: str
     owner: str
@@ -24,6 +40,14 @@ class OwnerRow(Struct, frozen=True, gc=False):
     """1 if other servers have seen that the lease ended."""
     former: str
     """The owners from whom the place was taken, whose programs may still run; spaces are between them."""
+    takes: str = ""
+    host: str = ""
+    domain: str = ""
+    port: int = 0
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return Surroundings(self.takes, self.host, self.domain, self.port)
 
     @property
     def formers(self) -> frozenset[str]:
@@ -31,9 +55,11 @@ class OwnerRow(Struct, frozen=True, gc=False):
 
 
 GET: Final = f"SELECT {columns(OwnerRow)} FROM place_owner WHERE place = $1"
+ALL: Final = f"SELECT {columns(OwnerRow)} FROM place_owner ORDER BY place"
 RENEW: Final = """
-INSERT INTO place_owner (place, owner, until) VALUES ($1, $2, $3)
-ON CONFLICT (place) DO UPDATE SET is_lost = 0,
+INSERT INTO place_owner (place, owner, until, takes, host, domain, port) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (place) DO UPDATE SET is_lost = 0, takes = excluded.takes, host = excluded.host,
+    domain = excluded.domain, port = excluded.port,
     until = CASE WHEN excluded.until > place_owner.until THEN excluded.until ELSE place_owner.until + 1 END
 WHERE place_owner.owner = excluded.owner
 RETURNING owner"""
@@ -52,15 +78,19 @@ class OwnerTable(Table):
         row = await self._session.one(GET, place)
         return OwnerRow(*row) if row else None
 
+    async def all(self) -> list[OwnerRow]:
+        return [OwnerRow(*row) for row in await self._session.all(ALL)]
+
 
 class OwnerChanges(OwnerTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def renew(self, place: str, owner: str, lease: int) -> bool:
+    async def renew(self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD) -> bool:
         """Renews the lease of an owner, or begins it where the place has none. Returns False if the place
         belongs to another owner, even if its lease has ended."""
-        return await self._session.one(RENEW, place, owner, self._session.now + lease) is not None
+        values = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
+        return await self._session.one(RENEW, place, owner, self._session.now + lease, *values) is not None
 
     async def take(self, seen: OwnerRow, owner: str, lease: int) -> bool:
         """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""

@@ -5,10 +5,11 @@ The column `lane` holds the number of its queue. `turns` decides the order in wh
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -27,8 +28,8 @@ class Queue(IntEnum):
     """Housekeeping where the services of this machine run."""
 
 
-OWNED: Final = frozenset({Queue.RECONCILE, Queue.LOCAL})
-"""Queues of what is done at the place `local`: a place with an owner is left to it."""
+FIRST_PLACE: Final = "local"
+"""The place of the first server, and of all whose settings name no other."""
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
     "deliver": Queue.DELIVER,
@@ -49,9 +50,38 @@ _DIGITS: Final = 15
 """Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
 
 
+_FIRST_PLACE: Final = 2**61
+"""The queues of places with a name begin above those of clusters. Never changes, either."""
+
+
 def queue_of(cluster: str) -> int:
     """Returns the number of the queue of a cluster."""
     return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_DIGITS:], 16)
+
+
+class PlaceQueues(NamedTuple):
+    """The queues of work at a place, which only its owner claims from."""
+
+    deployments: int
+    housekeeping: int
+
+
+def queues_of(place: str) -> PlaceQueues:
+    """Returns the queues of a place. It shares them with no cluster, because its owner is asked for them."""
+    if place == FIRST_PLACE:
+        return PlaceQueues(Queue.RECONCILE, Queue.LOCAL)
+    number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)
+    return PlaceQueues(_FIRST_PLACE + 2 * number, _FIRST_PLACE + 2 * number + 1)
+
+
+def is_owned(queue: int) -> bool:
+    """True for queues of places: what is in them is left to the owner of the place."""
+    return queue in queues_of(FIRST_PLACE) or queue >= _FIRST_PLACE
+
+
+def housekeeping_beside(deployments: int) -> int:
+    """Returns the other queue of the place whose deployments are in this one."""
+    return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -123,9 +153,8 @@ WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 # Workers of the former owner find that they have lost their claims.
-REVOKE: Final = f"""
-UPDATE work SET lease = 0, due = $1, epoch = epoch + 1
-WHERE lease > 0 AND lane IN ({", ".join(map(str, sorted(OWNED)))})"""
+REVOKE: Final = """
+UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3)"""
 # From one queue to the next by the index, whatever lies between.
 DUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
@@ -143,9 +172,10 @@ ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFL
 REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
-def _asked(kind: str, id: str, due: int, org: str) -> tuple[str | int, ...]:
+def _asked(kind: str, id: str, due: int, org: str, queue: int | None = None) -> tuple[str | int, ...]:
     """Returns the values of the statement ASK."""
-    return id, kind, due, secrets.randbits(48), org, _QUEUES.get(kind, Queue.QUICK)
+    usual = _QUEUES.get(kind, Queue.QUICK)
+    return id, kind, due, secrets.randbits(48), org, usual if queue is None else queue
 
 
 class WorkTable(Table):
@@ -163,10 +193,13 @@ class WorkChanges(WorkTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
-        """Asks for a piece of work. Asking twice is asking once."""
+    async def ask(
+        self, kind: str, id: str, due: int | None = None, org: str = "", queue: int | None = None
+    ) -> None:
+        """Asks for a piece of work. Asking twice is asking once. Without a `queue`, it is that of the kind;
+        work for a service waits in the queue of its cluster."""
         moment = self._session.now if due is None else due
-        await self._session.all(ASK, *_asked(kind, id, moment, org))
+        await self._session.all(ASK, *_asked(kind, id, moment, org, queue))
         self._session.nudge("work")
 
     async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
@@ -221,9 +254,9 @@ class WorkChanges(WorkTable):
             turns.advance(piece.org)
         return taken
 
-    async def revoke(self) -> None:
-        """Takes away the claims of all work at the place `local`, which is due again at once."""
-        await self._session.all(REVOKE, self._session.now)
+    async def revoke(self, place: str) -> None:
+        """Takes away the claims of all work at a place, which is due again at once."""
+        await self._session.all(REVOKE, self._session.now, *queues_of(place))
         self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
@@ -250,10 +283,10 @@ class WorkChanges(WorkTable):
     async def forget(self, id: str) -> None:
         await self._session.all(FORGET, id)
 
-    async def add_queue(self, cluster: str) -> None:
-        """Gives deployments of a cluster a queue of their own, if they have none. It applies to work that is
-        asked for from now on."""
-        await self._session.all(ADD_QUEUE, cluster, queue_of(cluster))
+    async def add_queue(self, cluster: str, number: int) -> None:
+        """Gives deployments of a cluster another queue than the usual one, if they have none. It applies to
+        work that is asked for from now on."""
+        await self._session.all(ADD_QUEUE, cluster, number)
 
     async def remove_queue(self, cluster: str) -> None:
         """Has deployments of a cluster wait with those of this machine. Work that waits keeps its queue."""
