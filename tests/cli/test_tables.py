@@ -13,6 +13,7 @@ from tests.cli.listener import listening
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.cli.test_waiting import meanwhile
+from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY
 from windlass.cli.cells import ago
 
@@ -218,3 +219,57 @@ def test_times_in_a_table_are_shown_by_their_distance_from_now():
     ]  # fmt: skip
     for seconds, text in distances:
         assert ago(noon, noon.timestamp() + seconds) == text
+
+
+# Lists that take several answers of the API
+
+
+async def test_the_statuses_of_an_environment_are_a_table_of_its_services(windlass):
+    url = await running(windlass)
+    said = await windlass("environment", "statuses", "shop/production", "--text", width=80)
+    state, head, *rows = said.out.splitlines()
+    assert state == "shop/production: RUNNING"
+    assert head.split()[:4] == ["NAME", "STATE", "URL", "VERSION"]
+    assert sorted(row.split()[:4] for row in rows)[1] == ["web", "RUNNING", url, "v1"]
+
+
+async def test_a_service_that_serves_after_a_failure_shows_both_with_its_version(windlass):
+    await running(windlass)
+    windlass.world.git.broken = "no"
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
+    assert said.code == 1
+    said = await windlass("application", "list", "--text", width=140)
+    [row] = [re.split("  +", row) for row in said.out.splitlines() if row.startswith("web")]
+    assert (row[1], row[3:5]) == ("ERROR, serving", ["v1", "1/1"])
+    status = await windlass("application", "status", "web", "--text")
+    assert re.search(r"^state +ERROR, serving$", status.out, re.MULTILINE)
+
+
+async def test_the_only_service_is_meant_by_a_command_that_reads_one_without_a_name(windlass):
+    url = await running(windlass)
+    said = await windlass("application", "link", "--text")
+    assert said.err == "windlass: name one of these: shop/production/web, shop/production/idle\n"
+    assert said.code == 2
+    await windlass.done("application", "delete", "idle", "--yes")
+    said = await windlass("application", "link", "--text")
+    assert (said.code, url in said.out) == (0, True)
+    assert said.err.startswith("shop/production/web\n")
+    assert "there is none here" in (await windlass("database", "link")).err
+    assert "Missing argument" in (await windlass("application", "deploy")).err
+
+
+@pytest.mark.parametrize("trouble", ["", "The engine does not answer"])
+async def test_the_list_of_clusters_begins_with_the_state_of_the_engine_and_its_kind(
+    windlass, monkeypatch, trouble
+):
+    monkeypatch.setattr(FakeEngine, "trouble", lambda engine: done(trouble))
+    said = await windlass("cluster", "list", "--text", width=120)
+    head, row = said.out.splitlines()
+    assert head.split()[:3] == ["NAME", "STATUS", "ENGINE"]
+    assert row.split()[:3] == ["local", "DEPLOYMENT_ERROR" if trouble else "DEPLOYED", "LOCAL"]
+    assert trouble in row
+    assert "KUBERNETES" not in head
+
+
+async def done(value: str) -> str:
+    return value

@@ -16,7 +16,9 @@ from tests.schemathesis.serving import served
 from windlass.cli.client import ApiAnswer, ApiRefused
 from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDeployment
 from windlass.cli.derived_commands import commands_of
+from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
+from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
 from windlass.core.access import Scope
 from windlass.core.deploy.workload import OutputLine
@@ -163,6 +165,9 @@ class RefusingApi:
     def __init__(self, status: int) -> None:
         self.status = status
 
+    def get(self, path: str) -> dict[str, object]:
+        return {}
+
     def call(self, method: str, path: str, *, headers: object) -> ApiAnswer:
         raise ApiRefused("No application with this id was found", ApiAnswer(self.status, {}, b""))
 
@@ -174,6 +179,17 @@ def test_a_service_that_was_deleted_before_it_could_be_followed_is_reported_as_d
     with pytest.raises(Stopped) as raised:
         wait.until_done()
     assert type(raised.value) is failure
+
+
+@pytest.mark.parametrize(("status", "failure"), [(404, ServiceDeleted), (403, ApiRefused)])
+def test_an_environment_that_was_deleted_before_it_could_be_followed_is_reported_as_deleted(status, failure):
+    api: Any = RefusingApi(status)
+    wait = EnvironmentWait(api, ResolvedResource("1", "production", "shop/production", "2"), cancelled=False)
+    with pytest.raises(Stopped) as raised:
+        wait.until_done({})
+    assert type(raised.value) is failure
+    if failure is ServiceDeleted:
+        assert "production was deleted while this command waited" in raised.value.message
 
 
 DELETIONS = {

@@ -14,6 +14,8 @@ import msgspec
 from windlass.terminal.tables import pairs, plain
 
 STATES: Final = ("state", "status")
+SERVING_AFTER_ERROR: Final = "ERROR, serving"
+"""The state of a service whose last deployment failed, while instances of it still serve."""
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _LONGEST: Final = 60 * 86_400
 """Seconds up to which a time is shown by its distance from now; others are shown as a day."""
@@ -69,15 +71,15 @@ def show_fields(document: dict[str, Any]) -> None:
 
 
 def with_counts(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three."""
+    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three. The state of
+    a service that still serves after a failure says both."""
     if "ready_instances" not in row:
         return row
-    counts = f"{row['ready_instances']}/{row['instances']}"
-    return {
-        name: counts if name == "instances" else value
-        for name, value in row.items()
-        if name not in {"running_instances", "ready_instances"}
-    }
+    changed = {"instances": f"{row['ready_instances']}/{row['instances']}"}
+    if row.get("state") == "ERROR" and row["ready_instances"]:
+        changed["state"] = SERVING_AFTER_ERROR
+    kept = {name: row[name] for name in row if name not in {"running_instances", "ready_instances"}}
+    return kept | changed
 
 
 def show_apart(rows: list[dict[str, Any]]) -> None:

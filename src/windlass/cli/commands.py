@@ -25,6 +25,7 @@ from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.lists import show_list
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
+from windlass.cli.overviews import SERVICES, only_one, services_in, show_environment, with_status
 from windlass.cli.show import show, show_event
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import DeploymentWait
@@ -32,11 +33,11 @@ from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.families import registry
+from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.sections import Command
 from windlass.terminal.stopped import Misused, ended_by_hand
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
-SERVICES = "listOrganizationServices"
 _NORMAL = {"token_normalize_func": kebab}
 
 
@@ -103,6 +104,8 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     api = api_of(arguments)
     if arguments.get("wait"):
         api.be_patient(when_too_many)
+    if derived.has_choice and arguments["subject_0"] is None:
+        arguments = arguments | {"subject_0": _only_service(derived, options, arguments, api)}
     invocation = Invocation(derived, options, arguments, api)
     as_json, wide = wants_json(arguments.get(FORM)), bool(arguments.get("wide"))
     if derived.lists_services and invocation.is_overview(as_json=as_json):
@@ -120,7 +123,11 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
         if reply.going_on is not None:
             return _show_as_it_comes(invocation, path, reply, as_json=as_json)
         answer = reply.json
+    if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
+        return show_environment(api, invocation.subject(), answer["environment"]["state"])
     if not as_json:
+        if operation.listing:
+            answer["results"] = with_status(api, operation, path, answer["results"])
         show(operation, answer, wide=wide)
     elif answer is not None:
         print_json(answer)
@@ -133,7 +140,18 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
     if as_json:
         print_json({"results": rows})
     else:
-        show_list(_operation(SERVICES), rows, wide=wide)
+        show_list(SERVICES, rows, wide=wide)
+
+
+def _only_service(
+    derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
+) -> str:
+    """Returns the id of the service that is meant without a name, because there is only one."""
+    service = only_one(
+        derived.group.replace("-", " "), Invocation(derived, options, arguments, api).services()
+    )
+    say(f"{plain(service['project_name'])}/{plain(service['environment_name'])}/{plain(service['name'])}")
+    return str(service["id"])
 
 
 # Waiting
@@ -165,10 +183,9 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
     """Starts an action on an environment and waits for all services that it affects."""
     assert invocation.place is not None
     environment = invocation.subject()
-    wait = EnvironmentWait(api, environment.id, cancelled=invocation.command.cancels)
+    wait = EnvironmentWait(api, environment, cancelled=invocation.command.cancels)
     answer = invocation.answered(path).json
-    listing = path_of(_operation(SERVICES).path, {"org_id": environment.organization})
-    services = api.everything(listing, environment_id=environment.id)
+    services = services_in(api, environment.organization, environment_id=environment.id)
     started = {row["id"]: StartedDeployment(_path_of_service(row), row["name"], "") for row in services}
     ended = wait.until_done(started)
     if as_json:
@@ -177,7 +194,8 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
         return
     urls = {}
     if any(serves(end) for end in ended):
-        urls = {row["id"]: row["url"] for row in api.everything(listing, environment_id=environment.id)}
+        services = services_in(api, environment.organization, environment_id=environment.id)
+        urls = {row["id"]: row["url"] for row in services}
     for end in ended:
         click.echo(summary(end, urls.get(end.started.service, "") if serves(end) else ""))
     if not ended:
@@ -189,10 +207,6 @@ def _path_of_service(row: Mapping[str, Any]) -> str:
     families = registry().services
     [family] = [family for family in families if family.name.upper() == row["service_type"]]
     return f"/{family.segment}/{row['id']}"
-
-
-def _operation(id: str) -> Operation:
-    return registry().operation(id)
 
 
 def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
@@ -261,8 +275,7 @@ class Invocation:
                 place = self._names.find(above, self._above[above.name])
                 query = {f"{above.name}_id": place.id}
                 break
-        listing = _operation(SERVICES)
-        rows = self._api.everything(path_of(listing.path, {"org_id": self._names.home}), **query)
+        rows = services_in(self._api, self._names.home, **query)
         return [row for row in rows if row["service_type"] == family.name.upper()]
 
     def _choose_path(self) -> CommandPath:

@@ -59,6 +59,12 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
         return is_top and bool(self.paths[0].subject) and self.operation.method != "DELETE"
 
     @property
+    def has_choice(self) -> bool:
+        """True if the command reads one service, so that it may mean the only one without a name."""
+        is_of_service = self.family is not None and is_service(self.family)
+        return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
+
+    @property
     def starts(self) -> bool:
         """True if it starts something that goes on after its answer: exactly these operations need Deploy."""
         return self.operation.need is Scope.DEPLOY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 import msgspec
@@ -13,6 +13,7 @@ from msgspec import Struct
 from windlass.base import ids
 from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
 from windlass.core.declare.audit_query import OrganizationEvent
+from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
 from windlass.terminal.tables import GAP, room, table
@@ -21,7 +22,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE: Final = ("created_at", "updated_at")
 _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
-_SOON: Final = ("instances", "environment_name", "project_name", "message")
+_SOON: Final = (
+    "engine", "engine_address", "version", "instances", "environment_name", "project_name", "message",
+)  # fmt: skip
 _REASONS: Final = frozenset({"message"})
 """Texts that may be long: their column takes what is left of the width."""
 _DEPLOYMENT: Final = (
@@ -107,7 +110,8 @@ def _is_id(rows: Sequence[Any], name: str) -> bool:
 
 
 def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """True for ids of resources and their parents, and for the time of the last change."""
+    """True for ids of resources and their parents, fields without effect, and the time of the last
+    change."""
     if name in _order(operation):
         return False
     owners = (row.get(name) for row in rows)
@@ -115,6 +119,7 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
         operation.answer is Deployment
         or name == _LATE[-1]
         or _is_id(rows, name)
+        or _has_no_effect(_declared(operation.answer, name))
         or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
     )
 
@@ -162,14 +167,29 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
 
 def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
     """True if a value tells something: not if it is empty, or the same everywhere, such as an icon."""
-    usual = _usual(operation.answer, name)
+    usual = None if name in STATES else _usual(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 
 
 def _usual(answer: type[Struct] | None, name: str) -> Any:
-    declared = msgspec.structs.fields(answer) if answer else ()
-    field = next((field for field in declared if field.encode_name == name), None)
+    field = _declared(answer, name)
     return field.default if field is not None and field.type is str else None
+
+
+def _declared(answer: type[Struct] | None, name: str) -> msgspec.structs.FieldInfo | None:
+    fields = msgspec.structs.fields(answer) if answer else ()
+    return next((field for field in fields if field.encode_name == name), None)
+
+
+def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
+    return field is not None and _says(field.type, WITHOUT_EFFECT)
+
+
+def _says(annotation: Any, meta: msgspec.Meta) -> bool:
+    """True if a type, or a part of it, is annotated so."""
+    return meta in getattr(annotation, "__metadata__", ()) or any(
+        _says(part, meta) for part in get_args(annotation)
+    )
 
 
 def _is_flat(value: Any) -> bool:

@@ -25,6 +25,7 @@ from windlass.cli.deployments import (
     state_of,
 )
 from windlass.cli.following import LINE, Patience, StreamFollower, insist
+from windlass.cli.names import ResolvedResource
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
@@ -33,9 +34,10 @@ from windlass.terminal.tables import plain
 class EnvironmentWait:
     """Waits for the new deployments of an environment. Created before they start, to know the old ones."""
 
-    def __init__(self, api: Api, environment: str, *, cancelled: bool) -> None:
+    def __init__(self, api: Api, environment: ResolvedResource, *, cancelled: bool) -> None:
         self._api = api
-        self._path = f"/environment/{environment}"
+        self._name = environment.name
+        self._path = f"/environment/{environment.id}"
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
         self._before = _by_service(self._api.get(f"{self._path}/statuses"))
         self._shown: dict[str, str] = {}
@@ -60,14 +62,20 @@ class EnvironmentWait:
         return ended
 
     def _changes(self) -> Iterator[dict[str, Any]]:
-        """Yields statuses of the environment: first all, then those that changed."""
+        """Yields statuses of the environment: first all, then those that changed. Raises ServiceDeleted if it
+        is gone."""
 
         def ask(headers: Mapping[str, str]) -> ApiAnswer:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
 
-        for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
-            if event.kind == LINE:
-                yield json.loads(event.data)
+        try:
+            for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
+                if event.kind == LINE:
+                    yield json.loads(event.data)
+        except ApiRefused as refused:
+            if is_gone(refused):
+                raise ServiceDeleted(self._name) from refused
+            raise
 
     def _started_services(
         self, now: Mapping[str, Any], services: Mapping[str, StartedDeployment]

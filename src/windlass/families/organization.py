@@ -96,6 +96,7 @@ class ServiceInBrief(Shown):
     state: Annotated[str, Meta(description="As in its status"), example("RUNNING")]
     url: Annotated[str, Meta(description="Its first public address; empty before the first deployment")] = ""
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
+    version: Annotated[str, Meta(description="The deployment that serves"), example("v3")] = ""
     instances: InstancesWanted = 0
     running_instances: InstancesRunning = 0
     ready_instances: InstancesReady = 0

@@ -59,17 +59,17 @@ def coloured(state: str) -> str:
 
 
 def colour_of(state: str) -> str | None:
-    match state:
+    match state.partition(",")[0]:
         case "RUNNING" | "DEPLOYED" | "RESTARTED" | "SUCCEEDED" | "SUCCESS" | "UP_TO_DATE":
             return "green"
         case "FAILED":
             return "red"
         case "CANCELED" | "SUPERSEDED" | "OUT_OF_DATE":
             return "yellow"
-        case _ if state.endswith("ERROR"):
+        case word if word.endswith("ERROR"):
             return "red"
-        case _:
-            return "yellow" if state.endswith(("ING", "QUEUED")) else None
+        case word:
+            return "yellow" if word.endswith(("ING", "QUEUED")) else None
 
 
 def room() -> int:

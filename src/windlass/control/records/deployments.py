@@ -309,6 +309,12 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
     return document
 
 
+async def version_of(source: Reads, deployment: str | None) -> str:
+    """Returns the version of a deployment, such as v3; empty if there is none."""
+    row = await source.deployments.get(deployment) if deployment else None
+    return f"v{row.number}" if row else ""
+
+
 def shown_instances(status: StatusRow) -> Document:
     """Returns the numbers of instances that should run, that run, and that are ready."""
     names = ("instances", "running_instances", "ready_instances")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import shown_instances
+from windlass.control.records.deployments import shown_instances, version_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
 from windlass.control.request.paths import target
@@ -93,6 +93,7 @@ async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str,
         "state": call.dialect.state(status.state),
         "url": links[0]["url"] if links else "",
         "message": status.message,
+        "version": await version_of(source, status.serving),
         **shown_instances(status),
         "service_type": service.family.upper(),
         "description": own.description,

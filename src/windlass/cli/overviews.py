@@ -1,0 +1,66 @@
+"""Lists for people that need several answers of the API: services with state and address, clusters with the
+state of their engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import click
+
+from windlass.cli.client import Api, ApiRefused, path_of
+from windlass.cli.deployments import is_gone
+from windlass.cli.lists import show_list
+from windlass.cli.names import ResolvedResource
+from windlass.core.declare.operations import Operation
+from windlass.families import registry
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import coloured, plain
+
+SERVICES: Final = registry().operation("listOrganizationServices")
+_AT_ONCE: Final = 8
+_MOST_NAMED: Final = 20
+
+
+def services_in(api: Api, organization: str, **place: str) -> list[Any]:
+    """Returns all services of an organization, or of the place that is named."""
+    return api.everything(path_of(SERVICES.path, {"org_id": organization}), **place)
+
+
+def show_environment(api: Api, environment: ResolvedResource, state: str) -> None:
+    """Prints the state of an environment, and its services below."""
+    click.echo(f"{plain(environment.path)}: {coloured(state)}")
+    show_list(SERVICES, services_in(api, environment.organization, environment_id=environment.id))
+
+
+def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> list[Any]:
+    """Returns a list of resources, each with its status where reading it takes a call of its own."""
+    family = operation.family
+    reading = registry().handled_by(f"{family.name}.status") if family else ()
+    if not any(status.outside for status in reading):
+        return rows
+
+    def status_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            status = api.get(f"{path}/{row['id']}/status")
+        except ApiRefused as refused:
+            if is_gone(refused):
+                return {}
+            raise
+        return {name: status[name] for name in ("status", "message")}
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return [{**row, **status} for row, status in zip(rows, threads.map(status_of, rows), strict=True)]
+
+
+def only_one(noun: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the only service; names all of them if there are several."""
+    services = [*rows]
+    if len(services) == 1:
+        return services[0]
+    if not services:
+        raise Misused(f"name the {noun}: there is none here")
+    names = [f"{row['project_name']}/{row['environment_name']}/{row['name']}" for row in services]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
