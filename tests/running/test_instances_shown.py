@@ -38,6 +38,17 @@ async def test_a_service_shows_how_many_of_its_instances_run_and_are_ready(world
     assert await counts(world, app) == [(3, 3, 3)] * 2
 
 
+async def test_a_service_that_cannot_be_started_again_shows_how_many_instances_are_left(world: World):
+    app = await deployed(world, min_running_instances=2, max_running_instances=2)
+    world.engine.broken = "there is no room"
+    world.engine.instances.popitem()
+    world.installation.noticed(app)
+    await world.installation.note_changes()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "ERROR"
+    assert await counts(world, app) == [(2, 1, 1)] * 2
+
+
 async def test_a_stopped_service_shows_no_instances(world: World):
     app = await deployed(world)
     await world.post(f"/application/{app}/stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -32,11 +33,10 @@ async def keep(ledger: Ledger) -> None:
         await _apply(ledger, workload, count)
     except EngineAway:
         raise
-    except ArtifactLost as error:
-        await (ledger.rest() if await rebuild(ledger) else _report(ledger, workload, error))
-        return
     except (EngineError, RouteError) as error:
-        await _report(ledger, workload, error)
+        await _note_what_is_left(ledger, workload)
+        is_rebuilt = isinstance(error, ArtifactLost) and await rebuild(ledger)
+        await (ledger.rest() if is_rebuilt else _report(ledger, workload, error))
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
@@ -60,6 +60,14 @@ async def clear(ledger: Ledger) -> None:
         ledger.ctx, ledger.service.id, ledger.status.deployments, ledger.ctx.settings.stop_seconds
     )
     await ledger.rest()
+
+
+async def _note_what_is_left(ledger: Ledger, workload: Workload) -> None:
+    """Records how many instances there are of a service that cannot be started again. If the engine cannot
+    tell, the numbers stay."""
+    with suppress(EngineError):
+        seen = await ledger.place.engine.observe(ledger.service.id)
+        await _note_instances(ledger, seen.of(workload.generation))
 
 
 async def _note_instances(ledger: Ledger, seen: Observation) -> None:
