@@ -46,7 +46,7 @@ async def test_the_five_verbs_follow_from_the_declaration(world):
         ({"name": "x", **STEPS, "colour": "red"}, "colour: is not a field here"),
         (
             {"name": "x", **STEPS, "severity": "HIGH"},
-            "pager_key: a runbook of HIGH severity pages somebody: say whom",
+            "pager_key: set it: a runbook of HIGH severity needs one",
         ),
     ],
 )

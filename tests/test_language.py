@@ -106,6 +106,54 @@ def words_of(node: ast.expr) -> str:
     return ""
 
 
+ROOT = Path(__file__).parent.parent
+PAGES = {
+    str(page.relative_to(ROOT)): page.read_text()
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+}
+LATE_IN_A_PAGE = re.compile(
+    r"\W*(who|whom|whose|whoever|what|whatever|of|whether|how|which|(for|to|from|by|in|at) (whom|which))\b",
+    re.IGNORECASE,
+)
+
+
+def prose(page: str) -> Iterator[str]:
+    """Yields the sentences of the paragraphs and lists of a page. A question is no such sentence."""
+    text = re.sub(r"^ *```.*?^ *```|^(#|\|).*?$", "\n", page, flags=re.DOTALL | re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?:-|\d+\.) ", text):
+        sentences = re.split(r"(?<=[.:?!])[*\"]*\s+(?=[A-Z*`\"])", " ".join(paragraph.split()))
+        yield from (sentence for sentence in sentences if sentence and not sentence.rstrip("*").endswith("?"))
+
+
+def test_sentences_of_the_manual_and_of_decisions_begin_with_their_subject():
+    assert len(PAGES) > 70
+    late = [
+        f"{name}: {sentence[:100]}"
+        for name, page in PAGES.items()
+        for sentence in prose(page)
+        if LATE_IN_A_PAGE.match(sentence)
+    ]
+    assert late == []
+
+
+def test_the_manual_and_decisions_use_the_usual_words():
+    unusual = [
+        f"{name}: {line[:100]}"
+        for name, page in PAGES.items()
+        for line in page.splitlines()
+        if UNUSUAL.search(line)
+    ]
+    assert unusual == []
+
+
+def test_a_sentence_of_a_page_with_a_late_subject_is_found():
+    page = "# What it is\n\nPlain. What runs goes on.\nWho asks?\n\n- Of all.\n\n```\nwhat\n```\n| What |\n"
+    assert [sentence for sentence in prose(page) if LATE_IN_A_PAGE.match(sentence)] == [
+        "What runs goes on.",
+        "- Of all.",
+    ]
+
+
 VAGUE = frozenset({"one", "each", "found", "said", "told", "gate", "there", "made", "given", "known", "it"})
 """Names of parameters and local variables that do not say what they hold."""
 

@@ -38,10 +38,10 @@ Words = tuple[str, ...]
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: Annotated[str, _says("Address to listen on", opens="Where it listens")] = "127.0.0.1"
+    host: Annotated[str, _says("Address to listen on", opens="Addresses")] = "127.0.0.1"
     port: Annotated[int, _says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
     public_url: Annotated[
-        str, _says("How clients reach this server, such as https://windlass.example.com")
+        str, _says("Address at which clients reach this server, such as https://windlass.example.com")
     ] = ""
     leave_seconds: Annotated[
         float,
@@ -59,7 +59,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Words, _says("Origins whose pages may call the API, such as https://console.example.com")
     ] = ()
 
-    data_dir: Annotated[str, _says("Where everything is kept", opens="What it keeps")] = "./windlass-data"
+    data_dir: Annotated[str, _says("Folder with all data of this installation", opens="Data")] = (
+        "./windlass-data"
+    )
     database_url: Annotated[
         str, _says("postgresql://… to use PostgreSQL; empty is SQLite in the data directory", secret=True)
     ] = ""
@@ -83,7 +85,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _says(
             "An Admin token of the first organization, 32 characters or more",
             secret=True,
-            opens="Who may call",
+            opens="Access",
             pattern=r"^([!-~]{32,})?\Z",
         ),
     ] = ""
@@ -104,13 +106,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     oidc_join: Annotated[
         str,
         _says(
-            "Role in the first organization for everybody it vouches for; empty: only who is invited",
+            "Role that its people get in the first organization; empty: only invited people may sign in",
             pattern=r"^(Read|Deploy|Write|Admin)?\Z",
         ),
     ] = ""
 
     engine: Annotated[
-        str, _says("Engine of the cluster `local`: auto, process, docker", opens="What it runs")
+        str, _says("Engine of the cluster `local`: auto, process, docker", opens="Services")
     ] = "auto"
     place: Annotated[str, _says("Name of this machine among those of servers", pattern=PLACE_NAME)] = "local"
     isolation: Annotated[
@@ -168,7 +170,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         _says(
             "debug, info, warning or error",
-            opens="What it says of itself",
+            opens="Logs of the server",
             pattern=r"^(debug|info|warning|error)\Z",
         ),
     ] = "info"

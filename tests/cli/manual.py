@@ -49,12 +49,13 @@ def program(path: Path, line: str) -> None:
 
 
 def pick(document: Any, path: str) -> list[str]:
-    """As much of jq as the manual needs: `.token`, `.results[].name`."""
-    found = [document]
-    for name, every in re.findall(r"\.(\w+)(\[\])?", path):
-        found = [one[name] for one in found]
-        found = [inner for one in found for inner in one] if every else found
-    return [str(one) for one in found]
+    """Picks values as jq does, for the paths of the manual: `.token`, `.results[].name`, `.results[0].id`."""
+    values = [document]
+    for name, is_list, index in re.findall(r"\.(\w+)(\[(\d*)\])?", path):
+        values = [value[name] for value in values]
+        if is_list:
+            values = [item for value in values for item in (value[int(index) :][:1] if index else value)]
+    return [str(value) for value in values]
 
 
 if __name__ == "__main__":
