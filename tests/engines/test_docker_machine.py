@@ -101,6 +101,14 @@ async def test_limits_are_learned_again_when_the_engine_comes_back_with_another_
     assert engine.identity == "docker:TWO"
 
 
+async def test_an_engine_that_is_away_after_a_restart_is_still_known(machine, engine, tmp_path):
+    await machine.begin()
+    await begin(engine)
+    await machine.end()
+    again = DockerEngine(host=f"unix://{machine.socket}", folder=tmp_path / "docker", installation="here")
+    assert again.identity == "docker:ONE"
+
+
 async def test_an_engine_that_does_not_tell_its_machine_is_used_without(machine, engine):
     machine.info = None
     await machine.begin()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -37,11 +37,11 @@ from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection
-from windlass.engines.docker.create import limits_of
-from windlass.engines.docker.descriptions import ContainerSummary, MachineSummary
+from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners
+from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
@@ -79,8 +79,9 @@ class DockerEngine(EngineByHand):
         what must outlive Windlass and belongs to this engine alone."""
         super().__init__()
         self.limits = UNKNOWN
-        self.identity = ""
         self._docker = host if isinstance(host, Docker) else Docker(host)
+        self._machine = DockerMachine(self._docker, folder / "identity")
+        self.identity = self._machine.remembered()
         self._installation = installation
         self._resources = DockerResources(self._docker, installation)
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
@@ -93,12 +94,8 @@ class DockerEngine(EngineByHand):
         await self._watch.start(notice, sink, SOON)
 
     async def _learn_machine(self) -> None:
-        """Reads limits and identity at each new connection: it may be another machine, or have grown."""
-        machine = MachineSummary()
-        with suppress(EngineRefused):  # A proxy in front of the engine may allow only a part of its API.
-            machine = await self._docker.read_list("/info", MachineSummary, patience=SOON)
-        self.limits = limits_of(machine)
-        self.identity = ":".join(filter(None, (self.name, machine.ID)))
+        """Is called for each new connection: it may be another machine, or have grown."""
+        self.limits, self.identity = await self._machine.learn()
 
     async def stop(self) -> None:
         await super().stop()

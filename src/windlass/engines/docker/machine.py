@@ -1,0 +1,45 @@
+"""The machine of a Docker engine: its limits, and the identity that tells it from others."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base.atomic_files import write_whole
+from windlass.base.subprocesses import in_thread
+from windlass.core.deploy.engine_limits import EngineLimits
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker.create import limits_of
+from windlass.engines.docker.descriptions import MachineSummary
+
+_PATIENCE: Final = 5.0
+_LONGEST_ID: Final = 128
+_KIND: Final = "docker"
+
+
+class DockerMachine:
+    def __init__(self, docker: Docker, file: Path) -> None:
+        """`file` remembers the identity, for a start while the engine is away."""
+        self._docker, self._file = docker, file
+
+    def remembered(self) -> str:
+        """Returns the identity of the engine that answered last; empty if none ever did."""
+        with suppress(FileNotFoundError):
+            return self._file.read_text()
+        return ""
+
+    async def learn(self) -> tuple[EngineLimits, str]:
+        """Returns limits and identity. A proxy in front of the engine may allow only a part of its API: then
+        only what is true of every engine is known."""
+        machine = MachineSummary()
+        with suppress(EngineRefused):
+            machine = await self._docker.read_list("/info", MachineSummary, patience=_PATIENCE)
+        identity = f"{_KIND}:{machine.ID[:_LONGEST_ID]}" if machine.ID else _KIND
+        if identity != self.remembered():
+            await in_thread(self._remember, identity)
+        return limits_of(machine), identity
+
+    def _remember(self, identity: str) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self._file, identity.encode())
