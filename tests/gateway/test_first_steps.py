@@ -16,7 +16,7 @@ from tests.whole import until
 from windlass.base.private import private_folder
 from windlass.gateway.files import CONTROL, folder_of
 from windlass.gateway.link import GatewayLink
-from windlass.gateway.messages import Ask
+from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import end_gateway, start_missing_gateway
 from windlass.routers.router import Endpoint
 
@@ -26,7 +26,7 @@ async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path)
     started = start_missing_gateway(folder)
     link = GatewayLink(folder, started)
     try:
-        await link.start()
+        await link.start(Open("local", "127.0.0.1", 0))
         assert (await link.call(Ask())).process == started
     finally:
         await link.stop()

@@ -10,6 +10,7 @@ import pytest
 from tests.free_ports import free_port
 from tests.gateway.conftest import GatewayTown
 from tests.routers.town import calling, request
+from windlass.gateway import link
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import RouteError
@@ -38,6 +39,16 @@ async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way
             async with second(town, host, wanted):
                 pass
     assert await body(port) == b"one"
+
+
+async def test_a_server_that_is_refused_replaces_no_gateway(town: GatewayTown, monkeypatch):
+    """It has another version, which would bring a gateway of its own."""
+    before = await town.process()
+    monkeypatch.setattr(link, "build", lambda: "another")
+    with pytest.raises(RouteError, match="set gateway_port to"):
+        async with second(town, "127.0.0.1", free_port()):
+            pass
+    assert await town.process() == before
 
 
 @pytest.mark.parametrize("wanted", ["the same", "any"])

@@ -24,6 +24,7 @@ from windlass.gateway.messages import (
     Retire,
     ServiceTraffic,
     SetRoutes,
+    is_same_place,
 )
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.client_socket import ClientWait
@@ -227,7 +228,3 @@ async def _check_free(wanted: Open) -> None:
     router = BuiltinRouter(wanted.host, wanted.port)
     await router.start()
     await router.stop()
-
-
-def is_same_place(opened: Open, wanted: Open) -> bool:
-    return opened.host == wanted.host and wanted.port in {opened.port, 0}

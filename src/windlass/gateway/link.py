@@ -22,7 +22,9 @@ from windlass.gateway.messages import (
     GatewayReply,
     GatewayRequest,
     GatewayState,
+    Open,
     encode,
+    refuse_another_place,
 )
 from windlass.gateway.starting import has_ended, start_gateway
 from windlass.gateway.wire import frame, read_frame
@@ -59,8 +61,9 @@ class GatewayLink:
         """Calls `greeting` first on each further connection, because the gateway may be a new one."""
         self._greetings.append(greeting)
 
-    async def start(self) -> None:
-        """Connects. A gateway of other code is replaced by one of this code."""
+    async def start(self, wanted: Open) -> None:
+        """Connects. A gateway of other code is replaced by one of this code, unless another server has the
+        wanted door open at another place."""
         self._users += 1
         if self._keeping is not None:
             return
@@ -68,12 +71,13 @@ class GatewayLink:
         self._keeping = asyncio.create_task(self._keep())
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop)
-            await self._check_build()
+            await self._check_build(wanted)
             undo.pop_all()
 
-    async def _check_build(self) -> None:
+    async def _check_build(self, wanted: Open) -> None:
         state = await self.call(Ask())
         if state.build != build():
+            refuse_another_place(state.held.get(wanted.door), wanted)
             _log.info("the gateway is replaced", extra={"pid": state.process})
             self._launch()
             try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, msgpack
 
 from windlass.routers.builtin.client_socket import ClientWait
-from windlass.routers.router import Endpoint, Listen, Route
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 
 class Open(Struct, frozen=True, tag=True):
@@ -16,6 +18,20 @@ class Open(Struct, frozen=True, tag=True):
     port: int
     trusted: tuple[str, ...] = ()
     """Addresses of proxies, which may use all connections."""
+
+
+def is_same_place(opened: Open, wanted: Open) -> bool:
+    return opened.host == wanted.host and wanted.port in {opened.port, 0}
+
+
+def refuse_another_place(held: Open | None, wanted: Open) -> None:
+    """Raises RouteError if another server has a door open at another place: two servers with different
+    settings would take it from each other for ever."""
+    if held is not None and not is_same_place(held, wanted):
+        raise RouteError(
+            f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
+            "its own: another server uses this data directory, and has its gateway there"
+        )
 
 
 class Reserve(Struct, frozen=True, tag=True):
@@ -97,6 +113,8 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """The services whose routes that door has."""
     doors: frozenset[str] = frozenset()
     """All doors that the gateway was told to open."""
+    held: Mapping[str, Open] = {}
+    """The doors that other servers have open, and where; only in the reply to Ask."""
     traffic: tuple[ServiceTraffic, ...] = ()
     """Traffic of services with requests, the first service first; only in the reply to AskTraffic."""
 

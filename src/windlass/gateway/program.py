@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from windlass.base.filelock import open_lock_file, release, wait_for
 from windlass.base.log import log
-from windlass.gateway.doors import Doors, is_same_place
+from windlass.gateway.doors import Doors
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
@@ -34,6 +34,7 @@ from windlass.gateway.messages import (
     GatewayState,
     Open,
     encode,
+    refuse_another_place,
 )
 from windlass.gateway.wire import frame, read_frame
 from windlass.routers.router import Endpoint, RouteError
@@ -171,7 +172,7 @@ class GatewayProgram:
                     if self._relieved.is_set():
                         raise Relieved
                     if isinstance(call, Open):
-                        self._refuse_another_place(call, opened)
+                        refuse_another_place(self._held_by_others(opened).get(call.door), call)
                     await self._doors.change(call)
                     if isinstance(call, Open):
                         opened[call.door] = replace(call, port=self._doors.port(call.door))
@@ -183,19 +184,14 @@ class GatewayProgram:
             port=self._doors.port(door) if door else 0,
             services=self._doors.services(door) if door else frozenset(),
             doors=frozenset(self._journal.told.doors),
+            held=self._held_by_others(opened) if isinstance(call, Ask) else {},
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
         )
 
-    def _refuse_another_place(self, wanted: Open, own: dict[str, Open]) -> None:
-        """Raises RouteError if another server that is connected has this door at another place: two servers
-        with different settings would take it from each other for ever."""
-        for opened in self._links.values():
-            theirs = opened.get(wanted.door)
-            if opened is not own and theirs is not None and not is_same_place(theirs, wanted):
-                raise RouteError(
-                    f"set gateway_port to {theirs.port} and gateway_host to {theirs.host}, or data_dir to a "
-                    "folder of its own: another server uses this data directory, and has its gateway there"
-                )
+    def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:
+        """Returns the doors that other connected servers have open. Each is at one place."""
+        others = [opened for opened in self._links.values() if opened is not own]
+        return {door: held for opened in others for door, held in opened.items()}
 
     async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         if self._elder:

@@ -50,7 +50,7 @@ class GatewayRouter:
 
     async def start(self) -> None:
         async with AsyncExitStack() as undo:
-            await self._link.start()
+            await self._link.start(self._opening)
             undo.push_async_callback(self._link.stop)
             state = await self._link.call(self._opening)
             undo.pop_all()
