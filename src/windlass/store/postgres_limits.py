@@ -42,6 +42,7 @@ _LOST_STATEMENTS: Final = (
     asyncpg.DuplicatePreparedStatementError,
 )
 _ROUNDS: Final = 3
+_UNCHANGED: Final = "nothing was changed. Try again shortly."
 _POOLED: Final = (
     "database_url: name the PostgreSQL server itself, or a pooler that keeps a connection for each client "
     "(pool_mode = session in pgbouncer): this pooler shares connections between transactions, which loses "
@@ -107,7 +108,7 @@ async def _process(connection: asyncpg.Connection[Any]) -> int:
 
 class PooledSession:
     """Reads outside a transaction, each on a connection of the pool: a lost connection and a stalled database
-    are the caller's `Unavailable`."""
+    are the caller's `Unavailable`. A request reads before it changes anything, so it has changed nothing."""
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
         self._pool = pool
@@ -131,9 +132,9 @@ class PooledSession:
             finally:
                 await self._pool.release(connection)
         except TimeoutError as error:
-            raise Unavailable("The database does not answer. Try again shortly.") from error
+            raise Unavailable(f"The database does not answer; {_UNCHANGED}") from error
         except CUT as error:
-            raise Unavailable("The database cannot be reached. Try again shortly.") from error
+            raise Unavailable(f"The database cannot be reached; {_UNCHANGED}") from error
 
     async def _free_connection(self) -> Any:
         if self._pool.get_idle_size():
