@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base.atomic_files import sync, write_whole
 from windlass.base.ids import new_id
-from windlass.base.private import private_file
 from windlass.config import Settings
 
 FILE: Final = "server"
@@ -26,11 +26,11 @@ def _folder_id(file: Path) -> str:
     with suppress(FileNotFoundError):
         return file.read_text().strip()
     draft = file.with_name(f"{FILE}.{os.getpid()}")
-    private_file(draft)
-    draft.write_text(f"{new_id()}\n")
+    write_whole(draft, f"{new_id()}\n".encode())
     with suppress(FileExistsError):
         os.link(draft, file)
     draft.unlink()
+    sync(file.parent)
     return file.read_text().strip()
 
 
