@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.running.deployments import PORT, deploy, deployed
+from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
 from windlass.control.background.place_owner import LOOKS, MISSED, OwnerAlive
 from windlass.control.background.worker import LEASE
+from windlass.control.records.reachability import LOST
 from windlass.install import server_id
 from windlass.routers.router import Endpoint
 from windlass.store import PlaceHolder, Queue, queues_of
@@ -140,9 +141,20 @@ async def test_services_of_an_owner_that_is_gone_are_unavailable(pair):
     assert (status["state"], "Its last known state is RUNNING" in status["message"]) == ("UNAVAILABLE", True)
     assert await twin.state(f"/application/{stopped}") == "STOPPED"
     assert await twin.state(f"/application/{waiting}") == "QUEUED"
+    (queued,) = await deployments(twin, waiting)
+    assert (queued["status"], queued["message"]) == ("QUEUED", LOST)
     listed = (await twin.get(f"/organization/{twin.org}/services"))["results"]
     assert {one["id"]: one["state"] for one in listed}[app] == "UNAVAILABLE"
     assert twin.engine.begun == 0
+
+
+async def test_a_deployment_that_waits_for_a_living_owner_says_nothing_of_it(pair):
+    """The control of the test above."""
+    _, twin = pair
+    app = await twin.application()
+    await deploy(twin, app)
+    (queued,) = await deployments(twin, app)
+    assert (queued["status"], queued["message"]) == ("QUEUED", "")
 
 
 async def test_an_owner_that_is_gone_is_an_event_and_a_metric_once(pair):

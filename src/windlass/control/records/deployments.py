@@ -17,6 +17,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records.outbox import write_deliveries
+from windlass.control.records.reachability import LOST
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.document import Document
@@ -258,7 +259,7 @@ def shown_deployment(
         "service_id": service.id,
         "git_commit_id": details.commit_id,
         "commit": details.commit,
-        "message": details.message or details.waits,
+        "message": details.message or details.waits or _lost_reason(deployment, status),
         "triggered_by": details.actor.name,
         "origin": details.origin,
         "started_at": stamp(details.began) if details.began else None,
@@ -274,6 +275,11 @@ def shown_deployment(
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
     return {**shown_status(call, service, status, freshness), **own}
+
+
+def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:
+    """Says why a deployment waits, if the server that would run the service is gone."""
+    return LOST if deployment.status in OPEN and status.message.startswith(LOST) else ""
 
 
 def _shown_run(run: RunReport) -> Document:
