@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
@@ -47,19 +49,27 @@ class OwnerAlive(Exception):
         )
 
 
+class SeenLease(Struct, frozen=True):
+    """The lease of another server, as this server saw it."""
+
+    owner: str
+    until: int
+    since: int
+    """The first look at this lease, by the clock of this server."""
+    last: int
+    """The last one."""
+
+
 class PlaceOwner:
     """Renews the lease of this server, and watches those of other servers."""
 
     def __init__(self, ctx: Context, lease: int) -> None:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
-        self._seen: dict[str, tuple[str, int, int]] = {}
-        """By place: owner and lease at the last look, and since when they are the same by the clock of this
-        server."""
+        self._seen: dict[str, SeenLease] = {}
+        """By place: the lease at the last look."""
         self._refused: PlaceHolder | None = None
         """The owner that this server would be, once it was refused."""
-        self._looked = 0
-        """The time of the last look."""
         ctx.store.listen(self._hear)
 
     def _hear(self, word: str) -> None:
@@ -78,18 +88,29 @@ class PlaceOwner:
         row = await self._ctx.store.reads.owners.get(holder.place)
         if row is None or row.owner == holder.owner:
             return
-        await asyncio.sleep(max(0, self._lease - self._unchanged(row)) / SECOND)
+        while self._unchanged(row) < self._lease:
+            await asyncio.sleep(self._between_looks / SECOND)
+            if await self._ctx.store.reads.owners.get(holder.place) != row:
+                raise OwnerAlive
         if not await self._ctx.store.write(lambda tx: self._take(tx, holder, row)):
             raise OwnerAlive
         _log.warning("the place of another server was taken over (--adopt): services are started here")
 
+    @property
+    def _between_looks(self) -> int:
+        return self._lease // LOOKS
+
     def _unchanged(self, row: OwnerRow) -> int:
         """Returns for how long another server has not renewed its lease, by the clock of this server. The
-        clock of the other one may be fast or slow: it only shows that the lease changed."""
-        now = self._ctx.clock.now()
-        owner, until, since = self._seen.get(row.place, ("", 0, 0))
-        if (owner, until) != (row.owner, row.until):
-            self._seen[row.place] = row.owner, row.until, (since := now)
+        clock of the other one may be fast or slow: it only shows that the lease changed.
+
+        Begins to count again if the last look is long ago, or lies in the future: the clock was set, this
+        server was paused, or the database stalled, so that the other server could not renew its lease."""
+        now, seen = self._ctx.clock.now(), self._seen.get(row.place)
+        is_same = seen is not None and (seen.owner, seen.until) == (row.owner, row.until)
+        is_counted = seen is not None and 0 <= now - seen.last <= 2 * self._between_looks
+        since = seen.since if seen and is_same and is_counted else now
+        self._seen[row.place] = SeenLease(row.owner, row.until, since, now)
         return now - since
 
     async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
@@ -105,7 +126,7 @@ class PlaceOwner:
         """Calls `look` several times in each lease. Waits for a database that is away, because no work is
         claimed without it either."""
         while not self._ownership.is_alone:
-            await asyncio.sleep(self._lease / SECOND / LOOKS)
+            await asyncio.sleep(self._between_looks / SECOND)
             try:
                 await self.look()
             except Unavailable as error:
@@ -118,7 +139,6 @@ class PlaceOwner:
         ownership, store = self._ownership, self._ctx.store
         if ownership.is_alone:
             return
-        self._forget_what_was_missed()
         was_owner, holder = ownership.is_owner, ownership.holder
         ownership.is_owner = await store.write(lambda tx: self._renew_and_watch(tx, holder))
         if holder and not ownership.is_owner and (was_owner or holder != self._refused):
@@ -133,14 +153,6 @@ class PlaceOwner:
         self._refused = holder
         _log.warning(_NOT_OWNER, extra={"place": holder.place, "owner": holder.owner})
 
-    def _forget_what_was_missed(self) -> None:
-        """Begins to count again after a pause: while this server did not reach the database, others may not
-        have reached it either."""
-        now = self._ctx.clock.now()
-        if now - self._looked > 2 * self._lease // LOOKS:
-            self._seen.clear()
-        self._looked = now
-
     async def _renew_and_watch(self, tx: Tx, holder: PlaceHolder | None) -> bool:
         """Returns False if this server does not own its place. Marks owners whose lease ended as lost."""
         rows = {row.place: row for row in await tx.owners.all()}
@@ -149,7 +161,7 @@ class PlaceOwner:
         for row in rows.values():
             if row is own and is_owner:
                 continue
-            is_silent = self._unchanged(row) >= MISSED * self._lease // LOOKS
+            is_silent = self._unchanged(row) >= MISSED * self._between_looks
             if is_silent and await tx.owners.lose(row):
                 _log.error(
                     "the server that owns a place does not answer: states of its services are unknown",

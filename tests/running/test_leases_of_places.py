@@ -1,0 +1,117 @@
+"""Leases of places are measured by the clock of each server, and only while the database answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running.deployments import deployed
+from tests.running.test_place_owner import AFTER_LEASE, BETWEEN_LOOKS, kinds, lease_passes, look, server
+from tests.world import HandClock, World
+from windlass.base.clock import SECOND
+from windlass.control.background.place_owner import MISSED, OwnerAlive
+from windlass.control.background.worker import LEASE
+
+HOUR = 3600.0
+
+
+@pytest.fixture(params=["fast", "slow"])
+async def apart(request, postgres_url: str, tmp_path: Path) -> AsyncIterator[tuple[World, World]]:
+    """Two servers whose clocks are an hour apart; the first one owns the place."""
+    first, second = HandClock(), HandClock()
+    (second if request.param == "fast" else first).turn(HOUR)
+    async with (
+        server(postgres_url, tmp_path / "one", first, "one") as world,
+        server(postgres_url, tmp_path / "two", second, "two") as twin,
+    ):
+        yield world, twin
+
+
+async def test_a_clock_that_is_fast_or_slow_ends_no_lease_of_another_server(apart, monkeypatch):
+    world, twin = apart
+    await deployed(world)
+    for _ in range(5):
+        for server_at_work in apart:
+            server_at_work.clock.turn(BETWEEN_LOOKS)
+            await look(server_at_work)
+    assert await kinds(twin) == []
+
+    async def renewed(_: float) -> None:
+        await look(world)
+
+    monkeypatch.setattr(asyncio, "sleep", renewed)
+    with pytest.raises(OwnerAlive):
+        await twin.installation.place_owner.take()
+
+
+async def test_an_owner_that_is_gone_is_noticed_whatever_its_clock_showed(apart):
+    """The control of the test above."""
+    world, twin = apart
+    await deployed(world)
+    events = []
+    for _ in range(MISSED):
+        twin.clock.turn(BETWEEN_LOOKS)
+        await look(twin)
+        events.append(await kinds(twin))
+    assert events == [[]] * (MISSED - 1) + [["CLUSTER_UNREACHABLE"]]
+
+
+async def test_an_owner_is_not_lost_because_the_database_was_away(apart):
+    """No server reaches it: none can renew its lease, and none sees whether others have."""
+    world, twin = apart
+    await deployed(world)
+    twin.clock.turn(AFTER_LEASE)
+    await look(twin)
+    assert await kinds(twin) == []
+    await lease_passes(twin.clock, twin)
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
+
+
+async def test_an_owner_is_not_lost_because_the_database_stalled_during_a_look(apart, monkeypatch):
+    world, twin = apart
+    await deployed(world)
+    store = twin.installation.ctx.store
+    write = store.write
+
+    async def stalled(change: Any) -> Any:
+        twin.clock.turn(MISSED * BETWEEN_LOOKS)
+        return await write(change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write", stalled)
+        await look(twin)
+    assert await kinds(twin) == []
+    await lease_passes(twin.clock, twin)
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+async def test_a_clock_that_is_set_neither_ends_a_lease_nor_prolongs_it(apart, jump):
+    world, twin = apart
+    await deployed(world)
+    twin.clock.turn(jump)
+    await look(twin)
+    assert await kinds(twin) == []
+    await lease_passes(twin.clock, twin)
+    assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
+
+
+async def test_a_place_is_not_taken_while_the_database_stalls(apart, monkeypatch):
+    """The owner renews its lease as soon as the database answers again."""
+    world, twin = apart
+    waits: list[float] = []
+
+    async def stalled(seconds: float) -> None:
+        waits.append(seconds)
+        twin.clock.turn(LEASE / SECOND)
+        if len(waits) > 1:
+            await look(world)
+
+    monkeypatch.setattr(asyncio, "sleep", stalled)
+    with pytest.raises(OwnerAlive):
+        await twin.installation.place_owner.take()
+    assert len(waits) == 2
