@@ -14,7 +14,7 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
-from tests.engines.proxies import proxied
+from tests.engines.proxies import proxied, when_back
 from tests.forms import elsewhere
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.deploy.workload import Artifact
@@ -249,7 +249,7 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         with pytest.raises(BuilderAway):
             await bench.builder.find(bench.service, "k1")
         await proxy.appear()
-        await bench.build(f"FROM {BOX}\nRUN true\n")
+        await when_back(lambda: bench.build(f"FROM {BOX}\nRUN true\n"))
         await bench.close()
 
 
@@ -267,7 +267,8 @@ async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_pa
         with pytest.raises(BuilderAway):
             await building
         await asyncio.to_thread(dockerd.start)
-        assert (await bench.build(f"FROM {BOX}\nENV A=1\n")).ref.endswith(":k1")
+        made = await when_back(lambda: bench.build(f"FROM {BOX}\nENV A=1\n"))
+        assert made.ref.endswith(":k1")
         await bench.close()
         assert await left_of(dockerd.host, pause) == []
     assert of_command(pause) == []

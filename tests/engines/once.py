@@ -131,7 +131,6 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
-    @pytest.mark.essential
     @pytest.mark.sized
     async def test_a_run_killed_at_any_moment_has_run_exactly_once(self, rig):
         needs(rig, "adopt")

@@ -1,11 +1,26 @@
-"""A socket before a Docker engine that can be closed and opened again: the engine is away for a while."""
+"""Docker engines that are away for a while: a socket before one that can be closed and opened again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+from windlass.builders.builder import BuilderAway
+from windlass.engines.engine import EngineAway
+
+T = TypeVar("T")
+
+
+async def when_back(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a call until the engine is back; a connection from before may still end one with it."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(EngineAway, BuilderAway):
+                return await call()
+            await asyncio.sleep(0.05)
 
 
 class Proxy:

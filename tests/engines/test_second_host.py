@@ -193,7 +193,11 @@ async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tm
         assert waits.status == 202
         host.start()
         assert (await east.ended(waits["id"]))["status"] == "SUCCEEDED"
-        assert (await east.status())["status"] == "DEPLOYED"
+
+        async def is_deployed() -> bool:
+            return bool((await east.status())["status"] == "DEPLOYED")
+
+        await until(is_deployed)
         assert await east.text() == "east"
         after, still = await on(host.host)
         assert [one["Names"] for one in after] != [one["Names"] for one in before]

@@ -114,8 +114,11 @@ async def test_actions_requested_while_the_engine_is_away_are_done_when_it_is_ba
     world.engine.away = True
     asked = await world.post(f"{path}/{deed}")
     await world.installation.worker.start_due()
-    await asyncio.sleep(0.3)
-    assert (await world.get(f"{path}/deployment/{asked['id']}"))["status"] == "DEPLOYING"
+
+    async def is_deploying() -> bool:
+        return bool((await world.get(f"{path}/deployment/{asked['id']}"))["status"] == "DEPLOYING")
+
+    await until(is_deploying)
     world.engine.away = False
     await world.settle()
     assert (await world.get(f"{path}/deployment/{asked['id']}"))["status"] == "SUCCEEDED"

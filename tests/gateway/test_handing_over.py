@@ -78,11 +78,10 @@ async def test_no_connection_is_lost_when_a_gateway_is_replaced(town: GatewayTow
     assert (await slow.said()).body == b"/slow"
     await half.send(request("/half")[20:])
     assert (await half.said()).body == b"/half"
-    await asyncio.sleep(1.5)
+    await until(lambda: len(processes_of(town.folder)) == 1)
     for number, caller in enumerate((idle, slow, half)):
         said = await caller.ask(request(f"/again-{number}"))
         assert said.body == f"/again-{number}".encode()
-    assert len(processes_of(town.folder)) == 1
 
 
 async def test_requests_go_on_through_ten_replacements(town: GatewayTown):

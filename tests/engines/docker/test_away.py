@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
 from tests.engines.dockers import own_engine
-from tests.engines.proxies import proxied
+from tests.engines.proxies import proxied, when_back
 from windlass.core.deploy.workload import (
     Phase,
     Volume,
@@ -54,6 +55,7 @@ class TestAway:
             with pytest.raises(EngineAway, match="does not answer"):
                 await call
         await proxy.appear()
+        assert {*await when_back(engine.services)} == {it.service}
         assert await engine.trouble() == ""
         await nothing_left(watched)
 
@@ -115,7 +117,7 @@ class TestKilled:
         with pytest.raises(EngineAway):
             await watched.engine.copies(it.service)
         await asyncio.to_thread(dockerd.start)
-        await watched.engine.run(it, 0)
+        await when_back(lambda: watched.engine.run(it, 0))
         await until(lambda: watched.said() == ["1", "2"])
         await nothing_left(watched)
 
@@ -130,7 +132,7 @@ class TestKilled:
             await asyncio.gather(running, return_exceptions=True)
             assert not isinstance(running.exception(), EngineRefused)
             await asyncio.to_thread(dockerd.start)
-            assert (await watched.engine.run(it, 0)).phase is Phase.RUNNING
+            assert (await when_back(partial(watched.engine.run, it, 0))).phase is Phase.RUNNING
             assert len(await watched.engine.copies(it.service)) == 1
         await nothing_left(watched)
 
@@ -145,6 +147,6 @@ class TestKilled:
         with pytest.raises(EngineAway):
             await removing
         await asyncio.to_thread(dockerd.start)
-        await watched.engine.remove(it.service, grace=0)
+        await when_back(lambda: watched.engine.remove(it.service, grace=0))
         assert await watched.engine.copies(it.service) == []
         await nothing_left(watched)

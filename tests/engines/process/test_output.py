@@ -9,6 +9,7 @@ import pytest
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
+from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
 from windlass.engines.process.output import OutputFile, prepare
 from windlass.engines.process.records import Record
@@ -113,10 +114,20 @@ async def test_a_second_replica_continues_the_output_when_the_first_stops(rig):
         await first.engine.sweep(await first.engine.services())
 
 
+TRUNCATES = """
+import os, time
+for number in range(5):
+    os.system(f"echo {number} > /dev/stderr")
+    while not os.path.exists(f"heard-{number}"):
+        time.sleep(0.01)
+time.sleep(1000)
+"""
+
+
 async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
-    program = (
-        "import os, time\nfor n in range(5):\n    os.system(f'echo {n} > /dev/stderr')\n    time.sleep(0.3)\n"
-    )
-    await station.apply(wanted(rig.made(program + "time.sleep(1000)")))
-    await station.hears("4")
+    it = wanted(rig.made(TRUNCATES))
+    made = await station.apply(it)
+    for number in range(5):
+        await station.hears(str(number))
+        await write(station, it, made, f"heard-{number}")
     assert station.said == ["0", "1", "2", "3", "4"]
