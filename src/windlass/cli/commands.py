@@ -46,13 +46,14 @@ def everything() -> dict[str, dict[str, DerivedCommand]]:
     return commands_of(registry())
 
 
+@cache
 def group(name: str) -> click.Group | None:
     words = everything().get(kebab(name))
     if words is None:
         return None
     return Verbs(
-        kebab(name),
-        commands={word: command(derived) for word, derived in words.items()},
+        {word: partial(command, derived) for word, derived in words.items()},
+        name=kebab(name),
         help=about(next(iter(words.values()))) + ".",
         context_settings=_NORMAL,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from windlass.cli.client import ApiAnswer, ResponseStream
-from windlass.cli.commands import group
+from windlass.cli.commands import command, everything
 from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
 from windlass.terminal.sections import Command, Option
@@ -79,16 +79,14 @@ def _print_head(answer: ApiAnswer) -> None:
 
 def token_command() -> click.Group:
     """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
-    derived = group("api-token")
-    assert derived is not None
-    commands = derived.commands
+    words = everything()["api-token"]
     return click.Group(
         "token",
         help="API tokens of the organization. `windlass api-token` can say more of them.",
         commands={
-            "create": _shorten(commands["create"]),
-            "list": commands["list"],
-            "revoke": _rename(commands["delete"]),
+            "create": _shorten(command(words["create"])),
+            "list": command(words["list"]),
+            "revoke": _rename(command(words["delete"])),
         },
     )
 
