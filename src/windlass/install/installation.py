@@ -21,6 +21,7 @@ from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.commit import commit
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.loops import keep_running
 from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
@@ -140,15 +141,15 @@ class Installation:
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (
-            self.worker.run(),
-            self.place_owner.run(),
-            self._note_uses(),
-            self._note_marks(),
-            self._note_changes(),
-            self.routes.run(),
-            ctx.places.keep_up(),
+            self.worker.run,
+            self.place_owner.run,
+            self._note_uses,
+            self._note_marks,
+            self._note_changes,
+            self.routes.run,
+            ctx.places.keep_up,
         )
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
     async def stop(self) -> None:
         self.stopping = True
@@ -224,22 +225,14 @@ class Installation:
     async def _note_uses(self) -> None:
         while True:
             await asyncio.sleep(1)
-            try:
+            with suppress(Unavailable):  # Others log that the database is away; what was not noted is kept.
                 await self.authenticator.note()
-            except Unavailable:
-                continue  # The database is away, as others say already; what was not noted is kept.
-            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
-                _log.exception("the last use of tokens could not be noted")
 
     async def _note_marks(self) -> None:
         while True:
             await asyncio.sleep(MARK_EVERY)
-            try:
+            with suppress(Unavailable):
                 await self.note_mark()
-            except Unavailable:
-                continue
-            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
-                _log.exception("the data directory could not be marked")
 
     async def note_mark(self) -> None:
         """Writes down in the data directory how far the database is, if it has moved on."""

@@ -1,0 +1,23 @@
+"""Loops that run for as long as the process does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from windlass.base.log import log
+
+PAUSE: Final = 1.0
+"""Seconds until a loop that failed begins again."""
+_log = log("loops")
+
+
+async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE) -> None:
+    """Runs a loop until it returns, and again whenever it fails: its absence would not be noticed."""
+    while True:
+        try:
+            return await loop()
+        except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+            _log.exception("a loop failed and begins again", extra={"loop": loop.__name__})
+        await asyncio.sleep(pause)

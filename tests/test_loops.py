@@ -1,0 +1,54 @@
+"""Loops of a server go on after a failure that no part of them expects."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from tests.world import World
+from windlass.base.loops import keep_running
+
+
+class FailingLoop:
+    """Fails at first, and then runs."""
+
+    __name__ = "failing"
+
+    def __init__(self) -> None:
+        self.runs = asyncio.Event()
+        self.has_failed = False
+
+    async def __call__(self) -> None:
+        if not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("something that no part expects")
+        self.runs.set()
+        await asyncio.Event().wait()
+
+
+async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World, monkeypatch):
+    installation = world.installation
+    loops = (
+        (installation.worker, "run"), (installation.place_owner, "run"), (installation.routes, "run"),
+        (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
+        (installation.ctx.places, "keep_up"),
+    )  # fmt: skip
+    failing = [FailingLoop() for _ in loops]
+    for (owner, name), loop in zip(loops, failing, strict=True):
+        monkeypatch.setattr(owner, name, loop)
+    monkeypatch.setattr("windlass.install.installation.keep_running", partial(keep_running, pause=0))
+    await installation.start()
+    assert len(installation._tasks) == len(failing)
+    for loop in failing:
+        await loop.runs.wait()
+
+
+async def test_a_loop_that_returns_is_not_begun_again(caplog):
+    """The control of the test above."""
+    runs: list[int] = []
+
+    async def once() -> None:
+        runs.append(1)
+
+    await keep_running(once, pause=0)
+    assert (runs, caplog.text) == ([1], "")
