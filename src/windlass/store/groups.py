@@ -16,6 +16,7 @@ from windlass.base.clock import Clock
 from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.outage import Outage
 from windlass.store.chain import ChainEnd
 from windlass.store.tables.table import DatabaseSession, Measured, NewEvent
 from windlass.store.transaction import Tx, Write
@@ -70,6 +71,7 @@ class GroupCommit:
         self._measurer: Measurer = _count_nothing
         self._measured: list[Measured] = []
         """Measurements of the group that is being committed."""
+        self._outage = Outage(_log, "changes could not be committed", "changes are committed again")
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -148,12 +150,13 @@ class GroupCommit:
         try:
             outcomes, nudges = await self._commit([queued.change for queued in group])
         except Unavailable as refusal:
-            _log.error("a group of writes could not be committed", extra=_trouble(refusal, group))
+            self._outage.note(str(refusal.__cause__ or refusal))
             _refuse(group, refusal)
         except Exception as error:  # noqa: BLE001 (every caller of the group has to be answered)
             _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
             _refuse(group, error)
         else:
+            self._outage.end()
             self.groups += 1
             self.writes += len(group)
             for queued, (answer, failure) in zip(group, outcomes, strict=True):

@@ -18,6 +18,7 @@ import asyncpg
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.outage import Outage
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.nudges import DEAF
@@ -140,6 +141,7 @@ class PostgresStore(GroupCommit):
         """The number of migrations that this version knows."""
         self.reads = Reads(PooledSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
+        self._deafness = Outage(_log, "not listening to the database", "listening to the database again")
         self._ear = asyncio.create_task(self._hear())
 
     @classmethod
@@ -217,7 +219,7 @@ class PostgresStore(GroupCommit):
             try:
                 await self._hear_until_lost()
             except (*CUT, asyncpg.PostgresError) as error:
-                _log.warning("not listening to the database", extra={"error": str(error)})
+                self._deafness.note(str(error))
             await asyncio.sleep(1)
 
     async def _hear_until_lost(self) -> None:
@@ -226,6 +228,7 @@ class PostgresStore(GroupCommit):
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
+            self._deafness.end()
             self._tell("work")
             self._tell(DEAF)
             while not await _happens(lost, LISTEN_SECONDS):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from windlass.base.clock import SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.outage import Outage
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import workload_of
@@ -68,6 +69,9 @@ class PlaceOwner:
         self._ownership = ctx.ownership
         self._seen: dict[str, SeenLease] = {}
         """By place: the lease at the last look."""
+        self._outage = Outage(
+            _log, "the lease of the place waits for the database", "the lease of the place is renewed again"
+        )
         self._refused: PlaceHolder | None = None
         """The owner that this server would be, once it was refused."""
         ctx.store.listen(self._hear)
@@ -129,8 +133,9 @@ class PlaceOwner:
             await asyncio.sleep(self._between_looks / SECOND)
             try:
                 await self.look()
+                self._outage.end()
             except Unavailable as error:
-                _log.warning("the lease of the place waits for the database", extra={"error": str(error)})
+                self._outage.note(str(error))
             except EngineError as error:
                 _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
 

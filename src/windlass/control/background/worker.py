@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.outage import Outage
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping
 from windlass.control.context.context import Context
@@ -66,6 +67,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._jobs = jobs()
         self._queues: dict[int, WorkQueue] = {}
+        self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 
@@ -83,9 +85,10 @@ class Worker:
             self._wake.clear()
             try:
                 await self.start_due()
+                self._outage.end()
                 await self._sleep()
             except Unavailable as error:
-                _log.warning("the worker waits for the database", extra={"error": str(error)})
+                self._outage.note(str(error))
                 await asyncio.sleep(1)
             except Exception:  # noqa: BLE001 (the loop must outlive its items)
                 _log.exception("the worker stumbled")

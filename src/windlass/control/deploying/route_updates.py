@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from windlass.base.errors import Unavailable
 from windlass.base.fair_share import FairShare
 from windlass.base.log import log
+from windlass.base.outage import Outage
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.engines.engine import EngineAway, EngineError
@@ -33,6 +34,7 @@ class RouteUpdates:
         self._running: dict[str, asyncio.Task[None]] = {}
         """By place."""
         self._must_look = asyncio.Event()
+        self._outage = Outage(_log, "routes wait for the database", "routes are updated again")
         self._untold: set[str] | None = None
         """Services of which routers have no routes since the start of the server; None once they have all."""
 
@@ -57,8 +59,9 @@ class RouteUpdates:
                 try:
                     await self._start()
                     await self._complete()
+                    self._outage.end()
                 except Unavailable as error:
-                    _log.warning("routes wait", extra={"why": str(error)})
+                    self._outage.note(str(error))
                     await asyncio.sleep(_PAUSE)
         finally:
             await self.stop()

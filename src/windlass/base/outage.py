@@ -1,0 +1,36 @@
+"""The log of an outage: a line at its beginning, one for each further reason, and a summary at its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+_MOST_REASONS: Final = 5
+"""Reasons that are logged; an address or a number in them may make each one different."""
+
+
+class Outage:
+    def __init__(self, logger: logging.Logger, failing: str, working: str) -> None:
+        """`failing` and `working` are the messages of the first and of the last line."""
+        self._logger, self._failing, self._working = logger, failing, working
+        self._reasons: set[str] = set()
+        self._attempts = 0
+        self._began = 0.0
+
+    def note(self, reason: str) -> None:
+        """Notes an attempt that failed."""
+        if not self._attempts:
+            self._began = time.monotonic()
+        self._attempts += 1
+        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+            self._reasons.add(reason)
+            self._logger.warning(self._failing, extra={"error": reason})
+
+    def end(self) -> None:
+        """Notes an attempt that succeeded."""
+        if self._attempts:
+            seconds = round(time.monotonic() - self._began, 1)
+            self._logger.warning(self._working, extra={"seconds": seconds, "failed": self._attempts})
+            self._attempts = 0
+            self._reasons.clear()

@@ -1,0 +1,51 @@
+"""An outage is told at its beginning and at its end, and not at each attempt."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from windlass.base.outage import Outage
+
+
+@pytest.fixture
+def outage(caplog) -> Outage:
+    caplog.set_level(logging.INFO)
+    return Outage(logging.getLogger("outage"), "it waits", "it goes on")
+
+
+def lines(caplog) -> list[tuple[str, object]]:
+    return [(record.message, vars(record).get("failed")) for record in caplog.records]
+
+
+def test_an_outage_is_two_lines_with_the_number_of_attempts(outage, caplog):
+    for _ in range(100):
+        outage.note("away")
+    outage.end()
+    outage.end()
+    assert lines(caplog) == [("it waits", None), ("it goes on", 100)]
+
+
+def test_another_reason_in_an_outage_is_another_line(outage, caplog):
+    for reason in ("away", "starting", "away"):
+        outage.note(reason)
+    assert [vars(record)["error"] for record in caplog.records] == ["away", "starting"]
+
+
+def test_reasons_that_are_always_new_do_not_fill_the_log(outage, caplog):
+    for number in range(100):
+        outage.note(f"connection {number} was lost")
+    assert len(caplog.records) == 5
+
+
+def test_the_next_outage_is_told_again(outage, caplog):
+    for _ in range(2):
+        outage.note("away")
+        outage.end()
+    assert lines(caplog) == [("it waits", None), ("it goes on", 1)] * 2
+
+
+def test_attempts_that_succeed_leave_no_line(outage, caplog):
+    outage.end()
+    assert caplog.records == []
