@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,14 @@ def fill(folder: Path, count: int) -> None:
     connection.close()
 
 
-def _copies(first: Row, count: int) -> Iterator[tuple[Any, ...]]:
+def _copies(
+    first: Row, count: int, key: str = "name", pattern: str = "{family} {:08}"
+) -> Iterator[tuple[Any, ...]]:
     document = msgspec.json.decode(first.body)
     for number in range(1, count):
-        id, created, name = ids.new_id(), first.created + number, f"{first.family} {number:08}"
+        id, created, name = ids.new_id(), first.created + number, pattern.format(number, family=first.family)
         moment = stamp(created)
-        document |= {"id": id, "name": name, "created_at": moment, "updated_at": moment}
+        document |= {"id": id, key: name, "created_at": moment, "updated_at": moment}
         copy = msgspec.structs.replace(
             first,
             id=id,
@@ -98,6 +100,32 @@ def fill_services(folder: Path, count: int) -> None:
             connection.execute(names.TAKE, msgspec.structs.astuple(named))
     _count(connection, first, count)
     connection.close()
+
+
+def fill_variables(folder: Path, counts: Sequence[int]) -> list[str]:
+    """Makes a project with each of these numbers of variables, and an application in it; returns the ids of
+    the applications, which pass for deployed."""
+    applications: list[str] = []
+    firsts: list[str] = []
+    with windlass(folder) as server:
+        for count in counts:
+            project = server.ask(
+                "POST", f"/organization/{server.org}/project", {"name": f"{count} variables"}
+            )["id"]
+            environment = server.ask("POST", f"/project/{project}/environment", {"name": "production"})["id"]
+            made = server.ask("POST", f"/environment/{environment}/application", _APPLICATION)
+            variable = {"key": "VARIABLE_00000000", "value": "postgresql://orders:5432/orders"}
+            firsts.append(server.ask("POST", f"/project/{project}/environmentVariable", variable)["id"])
+            applications.append(made["id"])
+    connection = connect(folder / DATABASE)
+    for id, count in zip(firsts, counts, strict=True):
+        [row] = connection.execute(resources.FIND, (id, "environmentVariable"))
+        with connection:
+            connection.executemany(resources.ADD, _copies(Row(*row), count, "key", "VARIABLE_{:08}"))
+            _count(connection, Row(*row), count)
+    connection.execute("UPDATE status SET deployed_at = changed, digest = '2-unknown..'")
+    connection.close()
+    return applications
 
 
 def _count(connection: apsw.Connection, first: Row, count: int) -> None:

@@ -17,6 +17,7 @@ from bench.cases import (
     reads,
     router,
     start,
+    variables,
     webhooks,
 )
 from bench.measure import Bench, Line
@@ -24,6 +25,7 @@ from bench.measure import Bench, Line
 CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "reads": reads.run,
     "pages": pages.run,
+    "variables": variables.run,
     "creates": creates.run,
     "postgres": postgres.run,
     "start": start.run,
