@@ -15,7 +15,7 @@ import pytest
 from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, statements, tables
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
-from windlass.store.tables import lists
+from windlass.store.tables import lists, tree
 
 ALL = [pytest.param(text, id=name) for name, text in statements.ALL.items()]
 SHAPES = {
@@ -48,6 +48,24 @@ def test_sqlite_understands_all_statements(embedded: apsw.Connection, text: str)
 def test_sqlite_would_not_understand_another_column(embedded: apsw.Connection) -> None:
     with pytest.raises(apsw.SQLError):
         apsw.ext.query_info(embedded, "SELECT colour FROM resource")
+
+
+def test_sqlite_reads_all_resources_or_deployments_for_no_statement(embedded: apsw.Connection) -> None:
+    scans = {name: found for name, text in statements.ALL.items() if (found := scanned(embedded, text))}
+    assert scans.keys() <= {"figures.FIGURES"}  # it counts all deployments under way, in a thread
+
+
+def test_a_join_in_another_order_would_read_all_resources(embedded: apsw.Connection) -> None:
+    text = tree.MARKS.replace("CROSS JOIN resource\nWHERE", "JOIN resource\nON")
+    assert scanned(embedded, text.replace(" AND resource.family", " WHERE resource.family")) == ["resource"]
+
+
+def scanned(connection: apsw.Connection, text: str) -> list[str]:
+    """The large tables that are read from end to end, by the names that the statement gives them."""
+    names = {"resource", "deployment", *re.findall(r"\bresource AS (\w+)", text)}
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", ["x"] * len(placeholders(text)))
+    found = [re.match(r"SCAN (\w+)", str(row[3])) for row in plan]
+    return [match[1] for match in found if match and match[1] in names]
 
 
 async def test_postgresql_understands_all_statements(served: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.variables.town import Town, inputs, row_of, settled
 from tests.world import World, make_world
-from windlass.control.variables.inputs import _sha, is_current
+from windlass.control.variables.inputs import former_sha, is_current
 from windlass.core.words.variables import Inputs
 from windlass.store import Tx
 
@@ -159,9 +159,23 @@ async def test_a_digest_from_before_counts_every_database(town: Town):
     await world.database(town.env, name="first")
     ctx = world.installation.ctx
     marks = await ctx.store.reads.tree.marks(town.app, ["environmentVariable", "secret", "database"])
-    old = msgspec.structs.replace(await inputs(world, town.app), digest=_sha(ctx, service, marks))
+    old = msgspec.structs.replace(await inputs(world, town.app), digest=former_sha(ctx, service, marks))
     assert await current(world, town.app, old)
     await world.database(town.env, name="second")
+    assert not await current(world, town.app, old)
+
+
+async def test_a_digest_of_all_levels_together_is_still_compared(town: Town):
+    """As it was written before each level had its own: an upgrade makes no service out of date."""
+    world, service = town.world, await row_of(town.world, town.app)
+    await world.database(town.env, name="unused")
+    ctx = world.installation.ctx
+    marks = await ctx.store.reads.tree.marks(town.app, ["environmentVariable", "secret"])
+    old = msgspec.structs.replace(
+        await inputs(world, town.app), digest=f"{former_sha(ctx, service, marks)}.."
+    )
+    assert await current(world, town.app, old)
+    await town.says("project", "NEW")
     assert not await current(world, town.app, old)
 
 

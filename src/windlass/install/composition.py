@@ -34,6 +34,7 @@ from windlass.control.context.ownership import Ownership
 from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.shared_readers import SharedReaders
+from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
@@ -100,6 +101,7 @@ def assemble(
         nudges=Nudges(store),
         readers=SharedReaders(),
         neighbours=Neighbours(),
+        variable_digests=VariableDigests(store.reads),
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),

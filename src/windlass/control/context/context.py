@@ -23,6 +23,7 @@ from windlass.control.context.ownership import Ownership
 from windlass.control.context.place import HttpRouter
 from windlass.control.context.places import Places
 from windlass.control.context.shared_readers import SharedReaders
+from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
 from windlass.store import Store
@@ -97,6 +98,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Shared readers behind streams."""
     neighbours: Neighbours
     """Variables that services offer to each other."""
+    variable_digests: VariableDigests
+    """Digests of the variables that services inherit."""
     out: OutgoingHttp
     """The one way out over HTTP, guarded."""
     work: Path

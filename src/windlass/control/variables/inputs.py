@@ -12,6 +12,7 @@ from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
 from windlass.control.context.context import Context
+from windlass.control.context.variable_digests import LevelDigest, digest_of
 from windlass.control.kinds.service_kind import FindAddress
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
@@ -28,6 +29,11 @@ _SAYS_NOTHING_OF_RUNNING: Final = frozenset(
     {"description", "icon_uri", "auto_deploy", "auto_preview", "annotations_groups", "labels_groups"}
 )
 _KINDS: Final = (variable, secret)
+_BY_LEVEL: Final = "2-"
+"""Prefix of digests that contain one for each level."""
+
+Mark = tuple[str, str, str, str | None]
+"""Id, family, tag and name of a resource."""
 
 
 class StoredVariable(Struct):
@@ -44,7 +50,7 @@ class StoredVariable(Struct):
 async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
     """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
     if not _takes_variables(ctx, service):
-        digest = Digest(_sha(ctx, service, ())).text
+        digest = Digest(_sha(ctx, service, (), ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
     levels = await source.tree.above(service.id)
     if not levels:
@@ -53,10 +59,14 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     own = await injected_variables(ctx, source, levels, find_address)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
-    declared = [row for level in rows for row in level]
     # Of the very rows that were read: a change that comes between is a change since.
-    counted = [*declared, *(row for row in own.counted if row.id in used)]
-    sha = _sha(ctx, service, ((row.id, row.family, row.tag, row.name) for row in counted))
+    digests = [
+        (level.id, digest_of((row.id, row.tag) for row in stored))
+        for level, stored in zip(levels, rows, strict=True)
+        if stored
+    ]
+    counted = ((row.id, row.family, row.tag, row.name) for row in own.counted if row.id in used)
+    sha = _sha(ctx, service, digests, counted)
     return Inputs(
         variables=result.variables,
         files=result.files,
@@ -128,20 +138,38 @@ def _hash_name(name: str) -> str:
 
 async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
     """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
+    sha, _, rest = digest.partition(".")
+    if not sha.startswith(_BY_LEVEL):
+        return await _was_current(ctx, source, service, digest)
+    counted, levels = _counted_families(ctx), list[LevelDigest]()
+    marks: list[Mark] = []
+    if _takes_variables(ctx, service):
+        levels = await ctx.variable_digests.of(source, service.id)
+        marks = await source.tree.marks(service.id, counted)
+    own = _parsed(sha, rest)
+    return sha == _sha(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
+
+
+async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+    """The same for digests of all variables together, as they were made before those of levels."""
     sha, new, rest = digest.partition(".")
     counted = _counted_families(ctx)
     families = [*(family.name for family in _KINDS), *counted]
     marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
-        used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
-        own = Digest(sha, used, missing)
-        marks = [
-            mark
-            for mark in marks
-            if mark[1] not in counted
-            or own.counts(mark[0], ctx.kinds[mark[1]].counted_keys(mark[0], str(mark[3])))
-        ]
-    return sha == _sha(ctx, service, marks)
+        own = _parsed(sha, rest)
+        marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]
+    return sha == former_sha(ctx, service, marks)
+
+
+def _parsed(sha: str, rest: str) -> Digest:
+    used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
+    return Digest(sha, used, missing)
+
+
+def _counts(ctx: Context, own: Digest, mark: Mark) -> bool:
+    id, family, _, name = mark
+    return own.counts(id, ctx.kinds[family].counted_keys(id, str(name)))
 
 
 def _counted_families(ctx: Context) -> list[str]:
@@ -149,12 +177,21 @@ def _counted_families(ctx: Context) -> list[str]:
     return [family for family, kind in ctx.kinds.items() if kind.is_counted]
 
 
-def _sha(ctx: Context, service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
+def _sha(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
     """Variables count with each change; of services, only whether they are there and how they are called:
     nothing else of them is in anybody's variables."""
-    used = sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
-    parts = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), used]
-    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+    return _BY_LEVEL + _hashed(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
+
+
+def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
+    return _hashed(
+        ctx, service, *sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
+    )
+
+
+def _hashed(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
+    hashed = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), parts]
+    return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()
 
 
 Shape: TypeAlias = "Mapping[str, Shape] | None"

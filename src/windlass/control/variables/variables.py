@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
-from windlass.control.context.call import Call, Reply, Writing, encode, reads, writes
+from windlass.control.context.call import Call, Reply, Writing, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -16,7 +16,7 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent, allows, visible_below
-from windlass.control.request.reading import in_dialect, page_of
+from windlass.control.request.reading import all_in_dialect, in_dialect, page_of, paging
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document, sent_in
 from windlass.core.declare.resource import Family
@@ -51,15 +51,28 @@ async def visible(ctx: Context, call: Call) -> Reply:
     here = await parent_of(source, call)
     levels = await source.tree.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
-    if rows is None:
-        rows = await _read_stored(source, levels, family)
-    if call.dialect.is_full:
-        rows += await _read_built_in(ctx, source, call, levels, family)
-    return page_of(call, [row.body for row in rows])
+    added = await _read_built_in(ctx, source, call, levels, family) if call.dialect.is_full else []
+    if rows is not None:
+        return page_of(call, [row.body for row in (*rows, *added)])
+    page, size = paging(call)
+    first, last = (page - 1) * size, page * size
+    bodies, total = await _read_page(source, levels, family, first, last)
+    bodies += [row.body for row in added[max(0, first - total) : max(0, last - total)]]
+    return Reply(results(all_in_dialect(call, bodies), page, size, total + len(added)))
 
 
-async def _read_stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
-    return [row for level in levels for row in await source.resources.of_parent(level.id, family.name)]
+async def _read_page(
+    source: Reads, levels: Sequence[Row], family: Family, first: int, last: int
+) -> tuple[list[bytes], int]:
+    """Returns a slice of the variables of all levels, one level after the other, and their number."""
+    bodies: list[bytes] = []
+    total = 0
+    for level in levels:
+        skip, most = max(0, first - total), max(0, last - max(first, total))
+        part, length = await source.lists.page(level.id, family.name, skip, most)
+        bodies += part
+        total += length
+    return bodies, total
 
 
 async def _read_built_in(
@@ -167,8 +180,10 @@ def _spec(family: Family) -> type[Variable] | type[Secret]:
 async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
     """Returns the level of the new variable, and the visible one that it is derived from."""
     here, family = await parent_of(tx, call), call.family
-    levels = await tx.tree.above(here.id)
-    other = next((row for row in await _read_stored(tx, levels, family) if row.id == call.id), None)
+    inherited = {level.id for level in await tx.tree.above(here.id)}
+    other = await tx.resources.find(family.name, call.id)
+    if other is not None and other.parent not in inherited:
+        other = None
     other = other or await _own_making(ctx, tx, call)
     if other is None:
         raise absent(family.noun)

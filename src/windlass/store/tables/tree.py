@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,7 +36,8 @@ JOIN resource AS project ON project.id = environment.parent
 WHERE service.org = $1 AND service.family = $2
     AND ($3 = '' OR project.id = $3) AND ($4 = '' OR environment.id = $4)
 ORDER BY service.created, service.id"""
-# An empty text stands for no family.
+# An empty text stands for no family. SQLite keeps the order of a CROSS JOIN; otherwise it would read all
+# resources of the installation, and look for each of them among the few levels.
 _MOST_MARKED = 8
 MARKS: Final = f"""
 WITH RECURSIVE above (id, parent) AS (
@@ -44,8 +46,20 @@ WITH RECURSIVE above (id, parent) AS (
     SELECT resource.id, resource.parent FROM resource JOIN above ON resource.id = above.parent
 )
 SELECT resource.id, resource.family, resource.tag, resource.name
-FROM above JOIN resource ON resource.parent = above.id
-WHERE resource.family IN ({places(_MOST_MARKED, first=2)})"""
+FROM above CROSS JOIN resource
+WHERE resource.parent = above.id AND resource.family IN ({places(_MOST_MARKED, first=2)})"""
+# What is in each list of two families at a level and above; see `lists.VERSION`.
+VERSIONS: Final = """
+WITH RECURSIVE above (id, parent, depth) AS (
+    SELECT id, parent, 0 FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent, above.depth + 1
+    FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT above.id, tally.next, tally.live, tally.edits
+FROM above JOIN tally ON tally.parent = above.id AND tally.family IN ($2, $3)
+ORDER BY above.depth, tally.family"""
+TAGS: Final = "SELECT id, tag FROM resource WHERE parent = $1 AND family IN ($2, $3)"
 BELOW: Final = """
 WITH RECURSIVE below (id) AS (
     SELECT id FROM resource WHERE parent = $1
@@ -95,6 +109,20 @@ class ResourceTree(Table):
         padding = [""] * (_MOST_MARKED - len(families))
         rows = await self._session.all(MARKS, id, *families, *padding)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def versions(self, id: str, families: tuple[str, str]) -> dict[str, tuple[int, ...]]:
+        """Returns, for each level from `id` up that has resources of these families, a value that differs
+        after each of their changes."""
+        versions: dict[str, tuple[int, ...]] = {}
+        lengths: Counter[str] = Counter()
+        for level, next, live, edits in await self._session.all(VERSIONS, id, *families):
+            versions[level] = (*versions.get(level, ()), next, live, edits)
+            lengths[level] += live
+        return {level: version for level, version in versions.items() if lengths[level]}
+
+    async def tags(self, parent: str, families: tuple[str, str]) -> list[tuple[str, str]]:
+        """Returns id and tag of all resources of these families in a parent."""
+        return [(row[0], row[1]) for row in await self._session.all(TAGS, parent, *families)]
 
     async def deployed_at_or_below(self, id: str) -> list[str]:
         """Returns the services that were ever deployed: this one, or those below it."""
