@@ -21,7 +21,6 @@ from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
 from windlass.core.access import Scope
-from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
 from windlass.terminal.stopped import Stopped
 
@@ -77,9 +76,7 @@ async def test_a_wait_shows_each_line_of_the_build_log_once(windlass):
 async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):
     await shop(windlass)
     windlass.world.engine.exits = "it ended with exit code 3"
-    [app] = (await windlass.done("application", "list", "--environment", "production"))["results"]
-    later = windlass.world.clock.now() + 60_000
-    windlass.world.engine.says(app["id"], OutputLine(later, "KeyError: 'PORT'", "web-1", "1"))
+    windlass.world.engine.writes = "KeyError: 'PORT'"
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
     assert (said.code, said.out) == (1, "")
     assert states(said)[-1] == "ERROR"
@@ -100,9 +97,7 @@ async def test_a_build_that_fails_shows_its_log(windlass):
 async def test_a_failure_prints_its_reason_and_the_last_lines_once(windlass):
     await shop(windlass)
     windlass.world.engine.exits = "it ended with exit code 3"
-    [app] = (await windlass.done("application", "list", "--environment", "production"))["results"]
-    later = windlass.world.clock.now() + 60_000
-    windlass.world.engine.says(app["id"], OutputLine(later, "KeyError: 'PORT'", "web-1", "1"))
+    windlass.world.engine.writes = "KeyError: 'PORT'"
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
     assert said.code == 1
     assert said.err.count("it ended with exit code 3") == 1, said.err

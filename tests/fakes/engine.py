@@ -76,6 +76,8 @@ class FakeEngine(EngineByHand):
         """Services whose volumes are gone."""
         self.broken = ""
         """If set, nothing starts, for this reason."""
+        self.writes = ""
+        """If set, whatever is started writes this line first."""
         self.exits = ""
         """If set, whatever is started ends at once, for this reason."""
         self.away = False
@@ -124,6 +126,9 @@ class FakeEngine(EngineByHand):
         self.begun += 1
         if not self.applied or self.applied[-1] != wanted:
             self.applied.append(wanted)
+        if self.writes:
+            at, pod = self._health_clock.now(), f"{wanted.name}-{wanted.generation}-{index}"
+            self.says(wanted.service, OutputLine(at, self.writes, pod, wanted.deployment))
         if self.gate is not None:
             await self.gate.wait()
         if self.crash is not None:

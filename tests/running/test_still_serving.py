@@ -10,6 +10,8 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, deployments, under_way
 from tests.world import World
+from windlass.core.deploy.states import OUTPUT_FOLLOWS
+from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.events import Event
 
 
@@ -128,3 +130,30 @@ async def test_a_stopped_service_is_meant_to_have_no_instances(world: World):
     await deploy(world, app)
     await world.settle()
     assert (await world.get(f"/application/{app}/status"))["instances"] == 2
+
+
+async def test_the_last_lines_of_a_failed_release_are_its_own_however_much_others_write(world: World):
+    app = await deployed(world)
+    (first,) = await deployments(world, app)
+    world.engine.writes, world.engine.exits = "KeyError: 'PORT'", "exited with code 3"
+    world.engine.gate = asyncio.Event()
+    failed = await deploy(world, app)
+    settling = asyncio.create_task(world.settle())
+    while world.engine.applied[-1].deployment != failed:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    now = world.clock.now()
+    world.engine.says(
+        app, *(OutputLine(now, f"line {number}", "web-1", first["id"]) for number in range(200))
+    )
+    world.engine.gate.set()
+    await settling
+    message = (await deployment(world, app, failed))["message"]
+    assert message.partition(OUTPUT_FOLLOWS)[2] == "KeyError: 'PORT'"
+
+
+async def test_a_deployment_whose_build_failed_shows_its_commit(world: World):
+    app = await deployed(world)
+    shown = await failed_after(world, app, broken_build)
+    assert shown["git_commit_id"] == shown["commit"]["git_commit_id"] == world.git.newest
+    document = (await world.get(f"/application/{app}"))["git_repository"]
+    assert document["deployed_commit_id"] != world.git.newest

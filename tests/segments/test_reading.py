@@ -196,3 +196,12 @@ def test_segments_of_another_time_are_not_opened(log: Segments, root: Path):
     for name in names(root)[2:-1]:
         (root / "a" / name).write_bytes(b"this would be no line at all\n")
     assert whole(log, "a", line_filter(until=NOON + 5)) == [one.message for one in numbered(0, 5, 100)]
+
+
+def test_a_version_is_found_however_many_lines_of_others_follow_and_no_message_passes_for_it(log: Segments):
+    log.append("a", [OutputLine(NOON, "mine", "pod", "v2")])
+    log.append("a", [OutputLine(NOON, f'{number} "version":"v2"}}', "pod", "v1") for number in range(500)])
+    assert whole(log, "a", line_filter(version="v2")) == ["mine"]
+    assert len(whole(log, "a", line_filter(version="v1", contains="7"))) == sum(
+        "7" in str(n) for n in range(500)
+    )

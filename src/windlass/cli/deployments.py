@@ -164,32 +164,25 @@ def _why(deployment: Mapping[str, Any]) -> str:
     return str(deployment.get("message") or "no reason was given")
 
 
-def last_lines(api: Api, started: StartedDeployment, since: str) -> list[Any]:
-    """Returns the last lines of the service since a time, without the reason of the failure, which is told at
-    the end."""
-    failed = f"Deployment {started.deployment} failed: "
-    lines = _last(api, started.path, since=since)
-    return [line for line in lines if not line["message"].startswith(failed)]
+def last_lines(deployment: Mapping[str, Any]) -> list[str]:
+    """Returns the last lines of what a deployment started, which follow the reason of its failure."""
+    return _why(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
 
 
-def last_lines_of_build(api: Api, started: StartedDeployment) -> list[Any]:
-    return _last(api, started.itself)
+def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:
+    lines = insist(lambda: api.get(f"{started.itself}/log", tail=_LINES), Patience())["results"]
+    return [line["message"] for line in lines]
 
 
-def _last(api: Api, path: str, **query: Any) -> list[Any]:
-    lines: list[Any] = insist(lambda: api.get(f"{path}/log", tail=_LINES, **query), Patience())["results"]
-    return lines
-
-
-def show_log(name: str, lines: Sequence[Any]) -> None:
+def show_log(name: str, lines: Sequence[str]) -> None:
     if lines:
         say(f"The last lines of the log of {name}:")
         for line in lines:
             show_below(line)
 
 
-def show_below(line: Mapping[str, Any]) -> None:
-    say(click.style(f"  {plain(line['message'])}", dim=True))
+def show_below(line: str) -> None:
+    say(click.style(f"  {plain(line)}", dim=True))
 
 
 def say_state(name: str, state: str) -> None:

@@ -66,7 +66,7 @@ class DeploymentWait:
                 self._build.show_rest(self._show)
         if deployment["status"] != self._wanted:
             if deployment["status"] == Progress.FAILED:
-                self._show_last_lines(deployment)
+                show_log(self._started.name, last_lines(deployment))
             raise failure_of(self._api, self._started, deployment)
         return EndedDeployment(self._started, deployment)
 
@@ -122,12 +122,7 @@ class DeploymentWait:
 
     def _show(self, line: Any) -> None:
         if isinstance(line, dict):
-            show_below(line)
-
-    def _show_last_lines(self, deployment: Mapping[str, Any]) -> None:
-        """Prints the last lines of the service; those of the build were printed before."""
-        lines = last_lines(self._api, self._started, deployment["created_at"])
-        show_log(self._started.name, lines)
+            show_below(line["message"])
 
 
 class _Source(Enum):

@@ -136,8 +136,7 @@ class EnvironmentWait:
             raise Stopped(f"{len(failures)} of {count} failed: see above what to do about each")
 
     def _show_last_lines(self, end: EndedDeployment) -> None:
-        lines = last_lines(self._api, end.started, end.deployment["created_at"])
-        show_log(end.started.name, lines or last_lines_of_build(self._api, end.started))
+        show_log(end.started.name, last_lines(end.deployment) or last_lines_of_build(self._api, end.started))
 
 
 def _by_service(statuses: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def split(chunk: bytes) -> list[bytes]:
 
 
 class LineFilter(Struct, frozen=True):
-    """A filter by time and content."""
+    """A filter by time, content and version."""
 
     since: int | None
     until: int | None
@@ -114,10 +114,12 @@ class LineFilter(Struct, frozen=True):
     _needle: bytes
     _from: bytes
     _before: bytes
+    _end: bytes
+    """The end of a line of the version."""
 
     @property
     def takes_all(self) -> bool:
-        return not (self._from or self._before or self._needle)
+        return not (self._from or self._before or self._needle or self._end)
 
     def may_take(self, least: int, greatest: int) -> bool:
         """Returns whether a segment with these times can contain matching lines."""
@@ -125,7 +127,7 @@ class LineFilter(Struct, frozen=True):
 
     def of(self, chunk: bytes) -> list[bytes]:
         """Returns the matching lines of a chunk, in order."""
-        if self._needle and self._needle not in chunk:
+        if self._needle not in chunk or self._end not in chunk:
             return []
         lines = split(chunk)
         return lines if self.takes_all else [line for line in lines if self._takes(line)]
@@ -141,13 +143,18 @@ class LineFilter(Struct, frozen=True):
             return False
         if self._before and time_of(line) >= self._before:
             return False
+        if not line.endswith(self._end):
+            return False
         # Escaped letter by letter, a part of the message is a part of the line, but not the other way round:
         # an `n` is also in `\n`, and in `created_at`.
         return not self._needle or (self._needle in line and self.contains in _message_of(line).message)
 
 
-def line_filter(since: int | None = None, until: int | None = None, contains: str = "") -> LineFilter:
-    """Returns a filter for lines from `since` on, before `until`, whose message contains `contains`."""
+def line_filter(
+    since: int | None = None, until: int | None = None, contains: str = "", version: str = ""
+) -> LineFilter:
+    """Returns a filter for lines from `since` on, before `until`, whose message contains `contains`; of one
+    version only, if it is given."""
     return LineFilter(
         since,
         until,
@@ -155,6 +162,7 @@ def line_filter(since: int | None = None, until: int | None = None, contains: st
         msgspec.json.encode(contains)[1:-1],
         b"" if since is None else stamp(min(max(since, 0), LATEST)).encode(),
         b"" if until is None else stamp(min(max(until, 0), LATEST)).encode(),
+        b'"version":%b}' % msgspec.json.encode(version) if version else b"",
     )
 
 

@@ -5,6 +5,7 @@ Every step may run twice: after a crash the steps begin again and find most of t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -12,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
@@ -147,7 +149,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
-    output = last_output(ctx, new)
+    output = await last_output(ctx, new)
     if old is None:
         await place.router.reserve(new.service, [])
         return output
@@ -162,10 +164,11 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     return output
 
 
-def last_output(ctx: Context, workload: Workload) -> str:
-    lines = [msgspec.json.decode(line) for line in ctx.logs.tail(workload.service, 100)]
-    own = [line["message"] for line in lines if line["version"] == workload.deployment]
-    return "\n".join(own[-LAST_LINES:])
+async def last_output(ctx: Context, workload: Workload) -> str:
+    """Returns the last lines of a generation, however much others have written since."""
+    wanted = line_filter(version=workload.deployment)
+    lines = await asyncio.to_thread(ctx.logs.tail, workload.service, LAST_LINES, wanted)
+    return "\n".join(msgspec.json.decode(line)["message"] for line in lines)
 
 
 def count_of(workload: Workload, asked: int) -> int:

@@ -42,8 +42,10 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
         commit = await ctx.git.fetch(source, folder)
         await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
+        record = commit_record(commit)
+        making.fetched.commit, making.fetched.branch = record, branch
         result = await _build_commit(ctx, making, commit, folder)
-    return BuiltArtifact(result, commit_record(commit), branch)
+    return BuiltArtifact(result, record, branch)
 
 
 async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | None]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from windlass.builders.builder import Say
+from windlass.core.deploy.progress import CommitRecord
 from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Row
+
+
+class FetchedCommit(Struct):
+    """The commit of a build, which its deployment shows also if the build fails."""
+
+    commit: CommitRecord | None = None
+    branch: str | None = None
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -18,3 +26,5 @@ class Making(Struct, frozen=True, kw_only=True):
     inputs: Inputs
     say: Say
     """Takes a line of the build log."""
+    fetched: FetchedCommit = field(default_factory=FetchedCommit)
+    """Filled before the build begins."""

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control.deploying.freezing import making_of
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import wait_while_away
-from windlass.control.records.deployments import particulars
-from windlass.control.workloads.making import Making
+from windlass.control.records.deployments import move, particulars
+from windlass.control.workloads.making import FetchedCommit, Making
 from windlass.core.deploy.progress import BuiltArtifact
-from windlass.core.deploy.states import State
+from windlass.core.deploy.states import Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineError
+from windlass.store import Tx
 
 
 async def build(ledger: Ledger) -> None:
     ctx, service, deployment = ledger.ctx, ledger.service, ledger.deployment
-    say = ctx.logs.build(service.id, deployment.id)
+    say, fetched = ctx.logs.build(service.id, deployment.id), FetchedCommit()
     try:
         making = await making_of(ledger, particulars(deployment), say)
+        making = replace(making, fetched=fetched)
         ctx.logs.masks.add(deployment.id, making.inputs.hidden)
         for warning in making.inputs.warnings:
             say(warning)
@@ -31,9 +35,23 @@ async def build(ledger: Ledger) -> None:
     except (BuildError, GitError, EngineError, Unusable, TimeoutError) as error:
         message = reason_of(error, ctx.settings.build_seconds)
         say(f"Failed: {message}")
+        await _note_commit(ledger, fetched)
         await ledger.fail(message, State.BUILD_ERROR)
         return
     await ledger.freeze(workload, built, making.inputs.digest)
+
+
+async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
+    """Records the commit of a build that failed; one that succeeds is recorded with its result."""
+
+    async def write(tx: Tx) -> None:
+        current = await ledger.current(tx)
+        details = particulars(current)
+        details.commit, details.branch = fetched.commit, fetched.branch
+        await move(tx, current, Progress(current.status), details)
+
+    if fetched.commit:
+        await ledger.ctx.store.write(write)
 
 
 def reason_of(error: Exception, seconds: int) -> str:

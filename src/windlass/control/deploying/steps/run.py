@@ -45,7 +45,7 @@ async def run(ledger: Ledger) -> None:
         await ledger.give_up(str(error))
         await _end(ledger, workload, str(error))
         return
-    report = report_of(outcome, last_output(ledger.ctx, workload))
+    report = report_of(outcome, await last_output(ledger.ctx, workload))
     await ledger.ctx.point("run to its end")
     if failure := failure_of(workload.name, report):
         await ledger.fail(failure, report=report, output="\n".join(report.output))
@@ -97,4 +97,4 @@ async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
     """Ends a run that was given up, before another may begin."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
-    await ledger.fail(failure, output=last_output(ledger.ctx, workload))
+    await ledger.fail(failure, output=await last_output(ledger.ctx, workload))
