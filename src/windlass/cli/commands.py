@@ -25,13 +25,13 @@ from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.lists import show_list
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
-from windlass.cli.overviews import SERVICES, only_one, services_in, show_environment, with_status
-from windlass.cli.show import show, show_event
+from windlass.cli.overviews import SERVICES, only_service, services_in, show_environment, with_status
+from windlass.cli.show import note_shown_once, show, show_event
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.core.declare.operations import Operation, PathId
-from windlass.core.declare.resource import Family, Trait, Verb
+from windlass.core.declare.resource import Family, Trait
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.sections import Command
@@ -85,6 +85,9 @@ def _which(derived: DerivedCommand) -> str:
     if not derived.paths[0].subject:
         return ""
     id_only = f"{derived.group.upper()} is an id"
+    if derived.takes_versions:
+        newest = "; without it, the newest is meant" if derived.is_of_newest else ""
+        return f"{derived.group.upper()} is a version, such as v3, or an id{newest}."
     if derived.family is None or derived.family.names is None:
         return f"{id_only}."
     line = [kebab(family.name) for family in ancestry(registry(), derived.family)][-2::-1]
@@ -106,7 +109,8 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     if arguments.get("wait"):
         api.be_patient(when_too_many)
     if derived.has_choice and arguments["subject_0"] is None:
-        arguments = arguments | {"subject_0": _only_service(derived, options, arguments, api)}
+        services = Invocation(derived, options, arguments, api).services()
+        arguments = arguments | {"subject_0": only_service(derived.group.replace("-", " "), services)}
     invocation = Invocation(derived, options, arguments, api)
     as_json, wide = wants_json(arguments.get(FORM)), bool(arguments.get("wide"))
     if derived.lists_services and invocation.is_overview(as_json=as_json):
@@ -132,7 +136,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
         show(operation, answer, wide=wide)
     elif answer is not None:
         print_json(answer)
-    return _note(operation)
+    return note_shown_once(operation)
 
 
 def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None:
@@ -142,17 +146,6 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
         print_json({"results": rows})
     else:
         show_list(SERVICES, rows, wide=wide)
-
-
-def _only_service(
-    derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
-) -> str:
-    """Returns the id of the service that is meant without a name, because there is only one."""
-    service = only_one(
-        derived.group.replace("-", " "), Invocation(derived, options, arguments, api).services()
-    )
-    say(f"{plain(service['project_name'])}/{plain(service['environment_name'])}/{plain(service['name'])}")
-    return str(service["id"])
 
 
 # Waiting
@@ -291,8 +284,14 @@ class Invocation:
     def ids(self) -> dict[str, str]:
         """Returns the parameters of the path."""
         above = {param: self._id_above(name) for name, param in self.path.above}
+        if self.command.takes_versions:
+            return above | {self.path.subject[0].param: self._deployment(above)}
         subject = {id.param: self._id_of(place, id) for place, id in enumerate(self.path.subject)}
         return above | subject
+
+    def _deployment(self, above: Mapping[str, str]) -> str:
+        collection = self.operation.path.partition(f"/{{{self.path.subject[0].param}}}")[0]
+        return self._names.deployment(path_of(collection, above), self._given["subject_0"])
 
     def _id_above(self, name: str) -> str:
         family, text = registry().families.get(name), self._above.get(name)
@@ -341,9 +340,3 @@ def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
         )
         below = ", with all that is in it" if derived.family and registry().children(derived.family) else ""
         click.confirm(f"Delete {what}{below}?", abort=True, err=True)
-
-
-def _note(operation: Operation) -> None:
-    if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
-        names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
-        click.echo(f"Keep {names}: it is shown this once.", err=True)

@@ -19,7 +19,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Family, Verb
-from windlass.core.declare.traits import CancelRequest
+from windlass.core.declare.traits import CancelRequest, Deployment
 
 _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
@@ -63,6 +63,16 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
         """True if the command reads one service, so that it may mean the only one without a name."""
         is_of_service = self.family is not None and is_service(self.family)
         return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
+
+    @property
+    def takes_versions(self) -> bool:
+        """True if the command is about a deployment, which people know by its version."""
+        return self.family is not None and self.family.shown is Deployment and bool(self.paths[0].subject)
+
+    @property
+    def is_of_newest(self) -> bool:
+        """True if the command reads the newest deployment where none is named."""
+        return self.takes_versions and self.operation.method == "GET"
 
     @property
     def starts(self) -> bool:

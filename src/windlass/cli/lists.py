@@ -34,7 +34,9 @@ _DEPLOYMENT: Final = (
 _EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
 """The first columns of an event of the audit."""
 _OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
-_TITLES: Final = {"git_commit_id": "COMMIT", "triggered_by": "BY"}
+_TITLES: Final = {
+    "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
+}  # fmt: skip
 _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Most characters of a column, and the fewest of one that takes what is left."""
@@ -47,7 +49,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
     elif wide:
         _show_wide(rows, _names(operation, rows))
     else:
-        _show_short(operation, [_readable(operation, row) for row in rows])
+        _show_short(operation, [readable(operation, row) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
@@ -61,16 +63,17 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
 
 
-def _readable(operation: Operation, row: dict[str, Any]) -> dict[str, Any]:
+def readable(operation: Operation, row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row with fields that people look for in the place of those that programs need."""
     if operation.answer is not Deployment:
         return with_counts(row)
     ended = row.get("finished_at")
-    return {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
+    own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
         "version": f"v{row['number']}",
         "git_commit_id": (row.get("git_commit_id") or "")[:7],
         "took": duration(row["created_at"], ended) if ended else "",
     }
+    return {name: own[name] for name in sorted(own, key=lambda name: _place(operation, name))}
 
 
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:

@@ -16,6 +16,7 @@ from windlass.core.declare.resource import Family
 from windlass.terminal.stopped import Misused
 
 _ID = re.compile(ids.PATTERN)
+_VERSION = re.compile(r"v[1-9][0-9]*")
 
 
 class ResolvedResource(Struct, frozen=True):
@@ -93,6 +94,21 @@ class NameResolver:
             raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
+
+    def deployment(self, collection: str, text: str | None) -> str:
+        """Returns the id of a deployment of the service with this path, by its version (`v3`) or its id;
+        without a text, that of the newest."""
+        if text is not None and _ID.fullmatch(text):
+            return text
+        if text is not None and not _VERSION.fullmatch(text):
+            raise Misused(f"give a version such as v3, or an id: {text!r} is neither")
+        rows = self._api.everything(collection) if text else self._api.get(collection, page_size=1)["results"]
+        chosen = next((row for row in rows if text in (None, f"v{row['number']}")), None)
+        if chosen is None and text is None:
+            raise Misused("deploy the service first: it has no deployment yet")
+        if chosen is None:
+            raise Misused(f"choose another version: there is no {text}")
+        return str(chosen["id"])
 
     def nearest(self, families: Sequence[Family]) -> Family:
         """Returns the one of these families that was given; of several in a line, the lowest."""

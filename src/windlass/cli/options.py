@@ -142,7 +142,7 @@ def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
     for place, id in enumerate(command.paths[0].subject):
         yield click.Argument(
             [f"subject_{place}"],
-            required=not (place == 0 and (command.own or command.has_choice)),
+            required=not (place == 0 and (command.own or command.has_choice or command.is_of_newest)),
             metavar=command.group.upper() if place == 0 else id.param.upper(),
         )
 

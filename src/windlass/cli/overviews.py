@@ -3,14 +3,14 @@ state of their engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import click
 
 from windlass.cli.client import Api, ApiRefused, path_of
-from windlass.cli.deployments import is_gone
+from windlass.cli.deployments import is_gone, say
 from windlass.cli.lists import show_list
 from windlass.cli.names import ResolvedResource
 from windlass.core.declare.operations import Operation
@@ -54,13 +54,13 @@ def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> l
         return [{**row, **status} for row, status in zip(rows, threads.map(status_of, rows), strict=True)]
 
 
-def only_one(noun: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the only service; names all of them if there are several."""
-    services = [*rows]
-    if len(services) == 1:
-        return services[0]
+def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the id of the only service, and prints its name. Names all of them if there are several."""
     if not services:
         raise Misused(f"name the {noun}: there is none here")
-    names = [f"{row['project_name']}/{row['environment_name']}/{row['name']}" for row in services]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
+    names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
+    if len(names) > 1:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
+    say(names[0])
+    return str(services[0]["id"])

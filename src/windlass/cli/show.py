@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from windlass.cli.cells import moment, show_fields
 from windlass.cli.derived_commands import kebab
-from windlass.cli.lists import show_list
+from windlass.cli.lists import readable, show_list
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families.environment import EnvironmentChanges
 from windlass.terminal.stopped import Stopped
@@ -26,6 +27,8 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
     if operation.answer is LogLine:
         for line in answer["results"]:
             show_line(line)
+        if not answer["results"]:
+            click.echo("There are no lines.", err=True)
     elif operation.listing:
         show_list(operation, answer["results"], wide=wide)
         _show_page(answer.get("pagination"))
@@ -37,9 +40,16 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
     elif operation.answer is Deployment and operation.writes and isinstance(answer, dict):
         _show_begun(answer)
     elif isinstance(answer, dict):
-        show_fields(answer)
+        show_fields(readable(operation, answer))
     elif operation.method == "DELETE":
         click.echo("Deleted.")
+
+
+def note_shown_once(operation: Operation) -> None:
+    """Says which fields of a new resource are to be kept."""
+    if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
+        names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
+        click.echo(f"Keep {names}: it is shown this once.", err=True)
 
 
 def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -> None:
