@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.world import make_world
+from windlass.base.encryption import key_of
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.families import declared, registry_of
+from windlass.install.key import add_key
 
 PAGE = Path(__file__).parent.parent / "docs" / "adding-a-family.md"
 
@@ -77,3 +80,16 @@ async def test_the_operations_are_in_the_document(world):
     paths = (await world.get("/openapi.json"))["paths"]
     assert paths["/project/{project_id}/runbook"]["post"]["operationId"] == "createRunbook"
     assert set(paths["/runbook/{runbook_id}"]) >= {"get", "put", "delete"}
+
+
+async def test_the_hidden_field_is_sealed_again_when_the_key_is_replaced(world):
+    project = await world.project()
+    body = {"name": "x", **STEPS, "pager_key": "canary"}
+    runbook = await world.made(f"/project/{project}/runbook", body)
+    ctx = world.installation.ctx
+    new = add_key(ctx.settings)
+    await world.installation.key_rotation.look()
+    await world.settle()
+    row = await ctx.store.reads.resources.get(runbook)
+    assert key_of(row.sealed) == new
+    assert decrypt_hidden(ctx, row) == {"pager_key": "canary"}

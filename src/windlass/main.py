@@ -14,7 +14,9 @@ from windlass import __version__
 from windlass.config import wants_no_colour
 from windlass.terminal.tables import FORM
 
-_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit")
+_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key")
+_ELSEWHERE = {"key": "windlass.operate.key_commands"}
+"""Modules of commands that are not in `operate.commands`."""
 _EXTRA = ("demo", "token", "api")
 _WHOLE = 1000
 
@@ -28,7 +30,8 @@ class Windlass(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         command: click.Command | None
         if name in _MACHINE:
-            command = getattr(import_module("windlass.operate.commands"), name.replace("-", "_"))
+            module = import_module(_ELSEWHERE.get(name, "windlass.operate.commands"))
+            command = getattr(module, name.replace("-", "_"))
         elif name in _EXTRA:
             command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
         else:

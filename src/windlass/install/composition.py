@@ -25,6 +25,7 @@ from windlass.control.background.housekeeping import (
     TIDY,
     TIDY_ELSEWHERE,
 )
+from windlass.control.background.key_rotation import KeyRotation
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs
@@ -38,6 +39,7 @@ from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
+from windlass.control.records.sealing_keys import read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.services.engine_access import find_access
@@ -46,7 +48,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
-from windlass.install.key import FACT, check_key, load_encryption
+from windlass.install.key import FACT, check_keys, given_keys, load_encryption
 from windlass.install.ownership import (
     OwnershipReport,
     PartsFor,
@@ -59,7 +61,7 @@ from windlass.store import FIRST_PLACE, Row, Store, Tx
 _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
 """Services that run as users of their own come to their files through these folders."""
-_TRIES, _MOMENT = 10, 0.1
+_TRIES, _MOMENT = 11, 0.1
 
 
 def make_private(folder: Path) -> None:
@@ -119,7 +121,7 @@ def way_out(settings: Settings) -> HttpSender:
         raise BadSetting(str(error)) from error
 
 
-async def open_store(settings: Settings, clock: Clock) -> Store:
+async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> Store:
     if settings.database_url:
         from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
@@ -127,7 +129,7 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
 
     # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
-    for _ in range(_TRIES):
+    for _ in range(tries - 1):
         with suppress(InUse):
             return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
         await asyncio.sleep(_MOMENT)
@@ -135,9 +137,9 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 
 async def check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
-    """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
-    fingerprint = await store.reads.facts.get(FACT)
-    encryption = load_encryption(settings, may_make=fingerprint is None)
+    """Returns the keys of this installation, and its id. Makes a key if nothing is encrypted yet."""
+    earlier = await read_keys(store.reads)
+    encryption = load_encryption(settings, may_make=earlier is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores key and id unless they are there: of several replicas, the first decides."""
@@ -150,11 +152,19 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
             await tx.facts.set(FACT, key)
         return key, id
 
-    if fingerprint:
-        check_key(encryption, fingerprint.decode())
-    key, id = await store.write(settle)
-    check_key(encryption, key.decode())
+    if earlier:
+        check_keys(encryption, earlier)
+    _, id = await store.write(settle)
+    state = await read_keys(store.reads)
+    assert state is not None, "settled"
+    check_keys(encryption, state)
+    await unlock(encryption, store.reads, state)
     return encryption, id.decode()
+
+
+def rotation_of(ctx: Context) -> KeyRotation:
+    load, is_shared = given_keys(ctx.settings), bool(ctx.settings.database_url)
+    return KeyRotation(ctx.store, ctx.encryption, load, is_shared=is_shared, point=ctx.point)
 
 
 async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:

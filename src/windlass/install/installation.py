@@ -51,6 +51,7 @@ from windlass.install.composition import (
     check_installation,
     make_private,
     open_store,
+    rotation_of,
     seed,
     take_over,
     way_out,
@@ -88,6 +89,7 @@ class Installation:
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
         self.place_owner = PlaceOwner(ctx, lease)
+        self.key_rotation = rotation_of(ctx)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
         self.metrics.gauge(
@@ -135,6 +137,7 @@ class Installation:
         if ctx.places.adopts:  # Some engines tell only now which one they are.
             await self.place_owner.take()
         await self.place_owner.look()
+        await self.key_rotation.look()
         ctx.store.listen(self._heard)
         await ctx.places.start(self.noticed, ctx.logs.take)
         await take_over_routes(ctx)
@@ -143,6 +146,7 @@ class Installation:
         loops = (
             self.worker.run,
             self.place_owner.run,
+            self.key_rotation.run,
             self._note_uses,
             self._note_marks,
             self._note_changes,
@@ -156,7 +160,13 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for last in (self.worker.stop, self.authenticator.note, self.budgets.give_back, self.note_mark):
+        for last in (
+            self.worker.stop,
+            self.authenticator.note,
+            self.budgets.give_back,
+            self.note_mark,
+            self.key_rotation.stop,
+        ):
             try:
                 await last()
             except Unavailable as error:
@@ -245,7 +255,7 @@ class Installation:
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
-        return await self.ctx.store.trouble()
+        return self.key_rotation.trouble or await self.ctx.store.trouble()
 
     def _last_backup(self) -> float:
         note = last_backup.read(self.ctx.settings)

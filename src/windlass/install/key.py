@@ -1,17 +1,25 @@
-"""The key of an installation: given in the settings, or the file `key` in the data directory."""
+"""The sealing keys of an installation: given in the settings, or the file `key` in the data directory.
+
+The first key is to seal; the others open what was sealed before the key was replaced.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.encryption import KEY_BYTES, Encryption, new_key
+from windlass.base.atomic_files import sync, write_whole
+from windlass.base.encryption import KEY_BYTES, Encryption, id_of, new_key
+from windlass.base.log import log
 from windlass.config import BadSetting, Settings
+from windlass.control.records.sealing_keys import CURRENT, KeyState
 
-FACT: Final = "key_fingerprint"
-"""Name of the fact with the fingerprint of the key."""
+FACT: Final = CURRENT
+"""Name of the fact with the id of the key that seals."""
+_log = log("keys")
 
 
 class WrongKey(Exception):
@@ -19,14 +27,23 @@ class WrongKey(Exception):
 
 
 def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption:
-    return Encryption(_key(settings, may_make))
+    return Encryption(*load_keys(settings, may_make=may_make))
 
 
-def check_key(encryption: Encryption, fingerprint: str, owner: str = "this database") -> None:
-    if encryption.fingerprint != fingerprint:
+def check_keys(encryption: Encryption, state: KeyState, owner: str = "this database") -> None:
+    """Refuses to go on without a key with which values may be sealed."""
+    for id in state.needed:
+        check_key(encryption, id, owner)
+
+
+def check_key(encryption: Encryption, id: str, owner: str = "this database") -> None:
+    if id not in encryption.known:
+        here = f"this is the key {encryption.fingerprint}"
+        if len(encryption.known) > 1:
+            here = f"the keys here are {', '.join(sorted(encryption.known))}"
         raise WrongKey(
-            f"the secrets of {owner} were sealed with the key {fingerprint}, and this is the key "
-            f"{encryption.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
+            f"the secrets of {owner} were sealed with the key {id}, and {here}: bring back the file `key` of "
+            "the data directory, or set WINDLASS_KEY. Either may hold several keys"
         )
 
 
@@ -34,19 +51,58 @@ def key_file(settings: Settings) -> Path:
     return Path(settings.data_dir) / "key"
 
 
-def _key(settings: Settings, may_make: bool) -> bytes:
+def load_keys(settings: Settings, *, may_make: bool = False) -> list[bytes]:
+    """Returns all keys that are given, the one that is to seal first."""
     if settings.key:
-        return _unhexed(settings.key, "WINDLASS_KEY")
+        return _keys(settings.key.replace(",", " "), "WINDLASS_KEY")
     file = key_file(settings)
     if file.exists():
-        return _unhexed(file.read_text().strip(), "the file `key` in the data directory")
+        return _keys(file.read_text(), "the file `key` in the data directory")
     if not may_make:
         raise WrongKey(
             f"bring back the file `key` of {settings.data_dir}, mount its disk if that is away, or set "
             "WINDLASS_KEY: the file is missing, and secrets cannot be opened without it"
         )
     _make(file)
-    return _key(settings, may_make=False)
+    return load_keys(settings)
+
+
+def given_keys(settings: Settings) -> Callable[[], Sequence[bytes]]:
+    """Returns a function that loads the keys of a running server again. It returns none if they cannot be
+    read now."""
+
+    def load() -> Sequence[bytes]:
+        try:
+            return load_keys(settings)
+        except (WrongKey, BadSetting, OSError) as error:
+            _log.error(
+                "the sealing keys cannot be read: the server goes on with those that it has",
+                extra={"error": str(error)},
+            )
+            return ()
+
+    return load
+
+
+def add_key(settings: Settings) -> str:
+    """Puts a new key before the others in the file `key`, durably. Returns its id."""
+    key = new_key()
+    _write(settings, [key, *load_keys(settings)])
+    return id_of(key)
+
+
+def drop_keys(settings: Settings, ids: Collection[str]) -> list[str]:
+    """Removes keys from the file `key`. Returns the ids of those that were there."""
+    keys = load_keys(settings)
+    dropped = [id for key in keys if (id := id_of(key)) in ids]
+    if dropped:
+        _write(settings, [key for key in keys if id_of(key) not in ids])
+    return dropped
+
+
+def _write(settings: Settings, keys: Sequence[bytes]) -> None:
+    text = "".join(f"{key.hex()}\n" for key in keys)
+    write_whole(key_file(settings), text.encode(), draft=str(os.getpid()))
 
 
 def _make(file: Path) -> None:
@@ -60,15 +116,14 @@ def _make(file: Path) -> None:
     with suppress(FileExistsError):
         os.link(draft, file)
     draft.unlink()
-    _sync(file.parent)
+    sync(file.parent)
 
 
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def _keys(text: str, where: str) -> list[bytes]:
+    keys = [_unhexed(word, where) for word in text.split()]
+    if not keys:
+        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
+    return keys
 
 
 def _unhexed(text: str, where: str) -> bytes:
@@ -77,5 +132,5 @@ def _unhexed(text: str, where: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
+        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits, for each of its keys")
     return key

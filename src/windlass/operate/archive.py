@@ -63,12 +63,15 @@ class Manifest(Struct, frozen=True, kw_only=True):
     created_at: str
     database: str
     key_fingerprint: str
+    """The id of the key that sealed new values, and signs the manifest."""
     migrations: dict[int, str]
     """By number, with their checksums: the form in which the tables are."""
     counts: dict[str, int]
     """Rows of each table."""
     tables: list[ArchiveFile]
     logs: list[ArchiveFile]
+    keys: tuple[str, ...] = ()
+    """The ids of all keys that are needed; empty in backups of earlier versions, which have one."""
     users: ArchiveFile | None = None
     """The users of services on the machine."""
 
@@ -119,7 +122,7 @@ class ArchiveWriter:
 
     def finish(self, manifest: Manifest, encryption: Encryption) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-        for name, content in ((MANIFEST, text), (SEAL, _signature(text, encryption))):
+        for name, content in ((MANIFEST, text), (SEAL, _signature(manifest, text, encryption))):
             with self._opened(name) as file:
                 file.write(content)
         self._zip.close()
@@ -174,8 +177,8 @@ def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
     return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
 
 
-def _signature(manifest: bytes, encryption: Encryption) -> bytes:
-    return encryption.mark(b"backup", manifest).encode()
+def _signature(manifest: Manifest, text: bytes, encryption: Encryption) -> bytes:
+    return encryption.signature(manifest.key_fingerprint, b"backup", text).encode()
 
 
 # Reading
@@ -202,7 +205,9 @@ class Archive:
     def verify(self, encryption: Encryption) -> None:
         """All of it, before any of it is used."""
         with _understood(Path(str(self._zip.filename))):
-            if not hmac.compare_digest(self._zip.read(SEAL), _signature(self._text, encryption)):
+            if not hmac.compare_digest(
+                self._zip.read(SEAL), _signature(self.manifest, self._text, encryption)
+            ):
                 raise BadArchive("the backup was changed after it had been made: take another one")
             for part in self.manifest.parts:
                 self._verify(part)

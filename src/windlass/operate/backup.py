@@ -23,10 +23,11 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.log_store import LOGS, recover, replaced_folder, restored_folder
+from windlass.control.records.sealing_keys import read_keys
 from windlass.core.deploy.workload import StoredData
 from windlass.install import last_backup, mark
 from windlass.install.database import looking, replacing
-from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
+from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, look, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest, in_batches
@@ -44,10 +45,10 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
     await check(settings)
     async with looking(settings) as line:
         moment = Snapshot(line)
-        fingerprint = await moment.fact(FACT) if await moment.applied() else None
-        if fingerprint is None:
+        keys = await read_keys(moment.reads) if await moment.applied() else None
+        if keys is None:
             raise CommandRefused("there is nothing to back up: this installation was never started")
-        check_key(encryption, fingerprint.decode())
+        check_keys(encryption, keys)
         now = (clock or SystemClock()).now()
         with _appearing(file) as written, ArchiveWriter(written, now) as writer:
             tables = {
@@ -58,7 +59,8 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 windlass=__version__,
                 created_at=stamp(now),
                 database=moment.database,
-                key_fingerprint=fingerprint.decode(),
+                key_fingerprint=keys.current,
+                keys=keys.needed,
                 migrations=await moment.applied(),
                 counts={name: part.rows for name, part in tables.items()},
                 tables=list(tables.values()),
@@ -148,7 +150,8 @@ def _encryption_of(settings: Settings, manifest: Manifest) -> Encryption:
             f"the file `key` of that installation at {key_file(settings)}, or set WINDLASS_KEY"
         )
     encryption = load_encryption(settings)
-    check_key(encryption, manifest.key_fingerprint, "this backup")
+    for id in (manifest.key_fingerprint, *manifest.keys):
+        check_key(encryption, id, "this backup")
     return encryption
 
 

@@ -23,13 +23,15 @@ from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.control.context.log_store import replaced_folder
+from windlass.control.records.sealing_keys import read_keys
 from windlass.install.database import file_of, looking
-from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
+from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+from windlass.operate.keys import replacement
 from windlass.operate.machine import ports, runs
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import migrations, missing, newest
@@ -244,12 +246,14 @@ async def _form(moment: Snapshot) -> Finding:
 
 
 async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:
-    fingerprint = await moment.fact(FACT)
+    state = await read_keys(moment.reads)
     try:
-        check_key(load_encryption(settings), (fingerprint or b"").decode())
+        encryption = load_encryption(settings)
+        if state is not None:
+            check_keys(encryption, state)
     except (WrongKey, BadSetting, OSError) as error:
         return fail("Secrets", "cannot be opened", str(error))
-    return ok("Secrets", "were sealed with this key")
+    return await replacement(moment.reads, state, encryption) if state else ok("Secrets", "are not there yet")
 
 
 def _clock(newest: int | None) -> Finding:

@@ -20,6 +20,7 @@ from windlass.store.tables.deliveries import DeliveryRow
 from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
+from windlass.store.tables.key_holders import KeyHolder
 from windlass.store.tables.names import NameRow
 from windlass.store.tables.owners import NOT_TOLD, OwnerRow, Surroundings
 from windlass.store.tables.receivers import Receiver
@@ -53,6 +54,7 @@ __all__ = (
     "EventFilter",
     "EventRow",
     "IdempotentAnswer",
+    "KeyHolder",
     "NameRow",
     "NameTaken",
     "OwnerRow",

@@ -152,6 +152,7 @@ class Refill:
                 await self._line.run(statement)
             await self._line.one(RECORD, *migration.record)
         await self._line.run("DELETE FROM place_owner")  # the server that starts with it owns its place
+        await self._line.run("DELETE FROM key_holder")
         await self._line.commit()
 
 

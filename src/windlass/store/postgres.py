@@ -33,6 +33,7 @@ from windlass.store.postgres_limits import (
     limit,
 )
 from windlass.store.statements import LOOKING
+from windlass.store.store import KeyGuard
 from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.table import NameTaken
 from windlass.store.transaction import Reads, Tx, Write
@@ -48,13 +49,17 @@ WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
 # The last statement fails for a server that does not know all migrations of the database. A migration takes
 # the lock, too: so no change of an older version comes after it.
-_TURN = f"BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}})::int FROM migration"
+_TURN = f"""
+BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
+# Neither does a change come from a server that seals with another key than the present one.
+_PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
 _APPLIED = "SELECT count(*) FROM migration"
 OUTDATED = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
     "Operators: upgrade or stop it"
 )
 _TRIES = 4
+_OTHER_KEY = "The key that seals secrets is being replaced; nothing was changed. Try again shortly"
 # No limit of the server ends a connection that was paused while asyncpg prepares a statement: to the server
 # it is neither idle nor at work. A replica that waits for it ends it.
 _CUT_OFF = f"""
@@ -92,9 +97,9 @@ class PostgresSession:
 class PostgresWriter(PostgresSession):
     """Records whether the change that runs has written, and so has to be undone if it fails."""
 
-    def __init__(self, connection: asyncpg.Connection[Any], migrations: int) -> None:
+    def __init__(self, connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
         super().__init__(connection)
-        self._migrations = migrations
+        self._migrations, self._guard = migrations, guard
         self.execute = connection.execute
         self.touched = False
         self._refusal: Exception | None = None
@@ -117,7 +122,7 @@ class PostgresWriter(PostgresSession):
             raise
 
     async def begin(self) -> None:
-        await _take_turn(self._connection, self._migrations)
+        await _take_turn(self._connection, self._migrations, self._guard)
 
     async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         self.touched, self._refusal = False, None
@@ -142,6 +147,7 @@ class PostgresStore(GroupCommit):
         self.reads = Reads(PooledSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
         self._deafness = Outage(_log, "not listening to the database", "listening to the database again")
+        self._guard: KeyGuard | None = None
         self._ear = asyncio.create_task(self._hear())
 
     @classmethod
@@ -156,6 +162,9 @@ class PostgresStore(GroupCommit):
             url, min_size=1, max_size=8, timeout=CONNECT_SECONDS, init=limit, reset=_as_it_is
         )
         return cls(url, pool, clock, len(steps))
+
+    def guard_key(self, guard: KeyGuard) -> None:
+        self._guard = guard
 
     async def trouble(self) -> str:
         try:
@@ -186,7 +195,7 @@ class PostgresStore(GroupCommit):
         stored = False
         try:
             connection = await self._writing()
-            session = PostgresWriter(connection, self._migrations)
+            session = PostgresWriter(connection, self._migrations, self._guard)
             outcomes, nudges = await self._run_all(session, Tx(session), changes)
             refusal = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
@@ -248,14 +257,17 @@ class PostgresStore(GroupCommit):
             raise
 
 
-async def _take_turn(connection: asyncpg.Connection[Any], migrations: int) -> None:
+async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
     """Begins a transaction that has the lock, even if a paused replica holds it. Raises Unavailable if the
-    database has other migrations than these."""
+    database has other migrations than these, or a sealing key that this server does not get."""
     for attempt in range(1, _TRIES + 1):
         try:
-            await connection.execute(_TURN.format(migrations))
+            await connection.execute(_TURN.format(migrations, _key_check(guard)))
         except asyncpg.DivisionByZeroError:
-            raise Unavailable(OUTDATED) from None  # the log says this, and not how it was found out
+            await connection.execute("ROLLBACK")
+            if guard is None or await connection.fetchval(_APPLIED) != migrations:
+                raise Unavailable(OUTDATED) from None  # the log says this, and not how it was found out
+            await guard.adopt()
         except asyncpg.LockNotAvailableError:
             if attempt == _TRIES:
                 raise
@@ -263,6 +275,11 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int) -> No
             await _cut_off_the_paused(connection)
         else:
             return
+    raise Unavailable(_OTHER_KEY)
+
+
+def _key_check(guard: KeyGuard | None) -> str:
+    return _PRESENT_KEY.format(*guard.present) if guard else "true"
 
 
 async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:

@@ -24,6 +24,7 @@ from windlass.base.private import private_file
 from windlass.base.subprocesses import in_thread
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
+from windlass.store.store import KeyGuard
 from windlass.store.tables import work
 from windlass.store.tables.figures import Figure, FigureTable
 from windlass.store.tables.table import NameTaken
@@ -240,6 +241,9 @@ class SqliteStore(GroupCommit):
         self._end.forget()
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
+
+    def guard_key(self, guard: KeyGuard) -> None:
+        """Does nothing: no other server has this database, and this one replaces the key itself."""
 
     async def trouble(self) -> str:
         await self.reads.counters.get("event")

@@ -15,6 +15,19 @@ from windlass.store.transaction import Reads, Write
 T = TypeVar("T")
 
 
+class KeyGuard(Protocol):
+    """The sealing key of this server, as the database has to name it while the server changes anything."""
+
+    @property
+    def present(self) -> tuple[str, str]:
+        """The fact that names the key, and its value."""
+        ...
+
+    async def adopt(self) -> None:
+        """Goes over to the key that the database names. Raises Unavailable if it is not here."""
+        ...
+
+
 class Store(Protocol):
     """A database, open."""
 
@@ -25,6 +38,11 @@ class Store(Protocol):
 
     async def write(self, change: Write[T]) -> T:
         """Runs a change and answers once it is durable."""
+        ...
+
+    def guard_key(self, guard: KeyGuard) -> None:
+        """Has no change stored by a server that seals with a former key. It matters where other servers may
+        replace the key."""
         ...
 
     async def trouble(self) -> str:

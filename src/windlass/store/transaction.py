@@ -21,12 +21,14 @@ from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
+from windlass.store.tables.key_holders import KeyHolderChanges, KeyHolderTable
 from windlass.store.tables.links import LinkChanges, LinkTable
 from windlass.store.tables.lists import ListChanges, ListTable
 from windlass.store.tables.names import NameChanges, NameTable
 from windlass.store.tables.owners import OwnerChanges, OwnerTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
+from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
 from windlass.store.tables.table import ChangeSession, DatabaseSession, NewEvent
 from windlass.store.tables.tokens import TokenChanges, TokenTable
@@ -43,8 +45,8 @@ class Reads:
 
     __slots__ = (
         "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
-        "idempotency", "identities", "links", "lists", "names", "owners", "receivers", "resources",
-        "session", "statuses", "tokens", "tree", "volumes", "work",
+        "idempotency", "identities", "key_holders", "links", "lists", "names", "owners", "receivers",
+        "resources", "sealed", "session", "statuses", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -59,12 +61,14 @@ class Reads:
         self.facts = FactTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
+        self.key_holders = KeyHolderTable(session)
         self.links = LinkTable(session)
         self.lists = ListTable(session)
         self.names = NameTable(session)
         self.owners = OwnerTable(session)
         self.receivers = ReceiverTable(session)
         self.resources = ResourceTable(session)
+        self.sealed = SealedTable(session)
         self.statuses = StatusTable(session)
         self.tokens = TokenTable(session)
         self.tree = ResourceTree(session)
@@ -87,12 +91,14 @@ class Tx(Reads):
     facts: FactChanges
     idempotency: IdempotentAnswerChanges
     identities: IdentityChanges
+    key_holders: KeyHolderChanges
     links: LinkChanges
     lists: ListChanges
     names: NameChanges
     owners: OwnerChanges
     receivers: ReceiverChanges
     resources: ResourceChanges
+    sealed: SealedChanges
     statuses: StatusChanges
     tokens: TokenChanges
     volumes: VolumeChanges
@@ -111,12 +117,14 @@ class Tx(Reads):
         self.facts = FactChanges(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
+        self.key_holders = KeyHolderChanges(changing)
         self.links = LinkChanges(changing)
         self.lists = ListChanges(changing)
         self.names = NameChanges(changing)
         self.owners = OwnerChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.resources = ResourceChanges(changing)
+        self.sealed = SealedChanges(changing)
         self.statuses = StatusChanges(changing)
         self.tokens = TokenChanges(changing)
         self.tree = ResourceTree(changing)

@@ -14,6 +14,7 @@ from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping
+from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
@@ -49,6 +50,7 @@ def jobs() -> dict[str, Job]:
         housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
         DELIVER: deliver,
         repeats.FORGET: repeats.forget,
+        RESEAL: reseal_as_work,
     }
 
 

@@ -12,30 +12,31 @@ from windlass.control.context.context import Context
 from windlass.control.records.recording import about, emit, origin_of
 from windlass.core.words.events import Event
 from windlass.store import Tx
+from windlass.store.tables.sealed import FACT, ISSUER_KEY
 
 if TYPE_CHECKING:
     from windlass.base.issuer import Signer
 
 AUDIENCE = "windlass"
-_KEY_FACT = "issuer_key"
+_OWNER = FACT.owner(name=ISSUER_KEY)
 OPERATOR = "operator"
 """Subject of the token that was given in the settings."""
 
 
 async def signer_of(ctx: Context) -> Signer:
     """The built-in issuer with its own key, made at first need and kept sealed."""
-    kept = await ctx.store.reads.facts.get(_KEY_FACT)
+    kept = await ctx.store.reads.facts.get(ISSUER_KEY)
     return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
 
 
 async def _key(ctx: Context, tx: Tx) -> bytes:
     from windlass.base.issuer import Signer  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
-    kept = await tx.facts.get(_KEY_FACT)
+    kept = await tx.facts.get(ISSUER_KEY)
     if kept is not None:
         return kept
-    sealed = ctx.encryption.encrypt(Signer.new_key(), _KEY_FACT)
-    await tx.facts.set(_KEY_FACT, sealed)
+    sealed = ctx.encryption.encrypt(Signer.new_key(), *_OWNER)
+    await tx.facts.set(ISSUER_KEY, sealed)
     return sealed
 
 
@@ -43,7 +44,7 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
     from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
 
     now = now or ctx.clock.now
-    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, _KEY_FACT), lambda: now() / SECOND)
+    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, *_OWNER), lambda: now() / SECOND)
 
 
 def mark_of_operator(ctx: Context) -> str:

@@ -7,23 +7,22 @@ import msgspec
 from windlass.control.context.context import Context
 from windlass.core.deploy.workload import Workload
 from windlass.store import DeploymentRow
+from windlass.store.tables.sealed import DEPLOYMENT
 
 _decode = msgspec.msgpack.Decoder(Workload).decode
 
 
 def encrypt_workload(ctx: Context, workload: Workload) -> bytes:
     ctx.logs.masks.add(workload.deployment, workload.secrets)
-    return ctx.encryption.encrypt(
-        msgspec.msgpack.encode(workload), workload.org, workload.deployment, "wanted", "1"
-    )
+    owner = DEPLOYMENT.owner(org=workload.org, id=workload.deployment)
+    return ctx.encryption.encrypt(msgspec.msgpack.encode(workload), *owner)
 
 
 def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None:
     if deployment.sealed is None:
         return None
-    workload = _decode(
-        ctx.encryption.decrypt(deployment.sealed, deployment.org, deployment.id, "wanted", "1")
-    )
+    owner = DEPLOYMENT.owner(org=deployment.org, id=deployment.id)
+    workload = _decode(ctx.encryption.decrypt(deployment.sealed, *owner))
     ctx.logs.masks.know(deployment.id, workload.secrets)
     return workload
 

@@ -22,6 +22,7 @@ from windlass.core.declare.document import (
 )
 from windlass.core.declare.resource import Family, Spec
 from windlass.store import Reads, Row
+from windlass.store.tables.sealed import RESOURCE
 
 
 def without_veils(
@@ -41,7 +42,8 @@ def refuse_veils(family: Family, spec: Spec) -> None:
 
 
 def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
-    return ctx.encryption.encrypt(encode(hidden), org, id, "hidden", tag) if hidden else None
+    owner = RESOURCE.owner(org=org, id=id, tag=tag)
+    return ctx.encryption.encrypt(encode(hidden), *owner) if hidden else None
 
 
 def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
@@ -51,9 +53,8 @@ def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
 def decrypt_with(encryption: Encryption, row: Row) -> dict[str, str]:
     if row.sealed is None:
         return {}
-    return msgspec.json.decode(
-        encryption.decrypt(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
-    )
+    owner = RESOURCE.owner(org=row.org, id=row.id, tag=row.tag)
+    return msgspec.json.decode(encryption.decrypt(row.sealed, *owner), type=dict[str, str])
 
 
 def whole_addresses(ctx: Context, row: Row) -> Document:

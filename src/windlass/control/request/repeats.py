@@ -19,6 +19,7 @@ from windlass.control.request.permissions import absent, is_visible
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Operation
 from windlass.store import Claim, IdempotentAnswer, Tx
+from windlass.store.tables.sealed import ANSWER, ONCE
 
 FORGET: Final = "forget"
 """The work of erasing secrets that were shown once."""
@@ -83,19 +84,21 @@ async def _keep(
 ) -> None:
     body, shown = _split(call.operation, reply.body)
     answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
-    sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(answer), caller, key)
-    secret = ctx.encryption.encrypt(encode(shown), caller, key, "once") if shown else None
+    owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
+    sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(answer), *owner)
+    secret = ctx.encryption.encrypt(encode(shown), *owner_of_once) if shown else None
     await tx.idempotency.set(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
     if shown:
         await tx.work.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
-    answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, caller, key), type=StoredAnswer)
+    owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
+    answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, *owner), type=StoredAnswer)
     # An answer that an earlier version kept still holds everything.
     body, held = _split(call.operation, answer.body)
     if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
-        held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, caller, key, "once"))
+        held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, *owner_of_once))
     if not held and not _is_parted(call.operation, body):
         return Reply(answer.body, answer.tag, answer.status)
     if kept.at <= tx.now - SHOWN_FOR or not await _is_there(tx, call, body):

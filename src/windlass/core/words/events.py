@@ -46,6 +46,8 @@ class Event(StrEnum):
     CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
     CLUSTER_REACHABLE = "CLUSTER_REACHABLE"
     CLUSTER_TAKEN_OVER = "CLUSTER_TAKEN_OVER"
+    SEALING_KEY_REPLACED = "SEALING_KEY_REPLACED"
+    SEALING_KEY_RETIRED = "SEALING_KEY_RETIRED"
 
 
 # The contract's word first, then the full interface's word for the same event.

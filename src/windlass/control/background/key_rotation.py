@@ -1,0 +1,129 @@
+"""The replacement of the sealing key, while servers run.
+
+The first key that is given to a server is to seal. As soon as all servers of the database have it, one of
+them makes it the present key in the database, and a worker seals all values again. Each step may be
+interrupted and repeated: the database says which key seals, and each value which key has sealed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from windlass.base.clock import SECOND
+from windlass.base.encryption import Encryption, MissingKey, id_of
+from windlass.base.errors import Unavailable
+from windlass.base.ids import new_id
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.base.subprocesses import in_thread
+from windlass.control.background.resealing import RESEAL, announce
+from windlass.control.context.context import no_point
+from windlass.control.records.sealing_keys import CURRENT, KeyState, keep_digest_key, read_keys, record_next
+from windlass.core.words.events import Event
+from windlass.store import KeyHolder, Store, Tx
+
+LOOK_EVERY: Final = 2.0
+"""Seconds between two looks at the keys that are given, and at the database."""
+LEASE: Final = 15 * SECOND
+"""Time after which a server that was killed does not hold up the replacement any more."""
+_log = log("keys")
+
+
+class KeyRotation:
+    """Keeps the keys of a server up to date, and makes a new key the present one."""
+
+    def __init__(
+        self,
+        store: Store,
+        encryption: Encryption,
+        load_keys: Callable[[], Sequence[bytes]],
+        *,
+        is_shared: bool,
+        point: Callable[[str], Awaitable[None]] = no_point,
+    ) -> None:
+        """`load_keys` returns the keys that the operator gives now, the one that is to seal first. It returns
+        none if they cannot be read. `is_shared`: several servers may have the database."""
+        self._store, self._encryption, self._load_keys = store, encryption, load_keys
+        self._is_shared, self._point = is_shared, point
+        self._server = new_id()
+        self._outage = Outage(_log, "sealing keys are not compared", "sealing keys are compared again")
+        store.guard_key(self)
+        self._wanted = ""
+        self.trouble = ""
+        """The reason why this server cannot seal; empty if it can."""
+        self.lacking: tuple[KeyHolder, ...] = ()
+        """Servers without the wanted key, at the last look."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                await self.look()
+                self._outage.end()
+            except Unavailable as error:
+                self._outage.note(str(error))
+
+    async def look(self) -> None:
+        """Learns new keys and tells other servers about them. Makes the wanted key the present one if all
+        servers have it."""
+        state = await self._adopted()
+        if self._is_shared:
+            await self._store.write(self._hold)
+        if not self._wanted or state.was_used(self._wanted) or not state.is_settled:
+            return
+        if await self._store.write(self._switch):
+            await self._point("switched")
+            await self._adopted()
+
+    @property
+    def present(self) -> tuple[str, str]:
+        return CURRENT, self._encryption.fingerprint
+
+    async def adopt(self) -> None:
+        """Learns new keys, and seals with the one that the database names. Raises Unavailable if this server
+        does not have it."""
+        await self._adopted()
+
+    async def _adopted(self) -> KeyState:
+        if keys := await in_thread(self._load_keys):
+            self._encryption.learn(keys)
+            self._wanted = id_of(keys[0])
+        state = await read_keys(self._store.reads)
+        assert state is not None, "checked at the start"
+        try:
+            self._encryption.encrypt_with(state.current)
+        except MissingKey as error:
+            self.trouble = f"Use another server: this one does not have the present sealing key. {error}"
+            raise Unavailable(self.trouble) from error
+        self.trouble = ""
+        return state
+
+    async def _hold(self, tx: Tx) -> None:
+        name = f"{socket.gethostname()}, process {os.getpid()}"
+        await tx.key_holders.hold(self._server, name, self._encryption.known, LEASE)
+
+    async def _switch(self, tx: Tx) -> bool:
+        """Makes the wanted key the present one, unless a server does not have it yet."""
+        state = await read_keys(tx)
+        assert state is not None, "checked at the start"
+        if state.was_used(self._wanted) or not state.is_settled:
+            return False
+        live = await tx.key_holders.live(tx.now) if self._is_shared else []
+        self.lacking = tuple(holder for holder in live if not holder.has(self._wanted))
+        if self.lacking:
+            return False
+        await keep_digest_key(self._encryption, tx)
+        await record_next(tx, state, self._wanted)
+        await tx.work.ask(RESEAL, RESEAL)
+        data = {"key": self._wanted, "former_key": state.current}
+        await announce(tx, Event.SEALING_KEY_REPLACED, data)
+        return True
+
+    async def stop(self) -> None:
+        """Has other servers not wait for this one."""
+        if self._is_shared:
+            await self._store.write(lambda tx: tx.key_holders.leave(self._server))

@@ -1,0 +1,90 @@
+"""Help for tests of key rotation: sealed values with their keys, and a command that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from windlass.base.encryption import HEAD_BYTES, key_of
+from windlass.config import Settings
+from windlass.install.database import looking
+from windlass.install.key import load_encryption
+from windlass.operate.keys import rotate
+from windlass.store.archive import Snapshot
+from windlass.store.tables import sealed
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+async def rows_of(settings: Settings) -> tuple[Rows, Rows]:
+    """Returns all rows of all tables without their sealed values, and the sealed values with their places."""
+    plain: Rows = {}
+    values: Rows = {}
+    heads = {bytes.fromhex(id) for id in load_encryption(settings).known}
+    async with looking(settings) as line:
+        moment = Snapshot(line)
+        for table in await moment.tables():
+            for row in [tuple(row) async for row in moment.rows(table)]:
+                found = {place for place in table.binary if is_sealed(row[place], heads)}
+                plain.setdefault(table.name, []).append(
+                    tuple(value for place, value in enumerate(row) if place not in found)
+                )
+                for place in found:
+                    name = f"{table.name}.{table.columns[place]}"
+                    values.setdefault(name, []).append((row[0], bytes(row[place])))
+    return {name: sorted(rows, key=repr) for name, rows in plain.items()}, values
+
+
+def is_sealed(value: Any, heads: Iterable[bytes]) -> bool:
+    """True for bytes that name one of the keys."""
+    return value is not None and any(bytes(value)[1:HEAD_BYTES] == head for head in heads)
+
+
+async def keys_of_values(settings: Settings) -> Counter[str]:
+    """Counts values by the key that sealed them, in every column of every table."""
+    _, values = await rows_of(settings)
+    return Counter(key_of(value) for rows in values.values() for _, value in rows)
+
+
+def undeclared(values: Rows) -> set[str]:
+    """Returns columns with sealed values that the store does not declare."""
+    return set(values) - {column.name for column in sealed.COLUMNS}
+
+
+async def rotated(settings: Settings, **options: Any) -> list[str]:
+    """Replaces the key; returns what an operator is told."""
+    told: list[str] = []
+    await rotate(settings, told.append, **options)
+    return told
+
+
+def killed_at(settings: Settings, point: str, time: int = 1) -> bool:
+    """Runs the command in a process of its own, and kills it at a point. Returns False if it ends first."""
+    child = os.fork()
+    if not child:
+        _be_killed(settings, point, time)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def _be_killed(settings: Settings, point: str, time: int) -> None:
+    seen: Counter[str] = Counter()
+
+    async def at(name: str) -> None:
+        seen[name] += 1
+        if (name, seen[name]) == (point, time):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        asyncio.run(rotate(settings, lambda text: None, point=at))
+    except BaseException:  # noqa: BLE001 (nothing may return into the tests)
+        os._exit(1)
+    os._exit(0)
+
+
+def key_file(settings: Settings) -> Path:
+    return Path(settings.data_dir) / "key"
