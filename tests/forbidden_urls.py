@@ -1,4 +1,4 @@
-"""URLs that nobody may be made to call. {port} is a listener of this machine, on all its addresses."""
+"""URLs that Windlass must never call. {port} is a listener of this machine, on all its addresses."""
 
 NO_URL = [
     "",

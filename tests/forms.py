@@ -66,7 +66,7 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """What is of another form is left out, not skipped."""
+    """Leaves out tests of another form instead of skipping them."""
     kept = [item for item in items if IS_IN_FORM[FORM](item)]
     left_out = {*items} - {*kept}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])

@@ -71,7 +71,7 @@ async def receiver(
 
 async def _one(how: Behaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        with contextlib.suppress(OSError, EOFError):  # whoever called has hung up
+        with contextlib.suppress(OSError, EOFError):  # the caller has hung up
             await how(reader, writer)
     finally:
         writer.transport.abort()

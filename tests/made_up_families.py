@@ -168,7 +168,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is written down in a file knows only the families of the product."""
+    """Leaves out tests that compare with files: they know only the families of the product."""
     left_out = [item for item in items if item.name in WRITTEN_DOWN]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)

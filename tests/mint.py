@@ -46,7 +46,7 @@ class Mint:
         }
 
     def jwks(self) -> dict[str, Any]:
-        """What the honest issuer publishes: some good keys, and a collection of blunders."""
+        """Returns the keys of the honest issuer: some good ones, and a collection of faulty ones."""
         rsa_jwk, ec_jwk = jwk(self.rsa), jwk(self.ec)
         keys = {
             "rsa": {**rsa_jwk, "use": "sig", "alg": "RS256"},
@@ -153,7 +153,7 @@ def unpaired(signature: bytes) -> tuple[int, int]:
     return int.from_bytes(signature[:half], "big"), int.from_bytes(signature[half:], "big")
 
 
-ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve P-256
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # a key of the curve P-256
 
 
 def mirrored(signature: bytes) -> bytes:
@@ -183,7 +183,8 @@ def mixed(one: str, other: str, part: int) -> str:
 
 
 def stray_bits(token: str) -> str:
-    """The same bytes in another spelling: the last character carries four bits that nobody reads."""
+    """Returns the same bytes in another spelling: the last character carries four bits that decoders
+    ignore."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     return token[:-1] + alphabet[alphabet.index(token[-1]) + 1]
 

@@ -41,9 +41,9 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_modifyitems(config, items):
-    """What may take longest begins first, so that no process is left alone with it at the end. Then come the
-    modules in a mixed order: of neighbours, which wait for the same, the processors would be idle at one time
-    and too few at another."""
+    """Puts long tests first, so that no process is left alone with one at the end. Then come the modules in a
+    mixed order: neighbours wait for the same things, so that the processors would be idle at one time and
+    overloaded at another."""
     usual = float(config.getini("timeout") or 0)
     longest = sorted((item for item in items if limit_of(item) > usual), key=limit_of, reverse=True)
     others = [item for item in items if limit_of(item) <= usual]
@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def dealt(longest, others, workers):
-    """Of n processes, each begins with the next n-th part of the list: each gets its share of the longest."""
+    """Deals the list to n processes: each begins with its n-th part, and gets its share of the longest
+    tests."""
     ends = [len(others) * number // workers for number in range(workers + 1)]
     shares = [others[begin:end] for begin, end in itertools.pairwise(ends)]
     return [item for number, share in enumerate(shares) for item in (*longest[number::workers], *share)]

@@ -70,7 +70,7 @@ class Postgres:
         await self._execute("postgres", f"DROP DATABASE {name} WITH (FORCE)")
 
     async def _emptied(self, name: str) -> bool:
-        """Whether the database is as new again; one whose tables are not the usual ones is not."""
+        """Returns True if the database is empty again; False if its tables are not the usual ones."""
         connection = await self._connected(name)
         await connection.fetch(_END_OTHERS)
         tables = {row[0] for row in await connection.fetch(_TABLES)}

@@ -67,7 +67,7 @@ class Provider:
 
 
 def installed() -> Path:
-    """The folder with what the lock names, made by whoever comes first."""
+    """Returns the folder with the packages of the lock file, which the first test process installs."""
     known = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
     home = Path(tempfile.gettempdir()) / f"windlass-oidc-provider-{known}"
     if not home.exists():

@@ -72,7 +72,7 @@ class TaskKind(ServiceKind[TaskSpec]):
 
 
 def with_tasks() -> dict[str, Any]:
-    """What `install` and `make_world` take to have tasks beside everything else."""
+    """The parameters for `install` and `make_world` that add tasks to the usual families."""
     return {
         "families": registry_of(*declared_families(), task),
         "kinds": kinds_of(*declared_kinds(), TaskKind()),

@@ -259,6 +259,6 @@ def test_folders_of_the_path_that_may_not_be_entered_are_left_out(passable):
     refused, named = ours.recv()
     asked.join()
     closed.chmod(0o700)
-    assert refused == [str(closed / "bin")]  # the other side of it: whoever looks there is refused
+    assert refused == [str(closed / "bin")]  # the reverse: a look into it is refused
     assert str(readable) in named
     assert not [folder for folder in named if folder.startswith(str(closed))]

@@ -44,7 +44,7 @@ def known_classes() -> set[str]:
 
 
 def named(text: str) -> Iterator[tuple[str, str]]:
-    """Everything in code marks that looks like a file, a module or a class, with what it looks like."""
+    """Yields the names of files, modules and classes in code marks, with their sort."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     for name in re.findall(r"`([^`\s]+)`", prose):
         if re.fullmatch(r"[\w./-]+\.py", name) or re.fullmatch(r"(src|tests|docs|bench)(/[\w.-]+)+/?", name):

@@ -41,14 +41,14 @@ class Page(NamedTuple):
 
 
 class Windlass:
-    """As whoever calls it knows it."""
+    """A server, as its callers see it."""
 
     def __init__(self, url: str, installation: Installation) -> None:
         self.url = url
         self.installation = installation
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What it answers; it has to be content with what it is asked."""
+        """Returns the answer to a request, which must succeed."""
         status, text = await asyncio.to_thread(self._called, method, path, body)
         assert status < 300, f"{method} {path}: {status} {text}"
         return json.loads(text) if text else None
@@ -98,7 +98,7 @@ class Visitors:
         self._url = url
         self._leaving = False
         self.seen: tuple[list[Page], list[Page]] = ([], [])
-        """What each of them got, in order."""
+        """The pages that each of them got, in order."""
 
     async def __aenter__(self) -> Visitors:
         self._visits = asyncio.gather(asyncio.to_thread(self._stay), asyncio.to_thread(self._come_and_go))
@@ -125,7 +125,7 @@ class Visitors:
 
 
 class Machine(Protocol):
-    """What there is of one installation on the machine, as anybody finds it who looks."""
+    """All remains of one installation on the machine."""
 
     async def running(self) -> Collection[str]:
         """Something else for each run of each instance."""
@@ -133,7 +133,7 @@ class Machine(Protocol):
     async def traces(self) -> Collection[str]: ...
 
     async def clear(self) -> None:
-        """Nothing of it stays; for tests that failed."""
+        """Removes all remains; for failed tests."""
 
 
 class Containers:
@@ -211,7 +211,7 @@ class Processes:
         return found
 
     def _kept(self) -> list[Path]:
-        """Of single services, and not for all that may come."""
+        """Returns the folders of single services, without those that are shared."""
         places = ("run/services", "run/volumes", "run/ports", "builds")
         found = [path for place in places for path in (self._folder / place).glob("*")]
         return [path for path in found if path != self._folder / "builds" / CACHE]
@@ -272,5 +272,5 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not await true():  # noqa: ASYNC110 (nobody tells of what others see)
+        while not await true():  # noqa: ASYNC110 (nothing notifies of a change)
             await asyncio.sleep(0.05)

@@ -238,7 +238,7 @@ class FakeConnector:
         self.port_trouble = ""
         """The reason why ports of routers cannot be used; empty if they can."""
         self.routers: list[FakeRouter] = []
-        """Those with a port of their own, in the order in which they were made."""
+        """Routers with a port of their own, in the order of their creation."""
         self.engine_id = "ABCD:EFGH"
         """The id of the engine at every address."""
         self.checked: list[EngineAccess] = []

@@ -1,1 +1,2 @@
-"""Who did what, from where, and that nobody can change the record of it unseen."""
+"""Tests of the audit: it records every change with its author and origin, and no record can be changed
+unnoticed."""

@@ -23,7 +23,7 @@ COUNT = 9
 
 @pytest.fixture
 async def written(place: Place) -> Place:
-    """Events 1 to 9, in groups of three, and nobody running."""
+    """Writes events 1 to 9, in groups of three, while no server runs."""
     async with place.opened() as store:
         for group in range(3):
             await asyncio.gather(*(store.write(adding(f"{group}-{n}")) for n in range(3)))
@@ -120,7 +120,7 @@ async def test_a_rewritten_chain_differs_from_the_recorded_head(written: Place):
 
 
 async def forge(place: Place) -> None:
-    """Somebody who may write to the database, and knows how the chain is made."""
+    """Forges events as an attacker can who may write to the database and knows how the chain is made."""
     await place.sql("UPDATE event SET actor = 'somebody else' WHERE seq = 2")
     columns = (
         "seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "

@@ -1,4 +1,4 @@
-"""The audit over HTTP: each change is one event, and whoever may see it finds it."""
+"""The audit over HTTP: each change is one event, and every caller that may see it finds it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def refusals(tmp_path, monkeypatch):
     for kind in (BuildError, GitError):
         monkeypatch.setattr(kind, "__init__", _told_to(told))
     yield told
-    given = f"file://{tmp_path}"  # the address of a repository is known to whoever gave it
+    given = f"file://{tmp_path}"  # the author of the test knows the address of the repository
     assert [message for message in told if str(tmp_path) in message.replace(given, "")] == []
 
 
@@ -109,7 +109,7 @@ def processes_of(home: Path) -> list[str]:
             if wanted in each.joinpath("environ").read_bytes().split(b"\0"):
                 found.append(each.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it ended meanwhile, or belongs to another user
     return found
 
 

@@ -204,7 +204,7 @@ def plain_files(folder: Path):
 
 @contextmanager
 def self_signed(folder: Path):
-    """An https server that nobody vouches for: its port, and the requests that came through."""
+    """Serves HTTPS with an untrusted certificate; yields its port and the requests that came through."""
     requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

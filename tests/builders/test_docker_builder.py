@@ -160,7 +160,7 @@ async def left_of(host: str, mark: str) -> list[str]:
             try:
                 history = await docker.json("GET", f"/images/{image['Id']}/history")
             except EngineRefused:
-                continue  # of another test, and gone meanwhile
+                continue  # belongs to another test, and is gone meanwhile
             found += [image["Id"] for layer in history if mark in layer["CreatedBy"]]
         return found
     finally:
@@ -224,7 +224,7 @@ async def test_discarding_removes_the_images_of_one_service_only(kit, host, tmp_
     await other.build(f"FROM {BOX}\nENV A=2\n")
     assert set(await kit.builder.services()) == {kit.service}
     await kit.builder.sweep([kit.service, other.service])
-    await kit.builder.discard(other.service)  # of another installation
+    await kit.builder.discard(other.service)  # belongs to another installation
     assert await kit.images() == []
     assert len(await other.images()) == 1
     await other.builder.discard(other.service)

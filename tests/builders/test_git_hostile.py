@@ -95,7 +95,7 @@ async def test_the_trap_would_catch_a_plain_git(repository, trap, canary, tmp_pa
 
 
 async def test_a_repository_around_us_is_not_asked(git, repository, into, tmp_path, trap, canary):
-    """As when Windlass keeps its data inside a checkout of somebody."""
+    """Windlass may keep its data inside a checkout of another repository."""
     plain_git(tmp_path, "init", "--quiet")
     with (tmp_path / ".git" / "config").open("a") as config:
         config.write(as_file(trap))

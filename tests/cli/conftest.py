@@ -42,7 +42,7 @@ def say(
 
 
 class Line:
-    """Somebody at a terminal; not on the loop that serves them."""
+    """A command at a terminal, which runs outside of the event loop of its server."""
 
     def __init__(self, world: World, url: str) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""`--wait`: whoever starts something may watch it to its end."""
+"""`--wait`: a command that starts something can watch it to its end."""
 
 from __future__ import annotations
 

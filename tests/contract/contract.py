@@ -89,7 +89,7 @@ HERE: Final[Mapping[str, str]] = {
     "environment": "/environment/{id}",
     "project": "/project/{id}",
 }
-"""Where what was created can be read; what is not listed is read below its collection."""
+"""The paths at which created resources can be read; other resources are read below their collection."""
 
 
 class SlowEngine(FakeEngine):

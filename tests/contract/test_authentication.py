@@ -221,7 +221,7 @@ async def test_a_revoked_token_is_refused_at_once_and_so_is_the_session_made_fro
 
 
 class Deeds:
-    """What can be tried with a token: each answers the status."""
+    """Calls that can be tried with a token: each returns the status of its answer."""
 
     def __init__(self, world: World, ids: Mapping[str, str], token: str) -> None:
         self.world, self.ids, self.token = world, ids, token
@@ -340,7 +340,7 @@ async def test_a_token_without_scopes_may_only_read(embedded) -> None:
 async def test_a_token_that_may_not_learns_no_more_from_a_good_body_than_from_a_bad_one(
     embedded, endpoint: Endpoint
 ) -> None:
-    """What is 403 for a token is 403 whatever it sends; it is not told how to do it better."""
+    """A 403 does not depend on the body, and its message does not say how to correct the body."""
     ids, token = await stocked(embedded), await embedded.new_token("Read")
     good = await endpoint.call(embedded, ids, token=token)
     bad = await embedded.post(endpoint.path.format(**ids), {"nonsense": 1}, token=token)

@@ -77,7 +77,7 @@ async def test_after_a_500_everybody_else_is_served(world) -> None:
 
 
 async def broken(world: World) -> Answer:
-    """A record is damaged in the database, and somebody changes it."""
+    """Damages a record in the database, then changes its resource."""
     project = await world.project()
     await world.installation.ctx.store.write(lambda tx: tx.resources.rewrite(project, b"{half a docu"))
     return await world.put(f"/project/{project}", {"description": "New"})

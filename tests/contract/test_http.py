@@ -16,7 +16,7 @@ READS = [pytest.param(one, id=one.path) for one in ENDPOINTS if one.method == "G
 
 
 async def methods_by_path(world) -> dict[str, set[str]]:
-    """What the document says can be done, by path, with ids of nothing."""
+    """Returns the operations of the document by path, with the ids of no resource."""
     paths = (await world.get("/openapi.json"))["paths"]
     filled = {re.sub(r"{\w+}", NOWHERE, path): methods for path, methods in paths.items()}
     return {path: {method.upper() for method in methods} for path, methods in filled.items()}

@@ -17,7 +17,7 @@ PROBE = {"type": {"tcp": {"port": 3000}}, "period_seconds": 20}
 
 
 class Anything(Spec):
-    """Nothing is declared, as in the examples of the RFC."""
+    """A document without declared fields, as in the examples of the RFC."""
 
 
 def test_a_patch_exists_for_every_put():

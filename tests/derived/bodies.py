@@ -82,8 +82,8 @@ def unwrapped(info: inspect.Type) -> Bounds:
 
 
 def valid(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
-    """What is required, whatever refers to something, and choices without which the thing can hardly be used:
-    those without a default for which an example is declared. Each call is another body."""
+    """Fills required fields, references, and choices that have an example but no default. Each call returns
+    another body."""
     return _valid_object(_struct(spec), refer)
 
 
@@ -142,8 +142,8 @@ def _is_advised(field: inspect.Field) -> bool:
 
 
 def _addresses(info: inspect.StructType) -> dict[str, Any]:
-    """Where a credential is sent: the address of the example is the one that the example of a credential
-    is for."""
+    """Returns addresses for credentials: the example of the address is the one for which the example of a
+    credential is."""
     types = {field.encode_name: field.type for field in info.fields}
     opened = [unwrapped(kind).extra.get("opens") for kind in types.values()]
     return {name: unwrapped(types[name]).schema["examples"][0] for name in opened if name}

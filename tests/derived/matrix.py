@@ -1,7 +1,5 @@
-"""Who may do what, written down; after a change on purpose, `python -m tests.derived.matrix` writes it anew.
-
-The rule is said here once more, in the words of the contract and not with the product's code.
-"""
+"""The matrix of permissions, written down. After an intended change, `python -m tests.derived.matrix` writes
+it again. It states the rule in the words of the contract, independently of the product's code."""
 
 from __future__ import annotations
 

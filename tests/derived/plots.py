@@ -57,7 +57,8 @@ class Plot:
         return self._standing[key]
 
     async def fresh(self, family: Family, parent: Family | None = None) -> Thing:
-        """Of things that an action adds, it is the only one: a deployment replaces another that waits."""
+        """Returns a resource that is the only one of its list if an action adds it: a deployment replaces
+        another that waits."""
         parent = parent or registry().parents(family)[0]
         alone = adding_to(operation_of("list", family, parent))
         above = await (self.fresh if alone else self.standing)(parent) if parent else None
@@ -80,7 +81,8 @@ class Plot:
         return str(answer["id"])
 
     async def added(self, action: Operation, thing: Thing) -> str:
-        """What an action adds to a list. A deployment waits: nobody works in these worlds unless asked to."""
+        """Returns the id of the item that an action adds to a list. Deployments wait, because no worker runs
+        in these worlds by itself."""
         answer = await self._stage.call(action, thing.ids, None, self.tenant.admin)
         assert answer.status == 202, answer
         return str(answer["id"])
@@ -108,7 +110,8 @@ class Plot:
         return valid(operation.body, needed.__getitem__)
 
     async def _to_refer_to(self, family: Family) -> Thing:
-        """What has no path of its own is what the operation is about, and that may be the end of it."""
+        """Returns a resource to refer to. One without a path of its own is the subject of the operation,
+        which may delete it."""
         return await (self.fresh if family in _MAKERS else self.standing)(family)
 
     async def untouched(self, operation: Operation) -> Subject:
@@ -149,7 +152,8 @@ class Plot:
     async def _overridable(
         self, operation: Operation, family: Family, parent: Family | None
     ) -> tuple[tuple[str, ...], int]:
-        """What is overridden is of a level above; on the topmost level there is nothing to override."""
+        """Returns the ids and the expected status: a variable of a level above can be overridden; on the
+        topmost level there is none."""
         assert parent is not None
         here = await self.standing(parent)
         above = here.parent.family if here.parent else None
@@ -213,7 +217,7 @@ _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
     "service/uninstall": _chosen,
     "service/delete": _chosen,
 }
-"""What must be so before something can be done with a thing, and what the body says of it."""
+"""The preparation that an action needs, and its body."""
 
 
 _MAKERS: Mapping[Family, Callable[[World, Tenant], Awaitable[str]]] = {member: make_member}

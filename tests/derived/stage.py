@@ -91,8 +91,8 @@ class Stage:
         return answer
 
     async def postpone_work(self, family: Family) -> None:
-        """Leaves waiting work of this family undone: hundreds of deployments of other rows, which nobody asks
-        about. Work of other families is due again, because a service may wait for it."""
+        """Leaves waiting work of this family undone: hundreds of deployments of other rows, which no test
+        reads. Work of other families is due again, because a service may wait for it."""
         services = f"SELECT id FROM resource WHERE family = '{family.name}'"
         await self.beside(f"UPDATE work SET due = 0 WHERE lease = 0 AND due = {FAR}")
         await self.beside(f"UPDATE work SET due = {FAR} WHERE lease = 0 AND id IN ({services})")

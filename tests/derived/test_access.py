@@ -166,7 +166,7 @@ async def test_a_resource_of_another_organization_is_answered_like_a_missing_one
 
 @for_operations(lambda operation: len(operation.params) > 1)
 async def test_a_path_that_mixes_organizations_leads_nowhere(stage: Stage, operation: Operation):
-    """Through a thing of one's own to a thing of somebody else, and the other way round."""
+    """The path leads through a resource of one organization to one of another, in both directions."""
     own, other = await stage.plot.untouched(operation), await stage.foreign.untouched(operation)
     for place in range(len(own.ids)):
         missing, strange = [
@@ -191,7 +191,8 @@ async def test_a_malformed_id_is_answered_like_a_missing_one(stage: Stage, opera
 async def test_a_reference_to_another_organization_is_refused_like_a_missing_one(
     stage: Stage, operation: Operation
 ):
-    """Wherever a body can name something: no answer tells a stranger's id from an invented one."""
+    """In every reference of a body, the answer to an id of another organization is that to an invented
+    one."""
     subject = await stage.plot.subject(operation)
     for path, (other, _) in references(operation).items():
         body = await whole_body(stage, operation)
@@ -224,7 +225,7 @@ async def violations(stage: Stage, operation: Operation, declared: Operation | N
 
 
 async def tried(stage: Stage, operation: Operation, scope: Scope, *, careful: bool) -> tuple[Answer, bool]:
-    """What is answered to a token of this scope, and whether anything was changed."""
+    """Returns the status of the answer to a token of this scope, and whether anything was changed."""
     subject = await (stage.plot.untouched if careful else stage.plot.subject)(operation)
     before = await footprint(stage)
     answer = await stage.ask(subject, subject.tenant.tokens[scope])

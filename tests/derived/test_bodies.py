@@ -1,4 +1,4 @@
-"""What the other tests here rest on: bodies of any declaration, valid ones and wrong ones."""
+"""The foundation of the other tests here: valid and wrong bodies of any declaration."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ async def test_a_restart_an_hour_later_starts_a_new_hour(database_url: str, tmp_
 
 @pytest.mark.parametrize("used", [5, 600, 995])
 async def test_losing_power_gives_nothing_back_and_costs_less_than_one_percent(tmp_path: Path, used: int):
-    """What another process would find if this one were gone without a goodbye: a copy of its files."""
+    """The copy of the files is the state that another process would find after a power failure."""
     found = tmp_path / "found"
     async with make_world(folder=tmp_path / "lost", rate_limit=LIMIT) as world:
         token = await world.new_token("Read")
@@ -210,7 +210,7 @@ async def test_without_a_shared_database_there_would_be_two_budgets(tmp_path: Pa
         assert sum(map(served, answers)) == 1200
 
 
-# Callers whom nobody knows
+# Unknown callers
 
 
 @pytest.mark.parametrize(

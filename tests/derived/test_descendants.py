@@ -57,7 +57,8 @@ async def everything_below(plot: Plot, family: Family) -> list[Thing]:
 
 
 async def traces(stage: Stage, things: list[Thing]) -> list[str]:
-    """Where in the database any of them is still known. Events remember, and are meant to."""
+    """Returns the places in the database where any of them is still mentioned. Events may still mention
+    them."""
     columns = (
         ("resource", "id"), ("resource", "parent"), ("tally", "parent"), ("hole", "parent"),
         ("link", "source"), ("link", "target"), ("status", "id"), ("deployment", "service"), ("work", "id"),

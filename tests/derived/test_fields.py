@@ -90,7 +90,7 @@ async def test_where_no_body_is_taken_a_field_is_refused_by_its_name(stage: Stag
 
 
 def test_every_kind_of_wrongness_is_tried_at_every_depth():
-    """What the sentences above rest on: that the list of wrong values is not a short one."""
+    """The foundation of the tests above: the list of wrong values is long enough."""
     application = next(one.body for one in OPERATIONS if one.id == "createApplication")
     assert application is not None
     tried = {(spelled(wrong.path), wrong.what) for wrong in wrongs(application)}

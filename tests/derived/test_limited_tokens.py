@@ -53,7 +53,7 @@ async def test_a_limited_token_does_everything_inside_its_limits(
 async def test_a_limited_token_names_nothing_that_it_does_not_see(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
-    """What is there, but not for it, is answered as an id that never existed."""
+    """A resource that the token does not see is answered like an id that never existed."""
     subject = await stage.plot.subject(operation)
     for path, (other, _) in references(operation).items():
         body = await whole_body(stage, operation)

@@ -243,7 +243,7 @@ async def test_the_stored_counts_of_holes_are_right(stage: Stage, broken: list[i
 
 @pytest.fixture(scope="module")
 async def vast(stage: Stage) -> list[int]:
-    """What would be left if of seventeen million all but some hundreds had been deleted."""
+    """A list of seventeen million resources, of which all but some hundreds were deleted."""
     chance = random.Random(2)
     places = {place for place in NEAR_BLOCKS if place <= VAST} | {1, VAST}
     places |= set(range(300_000, 300_200)) | set(range(16_777_100, 16_777_300))
@@ -274,7 +274,7 @@ async def cut(stage: Stage, parent: str, skip: int, most: int) -> tuple[list[int
 
 
 def holes(left: Sequence[int], last: int) -> dict[tuple[int, int], int]:
-    """How many places are empty in each block of 64, 64², 64³ and 64⁴ that has any."""
+    """Returns the number of empty positions in each block of 64, 64², 64³ and 64⁴ that has any."""
     found = {}
     for level in (1, 2, 3, 4):
         size = 64**level

@@ -96,7 +96,7 @@ async def test_a_request_that_was_refused_does_not_use_up_its_key(stage: Stage, 
 async def test_a_request_that_failed_for_a_while_succeeds_under_its_key_later(
     stage: Stage, operation: Operation
 ):
-    if operation.parent is None:  # whoever is in the way has an organization and keeps it
+    if operation.parent is None:  # the other member has an organization and keeps it
         return
     subject, key = await stage.plot.subject(operation), new_key()
     in_the_way = await stage.ask(subject, subject.tenant.admin)

@@ -1,9 +1,6 @@
-"""What an engine is: the promises that each of them keeps, whatever it runs things with.
-
-An engine is tried by a class in its own file that inherits from `Conformance` and gives a fixture `rig`.
-Where an engine is not able to do something, its rig says so, and the tests of it are reported as expected to
-fail, with the reason (`pytest -rx`).
-"""
+"""The conformance suite of engines: the promises that each of them keeps. The tests of an engine are a class
+in a file of its own that inherits from `Conformance` and has a fixture `rig`. The rig says what its engine
+cannot do; the tests of that are expected failures, with the reason (`pytest -rx`)."""
 
 from __future__ import annotations
 
@@ -288,7 +285,7 @@ async def look(rig: Rig, service: str, attempt: int) -> None:
             return copies == sorted((each.generation, each.index) for each in seen)
 
         await until(consistent, lambda: "what runs is not what it says")
-        if attempt % 4 == 3:  # what the others left must be found by the next ones, too
+        if attempt % 4 == 3:  # the next engines must find the remains of the others, too
             await after.engine.sweep([service])
             assert list(await rig.traces(service)) == []
 

@@ -1,4 +1,4 @@
-"""A Windlass of its own process that begins and removes instances until somebody kills it."""
+"""A Windlass in a process of its own that starts and removes instances until a test kills it."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ Identity = tuple[int, int]
 
 
 def run_by(folder: Path) -> set[Identity]:
-    """What belongs to the engine in this folder, with all that it runs: commands of builds and containers
-    have nothing in common with it but their descent, and outlive it."""
+    """Returns the processes of the engine in this folder, with all that it runs. Commands of builds and
+    containers are related to it only by descent, and outlive it."""
     engine = {process for process in _processes() if bytes(folder) in _read(process, "cmdline")}
     children: defaultdict[int, set[int]] = defaultdict(set)
     for process in _processes():

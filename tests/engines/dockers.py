@@ -43,7 +43,8 @@ DOCKERFILE = f"FROM {PYTHON}\nWORKDIR /app\nCOPY main.py .\n"
 
 
 def docker_host() -> str:
-    """Of an engine that answers, with the test image on it. Without one the test is skipped, or fails."""
+    """Returns the address of an engine that answers, with the test image on it. Without one the test is
+    skipped, or fails."""
     host = os.environ.get("WINDLASS_TEST_DOCKER_HOST", "")
     trouble = _run(_prepared(host))
     if not trouble:
@@ -117,7 +118,7 @@ def add_tools(tar: tarfile.TarFile, busybox: Path) -> None:
 
 
 def add_libraries(tar: tarfile.TarFile, programs: Sequence[Path], but: Path | None = None) -> None:
-    """What the programs load, at its own place; `but` what is in this folder."""
+    """Copies the libraries that the programs load to their own paths, except those in the folder `but`."""
     for needed in sorted(_libraries(programs)):
         if but is None or but not in needed.parents:
             tar.add(needed.resolve(), str(needed).lstrip("/"))
@@ -165,8 +166,9 @@ def _text(tar: tarfile.TarFile, name: str, text: str) -> None:
 
 
 class Dockerd:
-    """An engine of this test alone, which may be killed and started anew. Its networks are in a namespace of
-    their own: another engine of this machine is not disturbed, and ports are not reached from here."""
+    """An engine of this test alone, which may be killed and started again. Its networks are in a namespace of
+    their own, so it does not disturb another engine of this machine, and its ports are not reached from
+    here."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = self._home = folder

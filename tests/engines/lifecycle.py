@@ -119,7 +119,7 @@ class Lifecycle(AtStation):
 
         await until(found)
 
-    # It ends, and is begun anew.
+    # It ends, and is started again.
 
     @pytest.mark.essential
     async def test_an_ended_program_is_restarted_and_shows_how_it_ended(self, rig, station):

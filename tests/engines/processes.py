@@ -49,7 +49,8 @@ class ProcessRig:
         return Path(artifact.ref)
 
     async def copies(self, service: str) -> Sequence[tuple[int, int]]:
-        """Of what leads a session: one that has left it belongs to the one that it came from."""
+        """Returns the copies by their session leaders: a process that left its session belongs to the copy
+        that started it."""
         found = []
         for folder, home in self._processes(service):
             said = _read(folder / "cmdline")
@@ -71,7 +72,7 @@ class ProcessRig:
         return b"".join(path.read_bytes() for path in files)
 
     def _processes(self, service: str) -> list[tuple[Path, Path]]:
-        """Those that say to be of this service, of this engine's folder."""
+        """Returns processes whose environment names this service in the folder of this engine."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             for word in _read(folder / "environ").split(b"\0"):
@@ -92,4 +93,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        return b""  # it ended meanwhile, or is somebody else's
+        return b""  # it ended meanwhile, or belongs to another user

@@ -27,7 +27,7 @@ SERVER = "windlass-test/postgres-server:1"
 """The files of the stand-in of PostgreSQL."""
 
 # As the official one does: where there is no data yet, it is told by POSTGRES_USER and POSTGRES_PASSWORD how
-# to begin; it keeps the data at PGDATA, listens for everybody, and is itself nobody of importance.
+# to begin; it keeps the data at PGDATA, listens on all addresses, and is no real server.
 # POSTGRES_DB is not read: the database `postgres` is there without being asked for.
 START = """
 set -e

@@ -1,4 +1,5 @@
-"""What the conformance suite needs of an engine's tests (a `Rig`), and an engine at work (a `Station`)."""
+"""The needs of the conformance suite: a `Rig` for the tests of an engine, and a `Station`, an engine at
+work."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ Opener = Callable[[], Engine]
 
 
 class Rig(Protocol):
-    """Everything that the suite must know of one engine. It looks at the machine itself, not through the
-    engine, where it says what runs and what is left."""
+    """The interface between the suite and one engine. Its answers about running and remaining things come
+    from the machine, not from the engine."""
 
     cannot: Mapping[str, str]
-    """What the engine, here, is not able to do, and why: the names of `CAPABILITIES`."""
+    """Capabilities that the engine does not have here, with the reason: names of `CAPABILITIES`."""
 
     def opener(self) -> Opener:
         """Makes an engine over the state of this rig; each is a Windlass of its own, as after a restart or
@@ -43,7 +44,7 @@ class Rig(Protocol):
         ...
 
     async def remembered(self) -> bytes:
-        """Everything that the engine has written down, except the contents of `Wanted.files`."""
+        """Returns all bytes that the engine has written, except the contents of `Wanted.files`."""
         ...
 
 
@@ -140,7 +141,7 @@ class AtStation:
 async def until(check: Callable[[], Awaitable[Any]], why: Callable[[], str] = lambda: "it never came") -> Any:
     try:
         async with asyncio.timeout(LONG):
-            while not (found := await check()):  # noqa: ASYNC110 (it looks at what tells nobody)
+            while not (found := await check()):  # noqa: ASYNC110 (nothing notifies of a change)
                 await asyncio.sleep(0.01)
             return found
     except TimeoutError:
@@ -165,7 +166,7 @@ def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Workl
 
 
 async def ask(instance: Instance, internal: int) -> str:
-    """What a program of these tests answers at one of its ports; empty while it does not."""
+    """Returns the answer of a program of these tests at one of its ports; empty while there is none."""
     try:
         async with asyncio.timeout(LONG):
             reader, writer = await asyncio.open_connection(instance.address, instance.ports[internal])

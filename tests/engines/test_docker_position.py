@@ -20,7 +20,8 @@ def stamp(milliseconds: int) -> str:
 
 
 def asked(log: list[tuple[str, bytes]], anchor: str, strict: bool) -> list[bytes]:
-    """What the engine answers, since a moment: some leave out all that is older, some only what is first."""
+    """Returns the log of the engine since a moment. Some engines skip all older lines, some only the first
+    ones."""
     first = next((at for at, (when, _) in enumerate(log) if when >= anchor), len(log))
     found = [each for each in log if each[0] >= anchor] if strict else log[first:]
     return [f"{when} ".encode() + text for when, text in found]

@@ -235,7 +235,7 @@ async def test_an_engine_is_asked_only_behind_its_own_certificate(tmp_path, shor
 
 
 async def test_an_engine_that_tells_its_id_is_used(tmp_path, short):
-    """Nothing above is refused for another reason."""
+    """This proves that no test above is refused for another reason."""
     async with stub(tmp_path / "ca") as (made, port):
         made.at = "/nothing"
         assert await connector(tmp_path).identity(access(made, port)) == "OURS"

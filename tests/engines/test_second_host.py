@@ -80,7 +80,7 @@ class Cluster:
         return (await fetched(url)).strip()
 
     async def status_at(self, port: int) -> int:
-        """What the router answers to a request for its name there; 0 if nothing listens."""
+        """Returns the status of the router's answer to a request for this name; 0 if nothing listens."""
         url = urlsplit((await self.there.call("GET", f"{self.path}/link"))["results"][0]["url"])
         request = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"Host": url.netloc})
 

@@ -49,7 +49,7 @@ class Stage(Spec):
 
 
 class Note(Shown):
-    """What a handler found out, to be looked at by a test."""
+    """The result of a handler, for a test to look at."""
 
     id: Id
     family: str

@@ -1,4 +1,4 @@
-"""What families, actions and unions say about paths is served as they say it."""
+"""Paths are served as families, actions and unions declare them."""
 
 from __future__ import annotations
 

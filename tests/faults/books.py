@@ -1,4 +1,4 @@
-"""What is recorded, read past any Windlass: from the database itself, also while nobody lives."""
+"""The records of an installation, read directly from the database, also while no server runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Books:
 
     @asynccontextmanager
     async def changed(self) -> AsyncIterator[Tx]:
-        """For what no client can ask for; nobody else may have the database open meanwhile."""
+        """Changes the database beyond the API, while no server has it open."""
         async with self._session() as session:
             await session.all("BEGIN")
             yield Tx(session, 1)
@@ -59,8 +59,8 @@ class Books:
             await tx.work.ask(TIDY, TIDY, 1)
 
     async def forgive(self) -> None:
-        """Whoever is killed takes a hundredth of what may be asked for in an hour with him: after a hundred
-        deaths nothing would be answered any more."""
+        """Gives the reserved requests back. Each killed server loses a hundredth of the limit, so that after
+        a hundred deaths no request would be answered."""
         async with self.changed() as tx:
             await tx.session.all("DELETE FROM budget")
 
@@ -70,7 +70,7 @@ class Books:
             await tx.work.ask(RECONCILE, service, 1)
 
     async def unfinished(self) -> list[str]:
-        """Work that somebody does, or that is due: as long as there is any, somebody may come to a point."""
+        """Returns work that is due or under way: as long as there is any, a worker may reach a failpoint."""
         async with self.opened() as reads:
             found = await reads.session.all(UNFINISHED, int(time.time() * 1000))
         return [str(row[0]) for row in found]

@@ -1,4 +1,4 @@
-"""What instances run on, seen past any Windlass: processes of this machine, or containers of an engine."""
+"""The instances as the machine shows them: processes, or containers of an engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Ground(Protocol):
     async def living(self) -> list[Key]: ...
 
     async def kept(self, service: str) -> list[str]:
-        """What there is for instances of a service, also of those that do not run: `generation-index`."""
+        """Returns the records of instances of a service, also of those that do not run:
+        `generation-index`."""
 
     async def left(self) -> list[str]: ...
 
@@ -73,7 +74,7 @@ class Processes:
 
 
 class Containers:
-    """The engine tells of every start and every end, and nobody has to look often."""
+    """The engine reports every start and every end, so the tests need not look often."""
 
     def __init__(self, host: str, data: Path) -> None:
         self.settings: Mapping[str, Any] = {"engine": "docker", "docker_host": host}
@@ -158,7 +159,8 @@ def instances(data: Path) -> list[tuple[Key, int]]:
 
 
 def _leads(pid: int) -> bool:
-    """Whether it is the program itself, and not what it started, or the shell that waits to become it."""
+    """Returns True for the program itself; False for its children, and for the shell that is about to become
+    it."""
     with suppress(OSError):
         return os.getsid(pid) == pid and b"\0main.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

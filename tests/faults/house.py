@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0
 """Seconds after a start by which everything has come to where it belongs: promised, not measured."""
 LEASE = 1000
-"""Milliseconds; only where there may be replicas. Elsewhere who starts knows that nobody else holds work."""
+"""Milliseconds; used only where there may be replicas. Elsewhere a start knows that no other server holds
+work."""
 LOOK_EVERY = 0.05
 """Seconds. A look reads the records of all services, and the environments of all processes of the machine."""
 AT_MOST = 120.0
@@ -100,8 +101,8 @@ class House:
     def doom(
         self, point: str, count: int = 1, number: signal.Signals = signal.SIGKILL, lot: Path | None = None
     ) -> None:
-        """Where the victim dies, at the count-th time that it comes there from now on. Of those who were told
-        of one `lot`, which is a file, only the first."""
+        """Sets the point at which the victim dies, when it reaches it for the count-th time from now on. Of
+        several servers with one `lot`, which is a file, only the first dies."""
         self._dooms += 1
         doom = Doom(self._dooms, point, count, number, str(lot or ""))
         (self.folder / "doom.new").write_bytes(msgspec.json.encode(doom))
@@ -162,7 +163,7 @@ class House:
         assert await self.dies() == 0
 
     async def dies(self, patience: float = AT_MOST) -> int | None:
-        """How it ended; None: it did not, in this time."""
+        """Returns the exit code; None if the server did not end within this time."""
         over = time.monotonic() + patience
         while not self.is_dead:
             if time.monotonic() > over:
@@ -316,11 +317,11 @@ class House:
         return f"there is work to do: {left}" if left else ""
 
     async def living(self) -> list[Key]:
-        """What runs, as the machine itself tells."""
+        """Returns the running instances as the machine shows them."""
         return await self.ground.living()
 
     async def check_promises(self) -> None:
-        """Whatever was acknowledged has ended once, and once only; and nothing ever lived twice."""
+        """Every acknowledged deployment has ended exactly once, and no instance ever ran twice."""
         assert self.code.twins + self.ground.twins == []
         async with self.books.opened() as reads:
             rows = [
@@ -355,7 +356,7 @@ class House:
         await self._until(self.left)
 
     async def left(self) -> str:
-        """Everything that there should not be after the last service was deleted."""
+        """Returns all remains that should be gone after the last service was deleted."""
         found = await self.ground.left()
         found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
         for folder in ("work", "git", "logs"):
@@ -365,7 +366,7 @@ class House:
 
 @asynccontextmanager
 async def house_for(*given: Any, **settings: Any) -> AsyncIterator[House]:
-    """Nothing of it outlives the block, also when a promise was broken."""
+    """Yields a house and removes everything of it afterwards, also after a broken promise."""
     house = House(*given, **settings)
     async with house.ground.watched():
         try:

@@ -1,4 +1,4 @@
-"""What people ask of a Windlass while it is killed. Together the scenes lead to every failpoint."""
+"""The requests to a Windlass that is killed meanwhile. Together the scenes reach every failpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/app/data"}
 
 
 class Street:
-    """The services of a house, and what is done with them. Each deed may be the last."""
+    """The services of a house and the actions on them. Each action may be the last."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -73,7 +73,7 @@ class Street:
         assert answer["action"] == "RUN", answer
 
     async def calm(self) -> None:
-        """What was to be cancelled is, where somebody died before."""
+        """Cancels the deployment that an interrupted scene should have cancelled."""
         await self.house.call("POST", f"/application/{self.deaf}/cancelDeployment")
 
     async def delete(self) -> None:
@@ -82,7 +82,7 @@ class Street:
         await self.house.call("DELETE", f"/application/{app}")
 
     async def nothing(self) -> None:
-        """What was prepared comes of itself."""
+        """Does nothing: the preparation alone leads to the point."""
 
     async def swept(self) -> None:
         await self.house.comes_to("swept", self.seen)

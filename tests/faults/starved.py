@@ -40,7 +40,7 @@ async def main(folder: Path) -> None:
 
 
 def left(folder: Path) -> list[str]:
-    """Of builds that came to nothing."""
+    """Returns remains of failed builds."""
     work = [str(path) for path in (folder / "data" / "work").glob("*")]
     return work + [str(path) for path in (folder / "data" / "builds").glob("*/.new-*")]
 

@@ -25,7 +25,7 @@ AWAY = 1.0
 
 
 class Fickle:
-    """An engine that is away for a while as soon as somebody comes to a point."""
+    """An engine that is away for a while after a server has reached a point."""
 
     def __init__(self, leave: Callable[[], Any], come_back: Callable[[], Any]) -> None:
         self._leave, self._come_back = leave, come_back
@@ -57,7 +57,7 @@ async def vanishing(folder: Path) -> AsyncIterator[tuple[str, Fickle]]:
 
 @asynccontextmanager
 async def dying(folder: Path) -> AsyncIterator[tuple[str, Fickle]]:
-    """It is killed, and started anew."""
+    """The server is killed and started again."""
     with own_engine() as engine:
 
         async def kill() -> None:

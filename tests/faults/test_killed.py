@@ -28,12 +28,12 @@ FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
 hour; else every point once at most, on one of them."""
 HITS = 5 if FULL else 1
 COUNTS = [1, 1, 2] if FULL else [1]
-"""At which time that it comes there it dies, if it does come so often."""
+"""The server dies at this visit of the point, if it comes there so often."""
 LAST = 0.2
-"""Seconds. Whoever lets go of his work may still come to a point."""
+"""Seconds. A server that releases its work may still reach a point."""
 PATIENCE = 5
-"""What was asked for may be superseded before it begins, and what a start does may have been seen in a scene:
-then another is played that led there."""
+"""A deployment may be superseded before it begins, and a start may already have done the work of a scene:
+then another scene that leads to the point is played."""
 AT_RANDOM = 25 if FULL else 2
 
 
@@ -49,7 +49,7 @@ def failpoints() -> list[str]:
 
 
 class Story:
-    """Scenes of one house, played until somebody dies; afterwards everything must come right."""
+    """Scenes of one house, played until a server dies; afterwards everything must recover."""
 
     def __init__(self, house: House, seed: int) -> None:
         self.house = house
@@ -164,8 +164,8 @@ SHARES = {
     ("sqlite", "docker"): (3,),
     ("postgres", "docker"): (),
 }
-"""Who dies at which points, as remainders of their places in the list by 16, where each has one death; the
-quick form takes every fourth one."""
+"""The share of each combination: points by the remainder of their position in the list divided by 16, at
+which the server dies once. The quick form takes every fourth one."""
 
 
 @pytest.fixture(params=["process", *elsewhere("docker")])

@@ -22,7 +22,7 @@ from windlass.store import Claim
 IN_EACH = 200
 """Requests at least, while one thing is done."""
 CLIENTS = 6
-"""Of each kind: those who keep their connections, and those who come with new ones."""
+"""Number of clients of each sort: with kept connections, and with new ones."""
 BETWEEN_REQUESTS = 0.01
 """Seconds. Without it, clients would take the processors from what they look at."""
 
@@ -151,7 +151,7 @@ async def look(there: Inside, scaler: Autoscaler, clock: HandClock) -> None:
 
 
 class Careless(BuiltinRouter):
-    """Waits for nobody who is under way."""
+    """Does not wait for requests under way."""
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         return None

@@ -1,8 +1,6 @@
-"""At every failpoint of every deed somebody else takes over, and does more; then the first one goes on.
-
-So it is when a machine was paused for longer than a lease. Time stands still here and the engine is a fake,
-which does not refuse what comes late: nothing protects what was done since but what is tried.
-"""
+"""At every failpoint of every action another worker takes over and does more; then the first one goes on, as
+after a machine was paused for longer than a lease. The clock stands still and the engine is a fake, which
+refuses no late calls, so that only the tested code protects later results."""
 
 from __future__ import annotations
 
@@ -37,7 +35,8 @@ AFTERWARDS = ("nothing", "deploy", "stop", "uninstall", "delete")
 
 
 class Choosy(FakeEngine):
-    """Of some generations, whatever is started ends at once; and it sees when somebody ends what serves."""
+    """An engine where instances of some generations end at once; it notes calls that end a serving
+    generation."""
 
     reads: Reads
 
@@ -62,7 +61,7 @@ class Choosy(FakeEngine):
         await super().remove(service, generation=generation, **given)
 
     async def _serves(self, service: str, generation: int | None) -> bool:
-        """And nobody is about to put something else in its place."""
+        """Returns True if the generation serves and no deployment is about to replace it."""
         status = await self.reads.statuses.get(service)
         serving = await self.reads.deployments.get(status.serving) if status and status.serving else None
         if serving is None or await self.reads.deployments.open(service):
@@ -79,7 +78,7 @@ async def world() -> AsyncIterator[World]:
 
 
 class Tale:
-    """One service, one deed that is overtaken at one point, and what is done by then."""
+    """One service, one action that is overtaken at one point, and the actions meanwhile."""
 
     def __init__(self, world: World, environment: str, deed: str, then: str) -> None:
         self.world, self.environment, self.deed, self.then = world, environment, deed, then
@@ -218,7 +217,7 @@ async def test_an_overtaken_worker_undoes_nothing_done_since(world: Any, deed: s
 
 
 class Ending(Struct, frozen=True):
-    """How a worker ends that was overtaken before it started something."""
+    """The end of a worker that was overtaken before it started something."""
 
     deed: str = "deploy"
     overtaken_at: str = "about to start"

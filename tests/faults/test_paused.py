@@ -1,4 +1,5 @@
-"""Two replicas share everything; one is paused past its lease in the middle of a deed, and then goes on."""
+"""Two replicas share everything; one is paused past its lease in the middle of an action, and then goes
+on."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SOON = {"ready_seconds": 3}
 
 
 class Pair:
-    """Whoever of the two is paused, the other one goes on."""
+    """The replica that is not paused goes on."""
 
     def __init__(self, lot: Path, *houses: House) -> None:
         self._lot = lot
@@ -34,7 +35,7 @@ class Pair:
         self.awake = self.asleep = houses[0]
 
     async def doom(self, point: str) -> None:
-        """Whoever comes there first is paused; nobody is on the way there yet."""
+        """Pauses the first replica that reaches the point; no replica is on the way there yet."""
         await self.awake.converges()
         for house in self._houses:
             await house.rests()
@@ -125,7 +126,7 @@ async def test_a_replica_paused_in_a_transaction_is_disconnected(postgres_url: s
 
 
 async def test_a_long_transaction_is_waited_for(postgres_url: str):
-    """Or else who is cut off would be whoever is slow."""
+    """Otherwise a slow replica would be cut off."""
     slow = await asyncpg.connect(postgres_url)
     async with store_at(postgres_url) as store:
         await slow.execute(f"BEGIN; SELECT pg_advisory_xact_lock({WRITER_LOCK})")

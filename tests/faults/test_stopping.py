@@ -1,4 +1,4 @@
-"""Whoever is told to stop stops, whatever else happens at that very moment."""
+"""A task that is told to stop stops, even if another event happens at the same moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.control.records.deployments import cancel_word
 from windlass.store.groups import GroupCommit
 
 TURNS = range(8)
-"""Of the event loop, between a word and the end: somewhere in there is the moment at which both are heard."""
+"""Turns of the event loop between a call and the end: at one of them the task sees both."""
 
 
 async def test_a_worker_that_is_woken_just_when_it_is_ended_ends(world: World):

@@ -86,7 +86,7 @@ async def live(order: dict[str, Any]) -> None:
 
 
 def tell() -> None:
-    """What everything waits for, for who wants to know why nothing moves."""
+    """Prints what all tasks wait for, to find out why nothing progresses."""
     for task in asyncio.all_tasks():
         task.print_stack(file=sys.stderr)
     sys.stderr.flush()

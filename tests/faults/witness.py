@@ -13,7 +13,7 @@ held = socket.create_connection(("127.0.0.1", {port}))
 held.sendall(name.encode() + b"\\n")
 held.recv(1)
 """
-"""How the program of an instance begins: it goes on when the witness knows of it."""
+"""The first lines of the program of an instance: it goes on once the witness has recorded it."""
 _PATIENCE = 10.0
 
 

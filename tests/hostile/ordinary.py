@@ -1,8 +1,6 @@
-"""Runs a program as an ordinary user, also where this Python lies in a home that nobody else may enter.
-
-[sys.executable, "-I", "ordinary.py", command…]: in a mount namespace of its own, the first folder on the
-way to the interpreter that is closed to others is replaced by one that holds nothing but the interpreter.
-"""
+"""Runs a program as an ordinary user, also if this Python is in a home folder that others may not enter.
+[sys.executable, "-I", "ordinary.py", command…]: in a mount namespace of its own, the first folder on the way
+to the interpreter that is closed to others is replaced by one with nothing but the interpreter."""
 
 import ctypes
 import os

@@ -1,4 +1,5 @@
-"""A repository without a branch gets its default branch, and one that does not answer delays nobody."""
+"""A repository without a branch gets its default branch, and one that does not answer delays no other
+request."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Caller = tuple[str, str]
 
 
 GROUNDS = {("gitToken", "token"): git_ground, ("webhook", "target_secret"): webhook_ground}
-"""How each credential that the server sends is put to use."""
+"""The use of each credential that the server sends."""
 
 
 class Change(Struct, frozen=True):

@@ -179,7 +179,7 @@ async def test_organizations_share_no_cache_mount(host, attacker, tmp_path, opti
     await other.build(MOUNTED.format(box=BOX, options=options, target=target, word="second"), org="victim")
     assert POISON not in other.log
     await attacker.build(MOUNTED.format(box=BOX, options=options, target=target, word="third"), key="k2")
-    assert POISON in attacker.log  # of its own organization
+    assert POISON in attacker.log  # belongs to its own organization
     assert "second" not in attacker.log
     await other.close()
 

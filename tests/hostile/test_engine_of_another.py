@@ -55,7 +55,7 @@ async def answered(engine: HostileEngine, end: str) -> None:
 
 
 async def erased(folder: Path) -> bool:
-    """Whether an engine that names a file as a container has this server erase it."""
+    """Returns True if an engine that names a file as a container makes this server erase the file."""
     victim = folder / "victim"
     victim.write_text("ours")
     async with server(folder) as (there, engine):

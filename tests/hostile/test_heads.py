@@ -113,7 +113,7 @@ async def test_a_trailer_is_no_field_of_the_request():
         sent = post(CHUNKED, body % authorization).replace(b"POST /", b"POST /organization")
         assert await port.status(sent) == 401
         sent = post(CHUNKED + authorization, body % b"").replace(b"POST /", b"POST /organization")
-        assert await port.status(sent) == 400  # the control: whoever it is, the body lacks a name
+        assert await port.status(sent) == 400  # the control: for any caller, the body lacks a name
 
 
 async def test_an_answer_is_given_before_a_body_that_never_comes_and_the_rest_is_not_kept(port):

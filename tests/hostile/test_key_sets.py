@@ -1,4 +1,4 @@
-"""An issuer's key set is read only up to a size that delays nobody."""
+"""An issuer's key set is read only up to a size that delays no other request."""
 
 from __future__ import annotations
 

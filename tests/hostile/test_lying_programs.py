@@ -1,5 +1,5 @@
-"""Programs that lie about whose they are, or get in the way of what Windlass does in their cell, harm nobody
-else. Negative controls say what a lie is made of."""
+"""Programs that lie about their owner, or obstruct commands of Windlass in their cell, harm no other service.
+Negative controls show which lies would work."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ time.sleep(1000)
 
 
 def in_child(deed: Any) -> str:
-    """What the deed raises, in a process of its own; empty, if nothing."""
+    """Returns the error of a call in a process of its own; empty if there is none."""
     hear, tell = os.pipe()
     child = os.fork()
     if not child:

@@ -60,7 +60,7 @@ def running(user: str, command: tuple[str, ...]) -> Iterator[int]:
 
 
 def shown(pid: int) -> set[str]:
-    """The secrets that somebody with every right sees in the environment of a process."""
+    """Returns the secrets that a user with every right sees in the environment of a process."""
     environment = Path(f"/proc/{pid}/environ").read_bytes()
     return {name for name, value in SECRETS.items() if value.encode() in environment}
 

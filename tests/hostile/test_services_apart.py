@@ -17,7 +17,7 @@ ROOT = pytest.param("root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="
 AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
 WHEN = pytest.mark.parametrize("when", ["runs", "builds"])
 
-# A user has no rights that these need, whoever else has.
+# An ordinary user lacks rights that these need.
 _NOT_FOR_ORDINARY = {"write to /etc", "write to /usr", "become root"}
 
 

@@ -40,7 +40,7 @@ _CALLS = {
 
 
 class Moment:
-    """Lets somebody else act just before one of the calls that are made."""
+    """Runs a function of the test just before one of the calls."""
 
     def __init__(self) -> None:
         self._left = -1

@@ -146,7 +146,7 @@ def _opening() -> dict[str, str]:
 
 async def closed(world: World) -> None:
     async with asyncio.timeout(10):
-        while world.installation.app.stream_quota._total:  # noqa: ASYNC110 (clients tell nobody that they went)
+        while world.installation.app.stream_quota._total:  # noqa: ASYNC110 (clients leave without notice)
             await asyncio.sleep(0.01)
 
 

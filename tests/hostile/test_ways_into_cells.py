@@ -1,5 +1,5 @@
-"""What a service names, and links that a step of its build leaves, show it nothing of the machine and let
-nothing be written there."""
+"""Paths that a service names, and links that a step of its build leaves, show it nothing of the machine and
+let it write nothing there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for (const place of ['artifact/app', 'artifact/node_modules', 'artifact/artifact
 
 
 async def build(folder: Path, *, in_cell: bool) -> None:
-    """Of code with a step that puts links everywhere into what is made."""
+    """Builds code with a step that puts links at every place of its result."""
     source = folder / "work" / "commit"
     source.mkdir(parents=True)
     (source / "plants.js").write_text(PLANTS)
@@ -84,7 +84,7 @@ async def test_links_that_a_build_leaves_would_be_followed_without_a_cell(tmp_pa
 
 
 class Made:
-    """What a build has made so far, where its steps may have put links."""
+    """The result of a build so far, in which its steps may have put links."""
 
     def __init__(self, folder: Path) -> None:
         self.outside, self.made, self.source = folder / "outside", folder / "made", folder / "source"
@@ -120,7 +120,7 @@ async def modules(there: Made, monkeypatch) -> None:
 
 async def requirements(there: Made, monkeypatch) -> None:
     class Stub:
-        """Of `Tools`."""
+        """A stub of `Tools`."""
 
         home, with_pip, say = there.made, {"python3"}, staticmethod(lambda line: None)
 
@@ -142,7 +142,7 @@ WRITES = {
     "the requirements": ("requirements.txt", requirements),
     "the constraints": ("constraints.txt", requirements),
 }
-"""Everything that we write after steps of a build, each with the name of what it writes."""
+"""The writers of files after steps of a build, each with the name of its file."""
 
 
 async def written_outside(folder: Path, write: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -228,6 +228,6 @@ def test_no_link_below_the_data_folder_is_shown_to_a_program(tmp_path):
         "x", readable=[data / "real", data / "link"], writable=[data / "link" / "below"], temporary=data
     )
     assert cell is not None
-    shown = {place.path for place in mounts._places(cell)}  # what is mounted, before it is
+    shown = {place.path for place in mounts._places(cell)}  # the source of a mount, before it is mounted
     assert str(data / "real") in shown
     assert not {str(data / "link"), str(data / "link" / "below")} & shown

@@ -159,10 +159,10 @@ def watched(server: Server, twin: Server, port: str, command: list[str]) -> tupl
 
 @pytest.mark.parametrize("port", PORTS)
 def test_48_megabytes_of_anything_cost_a_megabyte_and_delay_others_by_50_ms_at_most(tmp_path, port):
-    """Compared with a twin that nobody attacks, because the machine may be busy with something else."""
+    """The server is compared with another one that is not attacked, because the machine may be busy."""
     with serving(tmp_path / "attacked", 4096) as server, serving(tmp_path / "twin", 4096) as twin:
         commands = {title: attack(server.number(port), *parts) for title, parts in ENDLESS.items()}
-        for command in commands.values():  # what the first time takes for its heap is kept
+        for command in commands.values():  # the heap that the first round allocates is kept
             watched(server, twin, port, command)
         for title, command in commands.items():
             before = server.rss()

@@ -12,7 +12,7 @@ from windlass.base.http_out import HttpSender
 
 @pytest.fixture
 async def free() -> AsyncIterator[HttpSender]:
-    """Which may also call the machine itself."""
+    """An HTTP client that may also call the machine itself."""
     made = HttpSender(LOOPBACK)
     yield made
     await made.close()

@@ -53,7 +53,7 @@ class Issuer:
         return "Bearer " + jwt.encode({"alg": "ES256", "kid": self._key.kid}, claims, self._key)
 
     def person(self, who: str, **changes: Any) -> str:
-        """Somebody whose address it has verified."""
+        """Returns claims of a person with a verified address."""
         claims = {"email": who, "email_verified": True} | changes
         return self.token(f"id-of-{who}", **claims)
 

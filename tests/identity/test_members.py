@@ -1,4 +1,4 @@
-"""People: whoever a trusted issuer vouches for, and what being a member lets them do."""
+"""People of a trusted issuer, and the permissions of members."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ async def test_the_last_admin_cannot_leave_and_cannot_step_down(database_url, tr
         assert (await world.delete(f"/organization/{other}/member", herself, token=ada)).status == 204
 
 
-# Being somebody
+# A signed-in person
 
 
 async def test_the_same_address_at_another_issuer_is_another_person(database_url, clock, tmp_path):

@@ -114,7 +114,7 @@ async def status(world: World, token: str) -> int:
 
 
 async def until(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    while await ask() != wanted:  # noqa: ASYNC110 (the other end is a database, and tells nobody)
+    while await ask() != wanted:  # noqa: ASYNC110 (the other end is a database, which does not notify)
         await asyncio.sleep(0.005)
 
 

@@ -180,7 +180,7 @@ async def test_a_session_does_not_outlive_its_token_and_says_so(world, clock):
 
 
 async def published(world: World) -> tuple[dict[str, Any], KeySet]:
-    """What anybody can read of the issuer."""
+    """Returns the public documents of the issuer."""
     discovery = await world.get(DISCOVERY, token=None)
     path = str(discovery["jwks_uri"]).removeprefix(str(discovery["issuer"]))
     return discovery.json, KeySet.import_key_set((await world.get(path, token=None)).json)

@@ -18,7 +18,7 @@ async def make(world: World, **fields: Any) -> Answer:
 
 
 async def status(world: World, token: str | None, **options: Any) -> int:
-    """What a request with this credential is answered; whoever is not let in is told how to be."""
+    """Returns the status of a request with this credential; a 401 must say how to authenticate."""
     answer = await world.get("/organization", token=token, **options)
     if answer.status == 401:
         assert answer.headers["www-authenticate"].startswith("Token ")

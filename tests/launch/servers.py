@@ -178,7 +178,7 @@ class Database:
         return process.wait(PATIENCE)
 
     def end(self) -> None:
-        """Nothing is left running, whatever a test did."""
+        """Ends all servers, also after a failed test."""
         for process in self._running:
             process.terminate()
         for process in self._running:

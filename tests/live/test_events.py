@@ -111,7 +111,7 @@ async def test_over_cuts_anywhere_every_event_comes_once_and_in_order(world: Wor
 
 
 def whole_events(text: bytes) -> list[tuple[str, str]]:
-    """Those that came before it broke off: the id of each, and what it is about."""
+    """Returns the events that arrived before the stream broke off: the id and the subject of each."""
     found = re.findall(rb"id: ([0-9]+)\ndata: (\{.*\})\n\n", text)
     return [(id.decode(), json.loads(data)["target_id"]) for id, data in found]
 
@@ -182,7 +182,7 @@ async def test_a_place_that_never_was_is_answered_as_one_that_is_gone(world: Wor
 
 
 async def test_a_reader_that_does_not_read_costs_no_memory_and_misses_nothing(world: World, address: str):
-    """It finds what it missed in the database: nobody keeps it in memory."""
+    """The client finds the missed events in the database: no copy is kept in memory."""
     reading, said = asyncio.Event(), list[bytes]()
     async with asked(address, path(world)) as other:
         await settled(lambda: len(readers(world)) == 1)
@@ -222,7 +222,7 @@ async def slowly_read(world: World, reading: asyncio.Event, said: list[bytes]) -
 async def test_a_stream_that_heard_nothing_for_long_still_has_a_place_that_is_kept(
     world: World, address: str
 ):
-    """What happened in other organizations is let go with what happened here, and this one was only quiet."""
+    """Events of other organizations are deleted with those of this one, whose stream had merely no events."""
     foreign, token = await world.organization()
     async with asked(address, path(world)) as client:
         await settled(lambda: len(readers(world)) == 1)

@@ -138,7 +138,7 @@ async def asked(
 
 async def settled(condition: Any) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 (of the server nobody tells us)
+        while not condition():  # noqa: ASYNC110 (the server does not notify)
             await asyncio.sleep(0.002)
 
 

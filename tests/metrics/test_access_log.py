@@ -144,7 +144,7 @@ async def test_a_folder_that_is_away_loses_its_lines_only_and_touches_no_other_f
 async def test_lines_are_written_soon_without_being_asked_for(file: Path):
     async with make_world(access_log=True, access_log_file=str(file)):
         async with asyncio.timeout(20):
-            while not file.read_text():  # noqa: ASYNC110 (a file tells nobody)
+            while not file.read_text():  # noqa: ASYNC110 (a file does not notify)
                 await asyncio.sleep(0.02)
     assert file.read_text().endswith("\n")
 

@@ -123,7 +123,7 @@ def test_the_page_explains_each_alert():
 async def test_alerts_and_dashboard_read_only_metrics_that_there_are(world: World):
     text = await scraped(world)
     known = {f"windlass_{metric.name}" for metric in metrics_of([])} | {"windlass_gateway_up"}
-    known |= {"windlass_database_connections"}  # of PostgreSQL only
+    known |= {"windlass_database_connections"}  # exists with PostgreSQL only
     known |= set(re.findall(r"^# TYPE (\w+)", text, re.M))
     read = names_in(RULES.read_text()) | names_in(DASHBOARD.read_text())
     assert len(read) > 20

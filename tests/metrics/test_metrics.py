@@ -1,4 +1,5 @@
-"""What /metrics says of an installation is true, bounded, and answered whatever is away."""
+"""The metrics of an installation are true, bounded, and answered even if an engine or the database is
+away."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_the_corpus_is_large_and_every_difference_is_named_after_a_case():
 def second_opinion(mint: Mint, token: str) -> dict[str, Any] | None:
     """The claims as joserfc finds them under the same rules, or None."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SecurityWarning)  # of the small key, and of EdDSA by its older name
+        warnings.simplefilter("ignore", SecurityWarning)  # the small key, and EdDSA by its older name
         try:
             keys = KeySet.import_key_set(mint.jwks())  # type: ignore[arg-type]
             found = second.decode(token, keys, registry=Registry()).claims

@@ -214,7 +214,7 @@ def test_a_file_that_is_no_database_is_reported_with_the_way_out(tmp_path):
 
 
 FREE = {"WINDLASS_PORT": "0", "WINDLASS_GATEWAY_PORT": "0"}
-"""Who listens on the usual ports of the machine that runs the tests is nobody's concern here."""
+"""Programs on the usual ports of the machine that runs the tests do not matter here."""
 
 
 def findings(*words: str, **environment: str) -> dict[str, tuple[str, str]]:

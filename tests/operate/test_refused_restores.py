@@ -121,7 +121,8 @@ def lose_a_table(file: Path) -> None:
 
 
 def give_everybody_admin(file: Path) -> None:
-    """What somebody could do who can write the file, checksums and all, but has not the key."""
+    """Rewrites an archive as an attacker can who may write the file, including its checksums, but does not
+    have the key."""
     rewrite(file, lambda name, content: content.replace(b"Deploy", b"Admin"), mend=True)
 
 

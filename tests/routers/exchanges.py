@@ -8,7 +8,7 @@ from tests.routers.town import SHOP, request
 from windlass.routers.router import Endpoint
 
 EMPTY_PORT = Endpoint("127.0.0.1", 1)
-"""Where no program listens."""
+"""An address where no program listens."""
 MUCH = 64 * 1024 * 1024
 BOUND = 24 * 1024 * 1024
 """Bytes that the sockets of both sides may hold; the system decides."""

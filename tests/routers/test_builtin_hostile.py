@@ -87,7 +87,8 @@ READERS = [
 
 
 def readings(instance: Instance) -> list[int]:
-    """How many requests each reader finds in what all connections of an instance brought."""
+    """Returns the number of requests that each parser finds in the bytes of all connections of an
+    instance."""
     return [sum(count(bytes(raw), read) for raw in instance.raw) for read in READERS]
 
 

@@ -245,7 +245,7 @@ async def test_a_route_to_a_port_that_is_not_reserved_is_refused(town):
 
 
 def test_a_port_that_needs_a_right_is_refused_with_a_way_out():
-    """Said of the system's own error, since whoever runs the tests may have the right."""
+    """The test uses the system's own error, since the user of the tests may have the right."""
     denied = PermissionError(errno.EACCES, "Permission denied")
     assert "choose a higher one" in explain(denied, "0.0.0.0", 80, "another program", "")
     assert "choose a higher one" not in explain(denied, "0.0.0.0", 8080, "another program", "")

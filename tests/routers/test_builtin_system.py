@@ -1,4 +1,4 @@
-"""What the built-in router asks of the system: files for its connections, and acknowledgements in time."""
+"""The built-in router's demands on the system: files for its connections, and immediate acknowledgements."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def test_a_router_may_open_as_many_files_as_its_connections_need(soft, hard, con
 
 
 def _acknowledges_at_once(town, instance) -> bool:
-    """Whether the connection to the instance that waits for the next request does: as the kernel says."""
+    """Returns True if the kernel acknowledges data of the idle connection to the instance at once."""
     (upstream,) = town.router._shared.peers[instance.endpoint].idle
     found = upstream.transport.get_extra_info("socket")
     return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))

@@ -1,4 +1,4 @@
-"""What an engine cannot run is refused when it is created or changed; the rest can be deployed."""
+"""A service that its engine cannot run is refused when it is created or changed; others can be deployed."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ async def test_fields_of_an_engine_that_do_not_go_together_are_refused_by_name(w
 
 
 async def test_a_key_stays_with_the_address_that_it_was_given_for(world):
-    """Nothing connects anywhere before the key is sent again."""
+    """Windlass connects nowhere before the key is sent again."""
     east = await cluster(world)
     path, known = f"/organization/{world.org}/cluster/{east}", len(connector(world).checked)
     for field, value in {"engine_address": "tcp://10.0.0.6:2376", "engine_ca_certificate": PEM + PEM}.items():
@@ -296,7 +296,7 @@ async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_w
     begun = await world.post(f"/application/{app}/deploy")
     settling = asyncio.create_task(world.settle())
     async with asyncio.timeout(10):
-        while not engine_of_east.begun:  # noqa: ASYNC110 (the fake tells nobody)
+        while not engine_of_east.begun:  # noqa: ASYNC110 (the fake does not notify)
             await asyncio.sleep(0.01)
     await world.post(f"/application/{app}/deployment/{begun['id']}/cancel")
     await settling

@@ -40,7 +40,7 @@ async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
 
 
 async def test_data_of_a_deleted_service_on_a_host_that_was_away_is_erased_on_its_return(world):
-    """Also after a restart, when nothing else is on the cluster."""
+    """The data is also erased after a restart, when nothing else is on the cluster."""
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)

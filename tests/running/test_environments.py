@@ -172,7 +172,7 @@ async def test_the_history_tells_how_those_went_that_have_ended(world: World):
 
 
 async def test_every_page_of_the_history_is_a_slice_of_it(world: World):
-    """Also while one is under way, some were superseded since, and one waits."""
+    """This also holds while one is under way, one waits, and some were superseded since."""
     app = await deployed(world)
     world.engine.gate = asyncio.Event()
     going = await deploy(world, app)

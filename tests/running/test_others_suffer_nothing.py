@@ -50,7 +50,7 @@ async def test_an_engine_that_hangs_while_it_erases_leaves_slots_to_others():
         hanging, working = await erasing(world)
         assert (await world.delete(f"/application/{local}?skipReconcile=true")).status == 204
         async with asyncio.timeout(20):
-            while local not in world.engine.discarded:  # noqa: ASYNC110 (the fake tells nobody)
+            while local not in world.engine.discarded:  # noqa: ASYNC110 (the fake does not notify)
                 await asyncio.sleep(0.001)
         assert len(hanging) == housekeeping.ERASED_AT_ONCE
         await ended(working, world)
@@ -61,7 +61,7 @@ async def test_without_the_limit_a_hanging_engine_would_take_all_quick_slots(mon
     async with make_world() as world:
         hanging, working = await erasing(world)
         async with asyncio.timeout(20):
-            while len(hanging) < QUICK_SLOTS:  # noqa: ASYNC110 (the fake tells nobody)
+            while len(hanging) < QUICK_SLOTS:  # noqa: ASYNC110 (the fake does not notify)
                 await asyncio.sleep(0.001)
         assert await world.installation.worker.start_due() == 0
         await ended(working, world)

@@ -12,7 +12,7 @@ from windlass.engines.process.files import copy
 
 
 async def lose_builds(world: World) -> None:
-    """Everything that was built and that runs is gone, and the server notices."""
+    """Erases all builds and instances, and lets the server notice."""
     world.builder.kept.clear()
     world.engine.builds = world.builder.kept
     world.engine.instances.clear()

@@ -1,7 +1,5 @@
-"""What no JSON Schema can say: the generator mends what it sends, and no check is switched off.
-
-Only what is meant to be accepted is mended: a body, path or header made wrong on purpose stays wrong.
-"""
+"""Rules that no JSON Schema can express: the generator mends what it sends, and no check is switched off. It
+mends only what is meant to be accepted; a body, path or header that is wrong on purpose stays wrong."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def mending(schema: schemathesis.BaseSchema, town: Town) -> Iterator[None]:
 
 
 class Mending:
-    """Of a case on its own."""
+    """Mends a single case."""
 
     def __init__(self, town: Town) -> None:
         self._town = town
@@ -134,7 +132,7 @@ class Mending:
         return standing
 
     def _mend_headers(self, case: Case) -> None:
-        """Nobody guesses an ETag; and a key that was used with another body is refused."""
+        """Removes an invented ETag, and a key that was used with another body, which is refused."""
         if "If-Match" in case.headers:
             case.headers["If-Match"] = "*"
         key = case.headers.get("Idempotency-Key", "")
@@ -201,19 +199,16 @@ def _id_field(family: Family) -> str:
 
 
 class Telling(Mending):
-    """Of a case in a story: the stateful phase, in which one thing leads to another.
-
-    A story is told again and again from its beginning, with variations, and the teller gives up where the
-    town answers otherwise than before. So every name is new, nothing ends but what a story made, and which
-    of the standing things is taken does not depend on ids.
-    """
+    """Mends a case of a story, in the stateful phase, in which one request leads to another. A story is
+    repeated from its beginning, with variations, and fails if the answers differ. So every name is new, only
+    things that a story made are deleted, and the choice of existing things does not depend on ids."""
 
     def __init__(self, town: Town) -> None:
         super().__init__(town)
         self._made: set[str] = set()
 
     def learn(self, answer: Any) -> None:
-        """What was made; a new organization is entered with the token that came with it."""
+        """Notes the created things; a new organization is entered with the token that came with it."""
         self._made.add(answer.get("id", ""))
         if "admin_token" in answer:
             self._town.tokens[answer["id"]] = answer["admin_token"]
@@ -222,14 +217,14 @@ class Telling(Mending):
         return 1
 
     def _lead(self, operation: Operation, case: Case, choice: int) -> None:
-        """What was made is gone on with."""
+        """Lets a request use things that the story made."""
         if self._made.isdisjoint(case.path_parameters.values()):
             super()._lead(operation, case, choice)
         elif case.path_parameters.get("org_id") not in (None, *self._made):
             case.path_parameters["org_id"] = self._town.world.org
 
     def _there(self, operation: Operation) -> list[Ids]:
-        """What can be done once only leads nowhere, unless it is done to what was made for it."""
+        """Lets an action that is possible only once lead nowhere, unless its subject was made for it."""
         if _ends(operation) or _overrides(operation):
             return [dict.fromkeys(operation.params, NOWHERE)]
         return super()._there(operation)

@@ -59,7 +59,8 @@ def a_secret_that_is_sent_is_fit_for_a_header(operation: Operation, body: Body) 
 
 @rule
 def volumes_are_in_folders_of_their_own(operation: Operation, body: Body) -> None:
-    """Not in the folder of all files, nor two in one folder, however written. Databases have a number."""
+    """Refuses a volume in the folder of all files, and two in one folder in any spelling. Databases have a
+    number."""
     seen: set[str] = set()
     volumes = body.get("storage")
     for place, volume in enumerate(volumes if isinstance(volumes, list) else ()):
@@ -117,7 +118,7 @@ def a_git_token_is_for_a_host(operation: Operation, body: Body) -> None:
 
 @rule
 def a_role_says_the_same_as_scopes(operation: Operation, body: Body) -> None:
-    """Who sends both must mean the same."""
+    """Refuses a body whose role and scopes differ in meaning."""
     if body.get("scopes") and body.get("role_id"):
         del body["role_id"]
 
@@ -131,7 +132,7 @@ def what_expires_does_so_later(operation: Operation, body: Body) -> None:
 
 @rule
 def a_credential_comes_with_its_address(operation: Operation, body: Body) -> None:
-    """Where a secret is sent does not change without the secret, and a PUT changes what it leaves out."""
+    """Requires the secret for a change of its address; a PUT changes fields that it leaves out."""
     if body.get("git_api_url"):
         body["git_api_url"] = "https://git.example/api/v3"
     family = operation.family

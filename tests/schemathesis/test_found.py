@@ -1,4 +1,4 @@
-"""What was found once by trying everything, and is asked for by name since."""
+"""Faults that exhaustive tests found once, and that are tested by name since."""
 
 import pytest
 

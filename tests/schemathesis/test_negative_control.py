@@ -39,7 +39,7 @@ class Answer(Struct, frozen=True):
 
 
 class Lie(Struct, frozen=True):
-    """What is made of a question, and what of its answer."""
+    """A change of a request, and of its answer."""
 
     operations: tuple[str, ...]
     told: Callable[[Answer], Answer] = lambda answer: answer

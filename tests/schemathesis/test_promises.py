@@ -26,15 +26,15 @@ from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
 EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)
-"""How many made-up cases each operation gets, beside those that its schema asks for."""
+"""Number of generated cases for each operation, besides those that its schema requires."""
 COVERING = either(5, None)
-"""How many cases of an operation the coverage phase tries."""
+"""Number of cases that the coverage phase tries for an operation."""
 FEW = either(0.1, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""
 ENOUGH = either(600, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
-"""What never succeeds: a project inherits from nobody, so there it always answers 409."""
+"""Operations that never succeed: a project inherits no variables, so there the answer is always 409."""
 
 _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate_formats=True)
 

@@ -35,7 +35,7 @@ Ids = Mapping[str, str]
 """Path parameter to id."""
 
 STANDING, DOOMED = 2, 5
-"""How many of everything there are to be looked at and changed, and how many more to be deleted."""
+"""Numbers of things of each family: for reading and changing, and for deleting."""
 
 
 class Holding(FakeEngine):
@@ -175,7 +175,7 @@ class Town:
         return id
 
     async def _member(self) -> str:
-        """Somebody who was invited and has signed in."""
+        """Returns a member who was invited and has signed in."""
         world = self.world
         email = f"{world.name('guest')}@example.com"
         await world.made(f"/organization/{world.org}/{invitation.name}", {"email": email})

@@ -50,11 +50,12 @@ TELLABLE = {
     for operation in registry().operations
     if not operation.listing and operation.family and Verb.CREATE in operation.family.verbs
 }
-"""What stories are made of: what can be made. And no lists, for they get longer each time a story is told."""
+"""The operations of stories: those that create things. Lists are left out, because they grow with each
+repetition."""
 
 
 class Report:
-    """What was tried, what was answered, and what was wrong with it."""
+    """The tried cases, the answers, and the violations."""
 
     def __init__(self) -> None:
         self.cases: Counter[str] = Counter()
@@ -92,7 +93,7 @@ class Report:
 
 
 class Trial:
-    """Of what the server at this address documents."""
+    """Tries the document of the server at this address."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ def _long_texts() -> dict[Any, SearchStrategy[str]]:
 
 
 class Admin:
-    """Who asks; `Mending` may put somebody else in the place."""
+    """The token of the caller; `Mending` may replace it by another."""
 
     def get(self, case: Any, context: Any) -> str:
         return AUTHORIZATION

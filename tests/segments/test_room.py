@@ -34,7 +34,7 @@ def test_old_lines_go_by_segments_and_a_quiet_stream_keeps_none_for_ever(log: Se
     log.append("a", [OutputLine(NOON + 3 * DAY, "young")])
     log.expire("a", before=NOON + DAY, renewed=NOON - DAY)
     assert "young" in whole(log)
-    assert len(whole(log)) < 40  # what is in one segment with it
+    assert len(whole(log)) < 40  # other lines of the same segment
     log.expire("a", before=NOON + DAY, renewed=NOON + 4 * DAY)
     assert "young" in whole(log)
     log.expire("a", before=NOON + 4 * DAY, renewed=NOON + 5 * DAY)

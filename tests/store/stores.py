@@ -39,7 +39,7 @@ TABLES = (
 
 
 class Place:
-    """Where a database is: a folder, and the address of a PostgreSQL if it is one."""
+    """The place of a database: a folder, and the address of PostgreSQL if it is one."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url

@@ -1,4 +1,4 @@
-"""When the server of PostgreSQL cuts connections, nothing acknowledged is lost and nothing half is stored."""
+"""No acknowledged change is lost, and none is stored in part, when PostgreSQL cuts connections."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_a_replica_whose_listening_was_cut_listens_again(served: Place):
         await served.sql(CUT_LISTENERS)
         heard.clear()
         await until(nudged)
-        assert "work" in heard  # what was missed meanwhile is looked for
+        assert "work" in heard  # looks for missed nudges
 
 
 async def test_a_store_that_is_closed_again_at_once_leaves_no_connection_behind(served: Place):

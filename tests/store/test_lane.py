@@ -63,7 +63,7 @@ async def test_a_call_is_completed_after_its_caller_was_cancelled():
     go_on.set()
     lane.close()
     assert done.is_set()
-    await asyncio.sleep(0)  # what comes of it reaches nobody, and harms nobody
+    await asyncio.sleep(0)  # its outcome is ignored
 
 
 def test_a_call_that_outlives_its_event_loop_ends_without_an_error():

@@ -1,4 +1,4 @@
-"""Migrations: each once, each as a whole, whoever starts and wherever it is killed."""
+"""Each migration runs exactly once and as a whole, with any number of servers and after any kill."""
 
 from __future__ import annotations
 

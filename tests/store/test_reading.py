@@ -1,4 +1,4 @@
-"""What is read beside the changes: it is fresh, it is of one moment, and it is in nobody's way."""
+"""Reads beside changes are fresh, consistent, and never block changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.store.sqlite import SqliteStore
 BULKY = b"x" * 100_000
 CHANGES = 150
 LOG = 4096 * 1000
-"""From this size on, SQLite brings what is in its log into the file, and begins the log anew."""
+"""From this size on, SQLite copies its log into the file, and starts the log again."""
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_sqlite_plans_a_statement_once(tmp_path: Path, ours: bool) -> None:
 
 
 def planned_anew(connection: apsw.Connection) -> int:
-    """How often one has to be allowed again, which is so whenever it is planned."""
+    """Returns how often SQLite asks for authorization again, which it does whenever it plans a statement."""
     asked = []
 
     def allow(*what: object) -> int:

@@ -165,7 +165,7 @@ def test_a_server_whose_database_went_away_says_so_and_can_be_stopped(
 
 
 async def shut(server: str, name: str) -> None:
-    """Nobody gets into this database any more, and whoever was in it is put out."""
+    """Refuses new connections to this database, and ends all others."""
     await execute(server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
     await execute(server, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 

@@ -171,7 +171,7 @@ async def test_a_worker_that_let_go_holds_the_claim_no_more(store: Store, clock:
 async def test_on_the_embedded_database_a_start_takes_up_at_once_what_was_interrupted(
     embedded: Place, clock: HandClock
 ):
-    """One process owns the file: whoever held work is no more."""
+    """One process owns the file, so a former holder of work no longer exists."""
     async with embedded.opened(clock) as store:
         await ask(store, "interrupted")
         await ask(store, "later", clock.ms + MINUTE)

@@ -28,7 +28,7 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     world.engine.gate.set()
     await until(lambda: not world.installation.worker.running)
     after = await place.everything()
-    # It asks for another look, for whoever holds the work now may not know of what it did last; that is all.
+    # It asks for another look, because the present holder may not know its last action.
     assert {table for table in after if after[table] != before[table]} == {"work"}
     assert await held(world.installation.ctx.store, second)
     assert await claim(world.installation.ctx.store) == []
@@ -134,7 +134,7 @@ async def test_a_lost_nudge_costs_time_and_nothing_else(world: World, place: Pla
     assert await place.sql("SELECT id FROM work WHERE lease > 0") == []
     silent.cancel()
     await asyncio.gather(silent, return_exceptions=True)
-    assert await world.installation.worker.start_due() == 1  # what it does when its minute is over
+    assert await world.installation.worker.start_due() == 1  # as after the end of its minute
     await world.settle()
 
 

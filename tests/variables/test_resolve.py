@@ -1,4 +1,4 @@
-"""What variables and files come out of what is said at the levels of a service."""
+"""The variables and files of a service that follow from the declarations at its levels."""
 
 from __future__ import annotations
 

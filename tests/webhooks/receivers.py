@@ -49,7 +49,7 @@ class Receivers:
         self.tried: defaultdict[str, list[Sent]] = defaultdict(list)
         """All deliveries, accepted or not."""
         self.looks: defaultdict[str, int] = defaultdict(int)
-        """How often it was only asked whether somebody is there."""
+        """Number of `HEAD` requests, which only ask whether the receiver is there."""
         self.away: set[str] = set()
         self.answers: dict[str, Answer] = {}
 

@@ -143,7 +143,7 @@ async def test_a_receiver_back_within_a_minute_gets_all_in_order(world: World, r
 async def test_a_refusing_receiver_is_not_asked_more_often_than_the_backoff_allows(
     world: World, receivers: Receivers
 ):
-    """That it answers when it is only looked for proves nothing."""
+    """An answer to `HEAD` proves nothing."""
     await webhook(world, events=["DEPLOYMENT_STARTED"])
     receivers.answers[URL] = lambda sent: 500
     await deploy(world, await world.application())

@@ -43,7 +43,7 @@ async def webhook(world: World, url: str, events: list[str]) -> str:
 
 
 async def told(world: World, talk: Talk) -> Any:
-    """What became of one delivery to somebody who talks like this."""
+    """Returns the outcome of one delivery to a receiver that answers in this way."""
     async with listening(talk) as url:
         id = await webhook(world, url, ["DEPLOYMENT_STARTED"])
         app = await world.application()

@@ -1,4 +1,4 @@
-"""A receiver written from the documentation loses nothing, whoever of the two is killed."""
+"""A receiver written from the documentation loses nothing, when it or the server is killed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_nothing_is_lost_while_either_side_is_killed_at_random(
 
 
 async def trouble(house: House, receiver: Receiver, apps: list[str]) -> None:
-    """Deployments, and somebody is killed every now and then."""
+    """Deploys, and kills the server or the receiver now and then."""
     rng = random.Random(7)
     for _ in range(ROUNDS):
         async with house.mortal():
@@ -139,7 +139,7 @@ async def trouble(house: House, receiver: Receiver, apps: list[str]) -> None:
 
 
 async def told(house: House, apps: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """What there is to tell of each application, from the deployments themselves."""
+    """Returns the expected events of each application, from the deployments themselves."""
     wanted = {}
     for app in apps:
         page = await house.call("GET", f"/application/{app}/deployment?page_size=1000")

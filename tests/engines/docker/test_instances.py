@@ -188,7 +188,7 @@ async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_st
             assert same == network
         await place.discard_networks()
         assert (await raw.json("GET", f"/networks/{network}"))["Id"] == network
-    await place.discard_networks()  # nothing is in it, and nobody is about to put anything there
+    await place.discard_networks()  # it is empty, and no process is about to write to it
     with pytest.raises(EngineRefused):
         await raw.json("GET", f"/networks/{network}")
 

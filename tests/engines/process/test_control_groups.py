@@ -97,7 +97,7 @@ def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, l
     [
         ("0::/", False, None),  # the whole machine's: systemd's, not ours
         ("0::/", True, "."),  # a container with a namespace of its own
-        ("0::/user.slice/shop.service", True, None),  # of root, and given to nobody
+        ("0::/user.slice/shop.service", True, None),  # belongs to root, and was delegated to no user
         ("1:cpu:/", True, None),
     ],
 )

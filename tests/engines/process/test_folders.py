@@ -166,7 +166,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     it = wanted(rig.made(programs.SLEEPS), ports=[80, 81])
     await station.apply(it)
     assert len(list(claims.iterdir())) == 2
-    (claims / "10000").symlink_to("somebody/1-0")  # of a Windlass that was killed in between
+    (claims / "10000").symlink_to("somebody/1-0")  # left by a Windlass that was killed in between
     await station.engine.remove(SERVICE)
     await station.engine.sweep(await station.engine.services())
     assert list(claims.iterdir()) == []

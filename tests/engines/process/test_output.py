@@ -1,4 +1,4 @@
-"""Output of processes becomes lines, once each, whoever reads them."""
+"""Output of processes becomes lines, each exactly once, even with several readers."""
 
 from __future__ import annotations
 
