@@ -18,7 +18,7 @@ ROOT = Path(windlass.__file__).parent
 OWN = {
     "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED", "min(both)", "name", "door",
     "route.external", "route.title", "error.strerror or error", "log_file", "self._process",
-    "self._folder / LOG", "change.door", "theirs.host", "theirs.port",
+    "self._folder / LOG", "change.door", "held.host", "held.port",
 }  # fmt: skip
 """Expressions in messages that are about the service that asks, or about the gateway."""
 FILES = [
@@ -31,7 +31,7 @@ def expressions(source: str) -> Iterator[str]:
     """Yields what the messages of refusals contain: those raised, and those of functions that word them."""
     for node in ast.walk(ast.parse(source)):
         is_refusal = (isinstance(node, ast.Call) and ast.unparse(node.func) == "RouteError") or (
-            isinstance(node, ast.FunctionDef) and node.name == "explained"
+            isinstance(node, ast.FunctionDef) and node.name == "explain"
         )
         if is_refusal:
             for part in ast.walk(node):
