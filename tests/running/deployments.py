@@ -42,5 +42,5 @@ async def under_way(world: World, done: Any) -> None:
     """Lets work begin, and go on until this is so."""
     await world.installation.worker.start_due()
     async with asyncio.timeout(30):
-        while not done():  # noqa: ASYNC110 (the fakes tell nobody)
+        while not done():  # noqa: ASYNC110 (the fakes do not notify)
             await asyncio.sleep(0.01)

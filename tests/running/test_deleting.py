@@ -33,7 +33,7 @@ async def deletion_under_way(world: World, app: str) -> None:
     assert await exact() == "DELETE_QUEUED"
     await world.installation.worker.start_due()
     async with asyncio.timeout(30):
-        while await exact() != "DELETING":  # noqa: ASYNC110 (a status tells nobody)
+        while await exact() != "DELETING":  # noqa: ASYNC110 (a status does not notify)
             await asyncio.sleep(0.01)
 
 
