@@ -18,7 +18,7 @@ from tests.webhooks.told import URL, webhook
 from tests.world import World, make_world
 from windlass.base.http_out import HttpSender
 from windlass.base.log import JsonLines
-from windlass.base.trace import Trace, enter_trace, given_trace, new_trace, trace_headers
+from windlass.base.trace import Trace, current_trace, enter_trace, given_trace, new_trace, trace_headers
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.docker.client import Docker
 
@@ -182,3 +182,34 @@ def test_a_log_line_in_a_trace_names_it():
 async def test_no_answer_carries_a_trace(world: World):
     answer = await world.get("/organization", headers={"traceparent": GIVEN})
     assert not {"traceparent", "traceresponse", "tracestate"} & answer.headers.keys()
+
+
+async def test_a_change_has_no_trace_of_another_request_of_its_group(world: World):
+    traces: list[Trace | None] = []
+
+    async def change(_: object) -> None:
+        traces.append(current_trace())
+
+    async def request() -> None:
+        enter_trace(new_trace())
+        await world.installation.ctx.store.write(change)
+
+    await asyncio.gather(request(), request())
+    assert traces == [None, None]
+
+
+async def test_what_goes_on_after_a_request_has_no_trace_of_it(world: World):
+    """The watching of an engine, for example, which begins when its cluster is created."""
+    trace = new_trace()
+    enter_trace(trace)
+    traces: list[Trace | None] = []
+    has_looked = asyncio.Event()
+
+    async def look() -> None:
+        traces.append(current_trace())
+        has_looked.set()
+
+    world.installation.ctx.places.later(look())
+    await has_looked.wait()
+    await asyncio.create_task(look())  # the control: a part of the request
+    assert traces == [None, trace]

@@ -20,6 +20,7 @@ from msgspec import Struct
 from windlass.api.requests import Request
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
+from windlass.base.trace import start_untraced
 from windlass.config import BadSetting, Settings
 
 WRITTEN_EVERY: Final = 0.2
@@ -97,7 +98,7 @@ class AccessLog:
             )
         )
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
+            self._writing = start_untraced(self._write_all())
 
     async def close(self) -> None:
         """Writes what is left."""

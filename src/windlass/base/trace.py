@@ -6,10 +6,12 @@ is not passed on, since it may tell receivers of webhooks what is meant for othe
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
-from contextvars import ContextVar
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar
 from typing import Final
 
 from msgspec import Struct
@@ -71,6 +73,11 @@ def current_trace() -> Trace | None:
 def enter_trace(trace: Trace | None) -> None:
     """Makes a trace that of this task, and of the tasks that it begins."""
     _CURRENT.set(trace)
+
+
+def start_untraced(action: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """Starts a task that serves many requests, or outlives the one that starts it: it has no trace."""
+    return asyncio.create_task(action, context=Context())
 
 
 def trace_headers() -> dict[str, str]:

@@ -17,6 +17,7 @@ from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
+from windlass.base.trace import start_untraced
 from windlass.store.chain import ChainEnd
 from windlass.store.tables.table import DatabaseSession, Measured, NewEvent
 from windlass.store.transaction import Tx, Write
@@ -87,7 +88,7 @@ class GroupCommit:
         answer: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(QueuedChange(change, answer))
         if self._committing is None or self._committing.done():
-            self._committing = self._loop.create_task(self._drain())
+            self._committing = start_untraced(self._drain())
         return await answer
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:

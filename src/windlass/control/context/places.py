@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Unavailable
 from windlass.base.locks import Locks
 from windlass.base.log import log
+from windlass.base.trace import start_untraced
 from windlass.control.context.engine_scope import EngineScope
 from windlass.control.context.place import Connector, EngineAccess, Place
 from windlass.engines.engine import Notice, Sink
@@ -169,7 +170,7 @@ class Places:
 
     def later(self, action: Coroutine[None, None, None]) -> None:
         """Does something in the background, at the latest until `stop`."""
-        task = asyncio.create_task(action)
+        task = start_untraced(action)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
+from windlass.base.trace import start_untraced
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.records.recording import About, about, emit
@@ -142,7 +143,7 @@ class SecurityEvents:
         batch is written once.
         """
         while self._writing is not None or self._waiting:
-            writing = self._writing = self._writing or asyncio.create_task(self._write_batch())
+            writing = self._writing = self._writing or start_untraced(self._write_batch())
             try:
                 await asyncio.shield(writing)
             finally:
