@@ -25,6 +25,15 @@ def test_a_client_adds_no_line_to_the_log_and_sends_no_command_to_a_terminal(for
 
 
 @pytest.mark.parametrize("text", HARMFUL, ids=ascii)
+def test_an_error_that_quotes_a_client_looks_like_no_record_and_sends_no_command(text):
+    failure = ValueError(f"/{text}15:00:00 error")
+    told = logging.makeLogRecord({"msg": "failed", "exc_info": (ValueError, failure, None), "created": 0.0})
+    first, *trace = TextLines().format(told).split("\n")
+    assert first.endswith("failed")
+    assert all(line.startswith("  ") and line.isprintable() for line in trace)
+
+
+@pytest.mark.parametrize("text", HARMFUL, ids=ascii)
 def test_a_line_of_json_has_the_text_as_it_was_sent(text):
     assert json.loads(JsonLines().format(record(f"GET /{text}")))["message"] == f"GET /{text}"
 

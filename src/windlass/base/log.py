@@ -53,7 +53,12 @@ class TextLines(logging.Formatter):
         extras = "".join(f"  {key}={value}" for key, value in _extras(record).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         line = _escaped(f"{clock} {record.levelname.lower():<7} {record.getMessage()}{extras}")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return line + _indented(self.formatException(record.exc_info)) if record.exc_info else line
+
+
+def _indented(text: str) -> str:
+    """Indents the lines of a stack trace. What it quotes of a client must not look like a record."""
+    return "".join(f"\n  {_escaped(line)}" for line in text.split("\n"))
 
 
 def _escaped(text: str) -> str:
