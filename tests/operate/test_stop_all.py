@@ -18,6 +18,7 @@ from tests.cli.conftest import Line
 from tests.cli.test_stories import shop
 from tests.engines.dockers import docker_host
 from tests.fakes.engine import FakeEngine
+from tests.forms import elsewhere
 from tests.operate.installations import again, apart, settings_of
 from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
 from tests.running.clusters import application_on, cluster, connector, deploy
@@ -278,7 +279,7 @@ async def test_things_of_another_installation_are_not_stopped(tmp_path):
 # With real engines
 
 
-@pytest.fixture(params=["process", "docker"])
+@pytest.fixture
 async def site(request) -> AsyncIterator[Site]:
     """One application, with a volume, in production."""
     host = docker_host() if request.param == "docker" else ""
@@ -301,7 +302,14 @@ async def make(site: Site, windlass: Windlass) -> None:
     site.first = await site.application(windlass, "first")
 
 
-@pytest.mark.parametrize("engine", ["the same", "another"])
+@pytest.mark.parametrize(
+    ("site", "engine"),
+    [
+        ("process", "another"),
+        *elsewhere(("process", "the same"), ("docker", "the same"), ("docker", "another")),
+    ],
+    indirect=["site"],
+)
 async def test_nothing_runs_afterwards_on_any_engine_and_all_data_stays(site: Site, engine: str):
     assert await site.there.machine.running()
     kept = await volumes(site)
