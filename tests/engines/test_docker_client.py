@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from windlass.docker import Away, Docker, EngineRefused
@@ -23,8 +25,8 @@ async def engine(folder: Path, status: bytes, piece: bytes, pause: float) -> Asy
     """Answers with its version, and to everything else with the same piece again and again."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await reader.readuntil(b"\r\n\r\n")
         try:
+            request = await reader.readuntil(b"\r\n\r\n")
             if b" /version " in request:
                 writer.write(VERSION)
                 await writer.drain()
@@ -34,7 +36,7 @@ async def engine(folder: Path, status: bytes, piece: bytes, pause: float) -> Asy
                 writer.write(piece)
                 await writer.drain()
                 await asyncio.sleep(pause)
-        except ConnectionError:
+        except (ConnectionError, EOFError):
             return
         finally:
             writer.close()
@@ -79,3 +81,18 @@ def test_a_remark_of_the_engine_among_lines_of_output_is_left_out() -> None:
     line = b"2026-01-31T09:05:00.007123456Z ready"
     found = [b"Error grabbing logs: unexpected EOF", line]
     assert [*NewOutput(Position()).new(found)] == [("2026-01-31T09:05:00.007123456Z", b"ready")]
+
+
+async def test_a_connection_that_closes_before_a_request_is_sent_means_that_the_engine_is_away(
+    tmp_path, monkeypatch
+):
+    """An error of the task that sends the request would reach the event loop, and end this test."""
+
+    async def write_eof(writer: aiohttp.http.StreamWriter, chunk: bytes = b"") -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    async with engine(tmp_path, b"200 OK", b"{}", 0.01) as docker:
+        monkeypatch.setattr(aiohttp.http.StreamWriter, "write_eof", write_eof)
+        with pytest.raises(Away):
+            await docker.json("POST", "/containers/x/start")
+        gc.collect()

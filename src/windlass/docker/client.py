@@ -193,9 +193,12 @@ class Docker:
         if self._session is None:
             import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
 
+            from windlass.docker.engine_request import EngineRequest  # noqa: PLC0415 (as above)
+
             connector, self._base = self._transport.connector()
             self._session = aiohttp.ClientSession(
                 connector=connector,
+                request_class=EngineRequest,
                 trace_configs=self._traces(),
                 # A few bytes could become any number of them.
                 auto_decompress=False,

@@ -133,7 +133,7 @@ class TestKilled:
             assert not isinstance(running.exception(), EngineRefused)
             await asyncio.to_thread(dockerd.start)
             assert (await when_back(partial(watched.engine.run, it, 0))).phase is Phase.RUNNING
-            assert len(await watched.engine.copies(it.service)) == 1
+            assert len(await when_back(partial(watched.engine.copies, it.service))) == 1
         await nothing_left(watched)
 
     async def test_a_kill_during_the_stop_of_an_instance_leaves_none(self, dockerd, make_engine):
