@@ -299,7 +299,14 @@ class Invocation:
             return self._names.id_of(family, text)
         if family is not None and family.parent is None:
             return self._names.home
-        raise Misused(f"say which {name} with --{kebab(name)}: its id, or its name")
+        raise Misused(f"say which {name} with --{kebab(name)}: {self._known(family)}")
+
+    def _known(self, family: Family | None) -> str:
+        """Returns the resources that could be meant."""
+        if family is None or isinstance(family.parent, Trait):
+            return "its id, or its name"
+        paths = [resource.path for resource in self._names.named(family)]
+        return ", ".join(paths) or f"there is none yet; `windlass {kebab(family.name)} create` makes one"
 
     def _id_of(self, place: int, id: PathId) -> str:
         text = self._given[f"subject_{place}"]

@@ -30,6 +30,18 @@ _FILES: Final = frozenset({"hidden", "veiled", "several_lines"})
 """Marks of fields whose text may be read from a file."""
 
 
+class ShortForm(Struct, frozen=True):
+    """An option that takes one number of each object in a list."""
+
+    name: str
+    sets: str
+    others: Mapping[str, Any]
+    meaning: str
+
+    def objects(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
+        return [{self.sets: number, **self.others} for number in numbers]
+
+
 class Field(Struct, frozen=True, kw_only=True):
     path: Path
     kind: type | None
@@ -43,6 +55,7 @@ class Field(Struct, frozen=True, kw_only=True):
     required: bool = False
     is_read_from_files: bool = False
     """True for secrets and texts of several lines: the value may name a file."""
+    short: ShortForm | None = None
 
     @property
     def option(self) -> str:
@@ -85,6 +98,7 @@ def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any,
         default=default if scalar is not None and default is not UNSET else NODEFAULT,
         required=required,
         is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(extra),
+        short=ShortForm(*extra["short_form"]) if "short_form" in extra else None,
     )
 
 

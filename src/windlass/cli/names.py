@@ -9,13 +9,14 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.cli.client import Api, ApiRefused
+from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.derived_commands import ancestry, kebab
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
 from windlass.terminal.stopped import Misused
 
 _ID = re.compile(ids.PATTERN)
+_MOST_PLACES = 10
 _VERSION = re.compile(r"v[1-9][0-9]*")
 
 
@@ -109,6 +110,20 @@ class NameResolver:
         if chosen is None:
             raise Misused(f"choose another version: there is no {text}")
         return str(chosen["id"])
+
+    def named(self, family: Family) -> list[ResolvedResource]:
+        """Returns the resources of a family of places, with their paths: those of the first places above."""
+        [listing, *_] = self._registry.handled_by(f"{family.name}.list")
+        [parent] = self._registry.parents(family)
+        if parent is None or parent.parent is None:
+            above = [ResolvedResource(self.home, "", "", self.home)]
+        else:
+            above = self.named(parent)[:_MOST_PLACES]
+        return [
+            ResolvedResource(row["id"], row["name"], f"{place.path}/{row['name']}".lstrip("/"), self.home)
+            for place in above
+            for row in self._api.everything(path_of(listing.path, {listing.params[0]: place.id}))
+        ]
 
     def nearest(self, families: Sequence[Family]) -> Family:
         """Returns the one of these families that was given; of several in a line, the lowest."""

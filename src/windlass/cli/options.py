@@ -10,7 +10,7 @@ from msgspec import NODEFAULT, Struct
 
 from windlass.cli.client import Api
 from windlass.cli.derived_commands import DerivedCommand, ancestry, kebab
-from windlass.cli.fields import Field, fields_of, json_of
+from windlass.cli.fields import Field, ShortForm, fields_of, json_of
 from windlass.cli.texts import read_texts
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Verb
@@ -50,7 +50,10 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
     taken = _names(own)
     shown = {place: field for place, field in enumerate(fields) if field.option not in taken}
     edits = _is_edit(command)
-    settable = [_field_option("field", place, field, _FIELDS, edits=edits) for place, field in shown.items()]
+    settable: list[click.Parameter] = []
+    for place, field in shown.items():
+        settable += [_short_option(place, field.short)] if field.short else []
+        settable.append(_field_option("field", place, field, _FIELDS, edits=edits))
     taken |= _names(settable)
     calling = [option for option in call_options() if not set(option.opts) & taken]
     where = [option for option in own if getattr(option, "section", _WHERE) == _WHERE]
@@ -77,6 +80,10 @@ def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -
     at_stdin: set[str] = {"--from-file"} if _is_stdin(options.get("from_file")) else set()
     for place, field in enumerate(fields):
         value = options.get(f"{prefix}_{place}")
+        if field.short and (numbers := options.get(f"short_{place}")):
+            if value is not None:
+                raise Misused(f"give {field.option} or --{field.short.name}, and not both")
+            yield field, field.short.objects(numbers)
         if value is None or value == ():
             continue
         if field.kind is None:
@@ -210,6 +217,16 @@ def _field_option(prefix: str, place: int, field: Field, section: str, *, edits:
         help=_help(field, edits),
         hidden=field.deep,
         section=section,
+    )
+
+
+def _short_option(place: int, short: ShortForm) -> Option:
+    return Option(
+        [f"short_{place}", f"--{short.name}"],
+        type=int,
+        multiple=True,
+        help=f"{short.meaning}. May be repeated.",
+        section=_FIELDS,
     )
 
 

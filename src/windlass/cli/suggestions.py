@@ -13,13 +13,14 @@ _VERBS: Final[Mapping[str, str]] = {
     "cancel": "cancel-deployment", "describe": "get", "info": "get", "show": "get", "destroy": "delete",
     "remove": "delete", "rm": "delete", "domains": "link", "open": "link", "url": "link", "urls": "link",
     "logs": "log", "tail": "log", "push": "deploy", "release": "deploy", "up": "deploy", "scale": "edit",
-    "set": "edit", "update": "edit", "restart": "restart-service",
+    "set": "edit", "update": "edit", "restart": "restart-service", "start": "redeploy",
 }  # fmt: skip
 _GROUPS: Final[Mapping[str, str]] = {
     "app": "application", "db": "database", "env": "environment-variable", "var": "environment-variable",
     "variable": "environment-variable", "variables": "environment-variable", "secrets": "secret",
     "org": "organization", "releases": "deployment", "builds": "deployment", "deployments": "deployment",
     "projects": "project", "databases": "database", "environments": "environment", "tokens": "token",
+    "service": "application", "history": "deployment", "envs": "environment", "vars": "environment-variable",
 }  # fmt: skip
 _OPTIONS: Final[Mapping[str, str]] = {
     "--lines": "--tail", "--line": "--tail", "--num": "--tail",
@@ -27,7 +28,15 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "--force": "--yes", "--watch": "--wait", "--grep": "--search", "--filter": "--search",
     "--output": "--json", "--format": "--json",
 }  # fmt: skip
+_NO_SHELL: Final = "Windlass runs no commands in services."
 _ANSWERS: Final[Mapping[str, str]] = {
+    "exec": _NO_SHELL,
+    "run": _NO_SHELL,
+    "shell": _NO_SHELL,
+    "ssh": _NO_SHELL,
+    "help": "`windlass --help` lists all commands.",
+    "init": "`windlass project create --name NAME` begins a project.",
+    "version": "`windlass --version` shows the version.",
     "login": "Set WINDLASS_TOKEN to a token, and WINDLASS_URL to the address of the server.",
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
     "down": "`windlass stop --all` stops every service.",
@@ -67,6 +76,10 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
     usual = [_VERBS[name]] if _VERBS.get(name) in verbs else []
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
+    if name in _ANSWERS and not usual:
+        raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
+    if name in _GROUPS:
+        suggestions = [f"windlass {_GROUPS[name]}"]
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
 

@@ -7,6 +7,7 @@ pattern is printed as `$`, which in JSON Schema matches only at the end.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -180,6 +181,12 @@ def veiled() -> Meta:
     """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
     its host."""
     return Meta(extra={"veiled": True})
+
+
+def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str) -> Meta:
+    """Marks a list of objects of which most need one number: on the command line, `option` takes that number
+    for the field `sets` of an object, whose `others` are these."""
+    return Meta(extra={"short_form": (option, sets, others, meaning)})
 
 
 def several_lines() -> Meta:

@@ -21,6 +21,7 @@ from windlass.core.declare.fields import (
     Name,
     absent,
     example,
+    short_form,
     shown_in_examples,
 )
 from windlass.core.declare.resource import Owner, Shown, Spec, clash
@@ -68,6 +69,12 @@ class Program(Spec):
         Meta(
             description="Ports on which the program listens, such as "
             '[{"internal_port": 8080, "publicly_accessible": true}]'
+        ),
+        short_form(
+            "port",
+            "internal_port",
+            {"publicly_accessible": True},
+            "Port on which the program listens for HTTP, with a public address: instead of `ports`",
         ),
         shown_in_examples(),
     ] = []
