@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from windlass.base.trace import trace_headers
 from windlass.docker.decoding import an_object, decode
 from windlass.docker.failures import Away, EngineRefused, WrongEngine
+from windlass.docker.pace import Pace
 from windlass.docker.transports import DockerTransport, SettingsTransport
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class EngineAnswer:
         with self._docker.translated():
             async for chunk in self._response.content.iter_any():
                 yield chunk
+                await self._docker.keep_pace(len(chunk))
 
     async def objects(self, longest: int = LONGEST_OBJECT) -> AsyncIterator[dict[str, Any]]:
         """Yields JSON objects, one after the other, as events and builds write them."""
@@ -83,6 +85,7 @@ class Docker:
         """`unix:///var/run/docker.sock`, `tcp://10.0.0.5:2375`; empty looks where engines usually are."""
         self._transport = SettingsTransport(host) if isinstance(host, str) else host
         self._version = ""
+        self._pace = Pace()
         self._session: aiohttp.ClientSession | None = None
         self._base = ""
 
@@ -100,6 +103,11 @@ class Docker:
     def is_elsewhere(self) -> bool:
         """True for the engine of a cluster, at an address that its organization gave."""
         return self._transport.is_elsewhere
+
+    async def keep_pace(self, count: int) -> None:
+        """Waits if the engine of a cluster sends much, after so many bytes of all its answers."""
+        if self.is_elsewhere:
+            await self._pace.keep(count)
 
     def advice(self, away: Away) -> str:
         """Tells those who deploy what to do while the engine is away."""
