@@ -33,6 +33,8 @@ class RouteUpdates:
         """The same, by place."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """By place."""
+        self._reasons: dict[str, str] = {}
+        """By service: why its routes wait, as it was logged."""
         self._must_look = asyncio.Event()
         self._outage = Outage(_log, "routes wait for the database", "routes are updated again")
         self._untold: set[str] | None = None
@@ -131,18 +133,25 @@ class RouteUpdates:
                 if is_away:
                     late[service] = since
                     await hold_names(self._ctx, service)
-            except (EngineError, Unavailable) as error:
-                _log.warning("routes wait", extra={"service": service, "why": str(error)})
+            except (EngineError, RouteError, Unavailable) as error:
+                self._note_late(service, str(error))
                 late[service] = since
             except Exception:  # noqa: BLE001 (the loop must outlive one service)
                 _log.exception("routes could not be set", extra={"service": service})
         return late
+
+    def _note_late(self, service: str, why: str) -> None:
+        """Logs why the routes of a service wait, once for each reason."""
+        if self._reasons.get(service) != why:
+            self._reasons[service] = why
+            _log.warning("routes wait", extra={"service": service, "why": why})
 
     async def _is_away(self, service: str, since: float) -> bool:
         """Sets the routes of a service, unless its engine is away."""
         try:
             await catch_up(self._ctx, service, since)
         except EngineAway as error:
-            _log.warning("routes wait", extra={"service": service, "why": str(error)})
+            self._note_late(service, str(error))
             return True
+        self._reasons.pop(service, None)
         return False
