@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
-from windlass.control.background import housekeeping
+from windlass.control.background import everywhere, housekeeping
 from windlass.control.background.worker import QUICK_SLOTS
 from windlass.control.context import engine_scope
 from windlass.control.context.engine_scope import EngineScope
+from windlass.control.context.place import Place
 from windlass.core.deploy.workload import Usage
 
 # Erasing
@@ -139,3 +140,68 @@ async def test_services_that_an_engine_invents_are_looked_up_a_few_at_a_time():
     scope.notice("one more")
     await clusters.waiting[-1]
     assert noticed[-1] == "one more"
+
+
+# Rounds of housekeeping
+
+
+async def rounds(world: World, gate: asyncio.Event) -> tuple[str, str, list[str], Any]:
+    """Two clusters, and an action that waits at the first one. The list has the clusters that it reached."""
+    east, west = await cluster(world), await cluster(world, "west")
+    reached: list[str] = []
+    for id in (east, west):
+        await world.installation.ctx.places.at(id)
+
+    async def action(place: Place) -> None:
+        reached.append(place.id)
+        if place.id == east:
+            await gate.wait()
+
+    return east, west, reached, action
+
+
+async def test_a_round_ends_without_an_engine_that_hangs_and_leaves_it_out_until_it_has_finished(monkeypatch):
+    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    gate = asyncio.Event()
+    async with make_world() as world:
+        ctx = world.installation.ctx
+        east, west, reached, action = await rounds(world, gate)
+        for _ in range(3):
+            await everywhere.at_clusters(ctx, "look", action)
+        assert (reached.count(east), reached.count(west)) == (1, 3)
+        gate.set()
+        for _ in range(3):
+            await everywhere.at_clusters(ctx, "look", action)
+        assert reached.count(east) >= 3
+
+
+async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
+    """The control of the test above."""
+    gate = asyncio.Event()
+    async with make_world() as world:
+        east, west, reached, action = await rounds(world, gate)
+        waiting = asyncio.create_task(everywhere.everywhere(world.installation.ctx, action))
+        async with asyncio.timeout(20):
+            while not {east, west} <= set(reached):  # noqa: ASYNC110 (the action tells nobody)
+                await asyncio.sleep(0.001)
+        assert not waiting.done()
+        gate.set()
+        await waiting
+
+
+async def test_a_cluster_is_scaled_while_the_engine_of_another_one_hangs(monkeypatch):
+    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    async with make_world() as world:
+        for name in ("east", "west"):
+            id = await cluster(world, name)
+            await deploy(
+                world, await application_on(world, id, min_running_instances=1, max_running_instances=3)
+            )
+            engine: Any = engine_of(world, id)
+            if name == "east":
+                engine.usage = asyncio.Event().wait
+        (copy,) = engine.instances.values()
+        for second in range(8):
+            engine.load = {copy.id: Usage(cpu_ms=second * 15_000, memory=1)}
+            await world.run(15)
+        assert len(engine.instances) > 1

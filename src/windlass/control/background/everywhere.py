@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from windlass.base.errors import Unavailable
@@ -15,6 +16,8 @@ from windlass.control.context.place import Place
 
 LONGEST_APART: Final = 20.0
 """Seconds that the engine of a cluster may take."""
+_ROUND: Final = 2.0
+"""Seconds after which a round goes on without the engines that have not finished."""
 _log = log("places")
 
 
@@ -42,8 +45,31 @@ async def apart(place: Place) -> AsyncIterator[None]:
 async def everywhere(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
     """Acts at all places at once. Clusters whose engines fail, or take long, are passed over."""
 
-    async def act(place: Place) -> None:
-        async with apart(place):
-            await action(place)
+    await run_together(*(_act_apart(place, action) for place in ctx.places.all()))
 
-    await run_together(*(act(place) for place in ctx.places.all()))
+
+async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitable[None]]) -> None:
+    """Acts at all clusters with an engine of their own at once. An engine that takes long keeps no round
+    waiting: it goes on in the background, and rounds of this kind leave it out until it has finished."""
+    tasks: list[asyncio.Task[None]] = []
+    for place in ctx.places.all():
+        key = kind, place.id
+        if place.reconnect is not None and key not in ctx.places.under_way:
+            ctx.places.under_way.add(key)
+            tasks.append(task := ctx.places.later(_act_apart(place, action)))
+            task.add_done_callback(partial(_finish, ctx, key))
+    if tasks:
+        done, _ = await asyncio.wait(tasks, timeout=_ROUND)
+        for task in done:
+            task.result()
+
+
+async def _act_apart(place: Place, action: Callable[[Place], Awaitable[None]]) -> None:
+    async with apart(place):
+        await action(place)
+
+
+def _finish(ctx: Context, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+    ctx.places.under_way.discard(key)
+    if not task.cancelled() and (error := task.exception()):
+        _log.warning("work at a cluster ended early", extra={"cluster": key[1], "why": repr(error)})

@@ -12,7 +12,7 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
-from windlass.control.background.everywhere import apart, everywhere
+from windlass.control.background.everywhere import apart, at_clusters
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.release import count_of
@@ -86,11 +86,10 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
     """Does the work of `tidy` on all clusters with an engine of their own."""
 
     async def at(place: Place) -> None:
-        if place.reconnect is not None:
-            await _sweep(ctx, place)
-            await holdings.set_unknown_aside(ctx, place, UNKNOWN)
+        await _sweep(ctx, place)
+        await holdings.set_unknown_aside(ctx, place, UNKNOWN)
 
-    await everywhere(ctx, at)
+    await at_clusters(ctx, TIDY_ELSEWHERE, at)
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
 
 
@@ -184,26 +183,25 @@ class Autoscaler(Struct):
         self.samples = {service: sample for service, sample in self.samples.items() if service in able}
         if not able:
             return
-        now = ctx.clock.now()
-        usage: dict[str, dict[str, Usage]] = {}
-        """By service and instance: an engine may name an instance of another service."""
-        by_service: dict[str, list[Instance]] = {}
 
         async def look(place: Place) -> None:
-            if not self._scales(place):
-                return
             with suppress(EngineAway):
-                used, everything = await place.engine.usage(), await place.engine.all()
-                for instance in everything:
-                    if await ctx.places.of(instance.service) is not place:
-                        continue  # The engine of a cluster tells of services of others.
-                    by_service.setdefault(instance.service, []).append(instance)
-                    if instance.id in used:
-                        usage.setdefault(instance.service, {})[instance.id] = used[instance.id]
+                await self._look_at(ctx, place, able)
 
-        await everywhere(ctx, look)
+        if self.elsewhere:
+            await at_clusters(ctx, SCALE_ELSEWHERE, look)
+        else:
+            await look(ctx.places.local)
+
+    async def _look_at(self, ctx: Context, place: Place, able: Mapping[str, Workload]) -> None:
+        """Scales the services of a place."""
+        used, now = await place.engine.usage(), ctx.clock.now()
+        by_service: dict[str, list[Instance]] = {}
+        for instance in await place.engine.all():
+            by_service.setdefault(instance.service, []).append(instance)
         for service, workload in able.items():
-            await self._judge(ctx, workload, by_service.get(service, []), usage.get(service, {}), now)
+            if await ctx.places.of(service) is place:
+                await self._judge(ctx, workload, by_service.get(service, []), used, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Services that may have more instances than the least."""

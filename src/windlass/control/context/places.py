@@ -56,6 +56,8 @@ class Places:
         self._watch: tuple[Notice, Sink] | None = None
         self.erasing: Counter[str] = Counter()
         """By cluster: deleted services whose data is being erased."""
+        self.under_way: set[tuple[str, str]] = set()
+        """Kinds of work under way in the background, each with its cluster."""
         self.slow_until: dict[str, int] = {}
         """By cluster: the time until which deleted services are left to the next sweep."""
         self.adopts = False
@@ -168,11 +170,12 @@ class Places:
             return
         self.later(self._start_engine(cluster, place, *self._watch))
 
-    def later(self, action: Coroutine[None, None, None]) -> None:
+    def later(self, action: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Does something in the background, at the latest until `stop`."""
         task = start_untraced(action)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _start_engine(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
         async with self._locks[cluster]:
