@@ -198,7 +198,7 @@ async def test_a_change_has_no_trace_of_another_request_of_its_group(world: Worl
     assert traces == [None, None]
 
 
-async def test_what_goes_on_after_a_request_has_no_trace_of_it(world: World):
+async def test_a_task_that_outlives_its_request_has_no_trace(world: World):
     """The watching of an engine, for example, which begins when its cluster is created."""
     trace = new_trace()
     enter_trace(trace)
