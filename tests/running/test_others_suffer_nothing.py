@@ -182,7 +182,7 @@ async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
         east, west, reached, action = await rounds(world, gate)
         waiting = asyncio.create_task(everywhere.everywhere(world.installation.ctx, action))
         async with asyncio.timeout(20):
-            while not {east, west} <= set(reached):  # noqa: ASYNC110 (the action tells nobody)
+            while not {east, west} <= set(reached):  # noqa: ASYNC110 (the action gives no signal)
                 await asyncio.sleep(0.001)
         assert not waiting.done()
         gate.set()
