@@ -332,9 +332,9 @@ async def make_world(
             kinds=kinds,
             out=out,
         )
-        await engine.start(installation.noticed, installation.ctx.logs.take)
+        await engine.start(installation.note_change, installation.ctx.logs.take)
         places = installation.ctx.places
-        await places.start(installation.noticed, installation.ctx.logs.take)
+        await places.start(installation.note_change, installation.ctx.logs.take)
         installation.ctx.store.listen(_clusters_to(places))
         installation.metrics.kept_seconds = 0  # a test sees what it has just done
         world = World(installation, clock, engine, where)

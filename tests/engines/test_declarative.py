@@ -94,7 +94,7 @@ async def test_an_instance_that_the_engine_calls_unready_is_in_no_route(world: W
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     ready, other = engine.pods[app, 1]
     engine.pods[app, 1] = [ready, replace(other, unready="it is busy")]
-    world.installation.noticed(app)
+    world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
     (route,) = cast(Sequence[Route], world.router.routes[app])

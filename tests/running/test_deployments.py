@@ -108,7 +108,7 @@ async def test_a_lost_volume_is_reported_until_an_empty_one_is_accepted(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     world.engine.instances.clear()
     world.engine.lost.add(app)
-    world.installation.noticed(app)
+    world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
     status = await world.get(f"/application/{app}/status")
@@ -144,7 +144,7 @@ async def test_a_volume_that_is_back_is_used_as_before(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     world.engine.instances.clear()
     world.engine.lost.add(app)
-    world.installation.noticed(app)
+    world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
     assert await world.state(f"/application/{app}") == "ERROR"

@@ -42,7 +42,7 @@ async def test_a_service_that_cannot_be_started_again_shows_how_many_instances_a
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     world.engine.broken = "there is no room"
     world.engine.instances.popitem()
-    world.installation.noticed(app)
+    world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
     assert await world.state(f"/application/{app}") == "ERROR"

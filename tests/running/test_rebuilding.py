@@ -17,7 +17,7 @@ async def lose_builds(world: World) -> None:
     world.engine.builds = world.builder.kept
     world.engine.instances.clear()
     for service in await world.installation.ctx.store.reads.statuses.services():
-        world.installation.noticed(service)
+        world.installation.note_change(service)
     await world.installation.note_changes()
 
 
@@ -48,7 +48,7 @@ async def test_a_service_whose_build_is_there_is_only_started_again(world: World
     app = await deployed(world)
     world.engine.builds = world.builder.kept
     world.engine.instances.clear()
-    world.installation.noticed(app)
+    world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"

@@ -109,7 +109,7 @@ async def test_an_older_server_rests_before_it_notes_again_what_its_engine_saw(
 
         await bring_forward(served)
         monkeypatch.setattr(store, "write", observed)
-        world.installation.noticed("a service")
+        world.installation.note_change("a service")
         noting = asyncio.create_task(world.installation.note_changes())
         assert await refusals.get() == OUTDATED
         await asyncio.wait([noting], timeout=None if rest == 0 else 0.2)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.api.streaming import Allowed, StreamEnd, Streams, left
+from windlass.api.streaming import Allowed, StreamEnd, Streams, wait_for_message
 from windlass.base.clock import Clock
 from windlass.base.segments import Gone, instant
 from windlass.core.declare.fields import Id
@@ -85,7 +85,7 @@ async def follow(
         for text in _texts(piece, clock):
             await send({"type": "websocket.send", "text": text})
 
-    ending = await streams.run(lines, put, left(receive, "websocket.disconnect"), allowed)
+    ending = await streams.run(lines, put, wait_for_message(receive, "websocket.disconnect"), allowed)
     if ending in _CLOSED:
         code, reason = _CLOSED[ending]
         with contextlib.suppress(OSError):  # the client was faster

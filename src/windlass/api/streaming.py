@@ -65,7 +65,7 @@ class Streams:
 
         with suppress(OSError):  # the client has gone, which `left` finds out
             await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
-        leaving = left(receive, "http.disconnect")
+        leaving = wait_for_message(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
         if ending is not StreamEnd.LEFT:
             await send({"type": "http.response.body", "body": b""})
@@ -151,7 +151,7 @@ async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator
         await asyncio.wait([following])
 
 
-async def left(receive: Receive, word: str) -> None:
+async def wait_for_message(receive: Receive, word: str) -> None:
     while (await receive())["type"] != word:
         continue
 
@@ -159,7 +159,7 @@ async def left(receive: Receive, word: str) -> None:
 async def until_gone(doing: Awaitable[T], receive: Receive) -> T:
     """Awaits the work for a caller, and cancels it as soon as the caller hangs up."""
     work = asyncio.ensure_future(doing)
-    leaving = asyncio.ensure_future(left(receive, "http.disconnect"))
+    leaving = asyncio.ensure_future(wait_for_message(receive, "http.disconnect"))
     try:
         await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

@@ -56,11 +56,7 @@ from windlass.install.composition import (
     take_over,
     way_out,
 )
-from windlass.install.ownership import (
-    NotOurs,
-    examine,
-    refusal,
-)
+from windlass.install.ownership import OwnershipReport, PartsFor, check_start
 from windlass.install.parts import Parts, kept_engine, real_parts
 from windlass.store import CLUSTER, ROUTE, Tx
 from windlass.store.migrate import newest
@@ -133,13 +129,13 @@ class Installation:
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
         await note_api_port(ctx)
         await ctx.git.sweep()
-        await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
+        await ctx.places.local.engine.start(self.note_change, ctx.logs.take)
         if ctx.places.adopts:  # Some engines tell only now which one they are.
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
         ctx.store.listen(self._heard)
-        await ctx.places.start(self.noticed, ctx.logs.take)
+        await ctx.places.start(self.note_change, ctx.logs.take)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
@@ -203,7 +199,7 @@ class Installation:
         await self.routes.catch_up(_PATIENCE)
         self.routes.note_all(await self.ctx.store.reads.statuses.services())
 
-    def noticed(self, service: str) -> None:
+    def note_change(self, service: str) -> None:
         """The engine saw something begin or end."""
         self._changed[service] = time.monotonic()
         self._something_changed.set()
@@ -294,14 +290,7 @@ async def install(
     async def parts_for(installation: str) -> Parts:
         return parts or await real_parts(settings, clock, installation, gateway)
 
-    report = await examine(settings, parts_for)
-    if report.reason and not adopt:
-        raise NotOurs(refusal(settings, report))
-    if report.lost:
-        _log.error(
-            "volumes that hold data of services are not there: `windlass doctor` says what to do",
-            extra={"services": report.lost},
-        )
+    report = await check_start(settings, parts_for, adopt=adopt)
     store = await open_store(settings, clock)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
@@ -314,18 +303,26 @@ async def install(
         ctx = assemble(settings, id, own, store, clock, encryption, out, *declarations, point)
         ctx.places.adopts = adopt
         installation = Installation(ctx, fetcher or out.fetch, lease)
-        if adopt:
-            await installation.place_owner.take()
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
-        installation.first_token = await store.write(lambda tx: seed(ctx, tx))
-        await reserve_all(ctx)
-        if report.reason:
-            await take_over(ctx, report, parts_for)
-        await bring_back(ctx)
-        await installation.note_mark()
+        await _complete(installation, report, parts_for, adopt=adopt)
         undo.pop_all()
     return installation
+
+
+async def _complete(
+    installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
+) -> None:
+    """Makes the first organization, reserves hosts, and puts services that were set aside in their place."""
+    ctx = installation.ctx
+    if adopt:
+        await installation.place_owner.take()
+    installation.first_token = await ctx.store.write(lambda tx: seed(ctx, tx))
+    await reserve_all(ctx)
+    if report.reason:
+        await take_over(ctx, report, parts_for)
+    await bring_back(ctx)
+    await installation.note_mark()
 
 
 def version_labels() -> dict[str, str]:

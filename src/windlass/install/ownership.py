@@ -6,6 +6,7 @@ Called before anything is started, written or erased; changes nothing itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -28,6 +29,8 @@ from windlass.install.key import FACT, WrongKey, load_encryption
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.store.archive import Snapshot
+
+_log = logging.getLogger(__name__)
 
 _PLACES: Final = 16
 """The migration since which services have a cluster."""
@@ -107,6 +110,19 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     except TimeoutError:
         report.unseen = "the container engine does not answer in time"
     report.reason = _reason(settings, report, database)
+    return report
+
+
+async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
+    """Raises NotOurs if data directory and database do not belong together, unless `adopt` is set."""
+    report = await examine(settings, parts_for)
+    if report.reason and not adopt:
+        raise NotOurs(refusal(settings, report))
+    if report.lost:
+        _log.error(
+            "volumes that hold data of services are not there: `windlass doctor` says what to do",
+            extra={"services": report.lost},
+        )
     return report
 
 

@@ -37,7 +37,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
     tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
     found: list[str] = []
     while new := tail.lines(unfinished=True):
-        tail.taken()
+        tail.advance()
         found += new
     tail.close()
     assert found == lines

@@ -127,7 +127,7 @@ class WebhookSender:
                 for lane in lanes.values():
                     group.create_task(self._send_lane(lane, room))
         finally:
-            await self._results.written()
+            await self._results.finish_writing()
 
     async def _send_lane(self, lane: Sequence[DeliveryRow], room: asyncio.Semaphore) -> None:
         async with room:

@@ -101,7 +101,7 @@ class DeliveryResults:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 
-    async def written(self) -> None:
+    async def finish_writing(self) -> None:
         self._at_once.set()
         if self._writing:
             await self._writing

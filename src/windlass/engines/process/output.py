@@ -69,7 +69,7 @@ class OutputFile:
         os.close(self._mark)
 
     def lines(self, *, unfinished: bool) -> list[str]:
-        """The next ones, which `taken` confirms. Of a line without an end, only when it will get none."""
+        """The next ones, which `advance` confirms. Of a line without an end, only when it will get none."""
         size = self._size()
         fore = self._foreland()
         if end := _end(fore, unfinished):
@@ -86,7 +86,7 @@ class OutputFile:
             )
         return lines
 
-    def taken(self) -> None:
+    def advance(self) -> None:
         self._position, self._fore = self._next, self._next_fore
 
     def again(self) -> None:

@@ -241,7 +241,7 @@ class OutputReader:
         at, pod, version = self._clock.now(), output.pod, output.version
         with on_failure(output.again):  # the lines are read again
             self._sink(output.service, [OutputLine(at, line, pod, version) for line in lines])
-        output.taken()
+        output.advance()
         return True
 
     async def _free(self, output: OutputFile) -> None:
