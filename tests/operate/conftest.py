@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.operate.installations import furnish
+from tests.operate.key_rotations import sealed_installation
+from windlass.config import Settings
 
 
 @pytest.fixture
@@ -22,3 +26,9 @@ def other_database(request):
 async def furnished(world):
     await furnish(world)
     return world
+
+
+@pytest.fixture
+def settings(database_url, tmp_path) -> Settings:
+    """An installation that does not run, with every sort of sealed value."""
+    return asyncio.run(sealed_installation(database_url, tmp_path / "data"))

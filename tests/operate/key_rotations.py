@@ -10,14 +10,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.operate.installations import again, furnish, settings_of
+from tests.world import World, make_world
 from windlass.base.encryption import HEAD_BYTES, key_of
 from windlass.config import Settings
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.install.database import looking
 from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate
 from windlass.store.archive import Snapshot
 from windlass.store.tables import sealed
 
+UNDER = {"Idempotency-Key": "before"}
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -88,3 +92,29 @@ def _be_killed(settings: Settings, point: str, time: int) -> None:
 
 def key_file(settings: Settings) -> Path:
     return Path(settings.data_dir) / "key"
+
+
+async def sealed_installation(database_url: str, folder: Path) -> Settings:
+    async with make_world(database_url, folder=folder) as world:
+        await furnish(world)
+        await world.post("/account/session")
+        body = {"name": "kept", "scopes": ["Read"]}
+        await world.post(f"/organization/{world.org}/apiToken", body, headers=UNDER)
+        return settings_of(world)
+
+
+def present(settings: Settings) -> str:
+    return load_encryption(settings).fingerprint
+
+
+async def secret_of(world: World) -> dict[str, str]:
+    """The values of all variables, by key."""
+    reads = world.installation.ctx.store.reads
+    rows = [row for row in await reads.resources.of_org(world.org, "environmentVariable") if row.sealed]
+    rows += [row for row in await reads.resources.of_org(world.org, "secret") if row.sealed]
+    return {row.name or "": decrypt_hidden(world.installation.ctx, row)["value"] for row in rows}
+
+
+async def serve_once(settings: Settings) -> None:
+    async with again(settings) as world:
+        assert await secret_of(world) == {f"KEY_{number}": f"sealed {number}" for number in range(3)}

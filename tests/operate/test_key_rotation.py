@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
-from pathlib import Path
 from typing import cast
 
 import pytest
 from msgspec import structs
 
 from tests.operate.installations import again, elsewhere, furnish, settings_of
-from tests.operate.key_rotations import key_file, keys_of_values, killed_at, rotated, rows_of, undeclared
+from tests.operate.key_rotations import (
+    key_file,
+    keys_of_values,
+    killed_at,
+    present,
+    rotated,
+    rows_of,
+    secret_of,
+    serve_once,
+    undeclared,
+)
 from tests.world import World, make_world
 from windlass.base.encryption import Encryption, key_of, new_key
 from windlass.config import Settings
 from windlass.control.background.resealing import reseal
 from windlass.control.records.sealing_keys import read_keys
-from windlass.control.request.hidden import decrypt_hidden
-from windlass.install.key import WrongKey, add_key, load_encryption, load_keys
+from windlass.install.key import WrongKey, add_key, load_keys
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.operate.keys import listed
@@ -28,34 +37,6 @@ from windlass.store.tables.sealed import SealedValue
 from windlass.terminal.refused import CommandRefused
 
 HERE = {"Idempotency-Key": "a project"}
-UNDER = {"Idempotency-Key": "before"}
-
-
-@pytest.fixture
-def settings(database_url, tmp_path) -> Settings:
-    """An installation that does not run, with every sort of sealed value."""
-    return asyncio.run(sealed_installation(database_url, tmp_path / "data"))
-
-
-async def sealed_installation(database_url: str, folder: Path) -> Settings:
-    async with make_world(database_url, folder=folder) as world:
-        await furnish(world)
-        await world.post("/account/session")
-        body = {"name": "kept", "scopes": ["Read"]}
-        await world.post(f"/organization/{world.org}/apiToken", body, headers=UNDER)
-        return settings_of(world)
-
-
-def present(settings: Settings) -> str:
-    return load_encryption(settings).fingerprint
-
-
-async def secret_of(world: World) -> dict[str, str]:
-    """The values of all variables, by key."""
-    reads = world.installation.ctx.store.reads
-    rows = [row for row in await reads.resources.of_org(world.org, "environmentVariable") if row.sealed]
-    rows += [row for row in await reads.resources.of_org(world.org, "secret") if row.sealed]
-    return {row.name or "": decrypt_hidden(world.installation.ctx, row)["value"] for row in rows}
 
 
 # All of it
@@ -120,32 +101,6 @@ async def test_values_from_before_they_named_their_key_are_sealed_again(world):
 # Interrupted
 
 
-@pytest.mark.parametrize(
-    ("point", "time"),
-    [("key added", 1), ("switched", 1), ("resealed", 1), ("resealed", 3), ("resealed", 6), ("completed", 1)],
-)
-def test_a_rotation_that_is_killed_anywhere_is_completed_by_the_next(settings, point, time):
-    former, values = present(settings), asyncio.run(rows_of(settings))[1]
-    assert killed_at(settings, point, time)
-    new = present(settings)
-    assert new != former
-    asyncio.run(serve_once(settings))  # an interrupted rotation keeps nothing from being read
-    asyncio.run(rotated(settings))
-    assert [Encryption(key).fingerprint for key in load_keys(settings)] == [new]
-    assert set(asyncio.run(keys_of_values(settings))) == {new}
-    assert set(asyncio.run(rows_of(settings))[1]) == set(values)
-
-
-async def serve_once(settings: Settings) -> None:
-    async with again(settings) as world:
-        assert await secret_of(world) == {f"KEY_{number}": f"sealed {number}" for number in range(3)}
-
-
-def test_a_rotation_that_no_point_interrupts_ends_by_itself(settings):
-    assert not killed_at(settings, "no such point")
-    assert len(load_keys(settings)) == 1
-
-
 async def test_a_server_completes_what_a_killed_command_began(settings):
     former = present(settings)
     assert await asyncio.to_thread(killed_at, settings, "key added")
@@ -176,6 +131,17 @@ async def test_two_commands_at_a_time_do_not_both_make_a_key(settings):
     await rotated(settings, point=meanwhile)
     assert refused[0].startswith("wait for the other `windlass key rotate`")
     assert len(load_keys(settings)) == 1
+
+
+async def test_a_user_who_does_not_own_the_key_file_replaces_no_key(settings, monkeypatch):
+    before = file_text(settings)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(CommandRefused, match="run this as the owner"):
+        await rotated(settings)
+    monkeypatch.undo()
+    assert file_text(settings) == before
+    await rotated(settings)
+    assert file_text(settings) != before
 
 
 # While it is used

@@ -30,6 +30,14 @@ def private_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def owner_of(path: Path) -> str:
+    """Returns the name of the user who owns a file or folder, or the number of a user without a name."""
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)
+
+
 def is_passable(folder: Path) -> bool:
     """True if other users may enter the folder."""
     return bool(folder.stat().st_mode & 0o011)

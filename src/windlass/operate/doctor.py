@@ -21,6 +21,7 @@ import msgspec
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
+from windlass.base.private import owner_of
 from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.control.context.log_store import replaced_folder
 from windlass.control.records.sealing_keys import read_keys
@@ -100,7 +101,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     folder = Path(settings.data_dir).absolute()
     nearest = _nearest(settings)
     if nearest == folder and folder.is_dir() and not _may_enter(settings):
-        owner = _owner(folder)
+        owner = owner_of(folder)
         problem = (
             f"{folder} cannot be read by this user, so its key, database and services were not looked at"
         )
@@ -134,13 +135,6 @@ def _may_enter(settings: Settings) -> bool:
     return os.access(folder, os.X_OK) and (
         os.access(folder, os.R_OK) or folder != Path(settings.data_dir).absolute()
     )
-
-
-def _owner(folder: Path) -> str:
-    try:
-        return folder.owner()
-    except KeyError:
-        return str(folder.stat().st_uid)
 
 
 def _key(settings: Settings) -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from msgspec import Struct
 from windlass.base.clock import SystemClock, stamp
 from windlass.base.encryption import Encryption, id_of, key_of, new_key
 from windlass.base.filelock import try_hold
+from windlass.base.private import owner_of
 from windlass.config import Settings
 from windlass.control.background.key_rotation import KeyRotation
 from windlass.control.background.resealing import reseal
@@ -106,6 +108,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
     """Replaces the present key, or goes on with a replacement that was interrupted. `keep`: leaves the former
     keys in the file."""
     await check(settings)
+    _check_owner(settings)
     with _alone(settings):
         survey = await _survey(settings)
         encryption = load_encryption(settings)
@@ -140,6 +143,17 @@ async def replacement(source: Reads, state: KeyState, encryption: Encryption) ->
     return warn("Secrets", problem, repeat)
 
 
+def _check_owner(settings: Settings) -> None:
+    """Refuses another user: servers could not read the file that this user writes."""
+    file = key_file(settings)
+    if not settings.key and file.exists() and file.stat().st_uid != os.geteuid():
+        owner = owner_of(file)
+        raise CommandRefused(
+            f"run this as the owner of {file}, {owner}: `sudo -u {owner} windlass key rotate …`, so "
+            "that the server can read the new key"
+        )
+
+
 def _is_begun(state: KeyState, encryption: Encryption) -> bool:
     """True if the first key that is given does not seal everything yet."""
     wanted = encryption.fingerprint
@@ -168,14 +182,16 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
 
 async def _complete(settings: Settings, wanted: str, tell: Tell, point: Point) -> None:
     """Waits until everything is sealed with the wanted key. Does the work itself while no server runs."""
-    shown, since = "", SystemClock().now()
+    shown, since, began = "", SystemClock().now(), time.monotonic()
     while not _is_done(survey := await _survey(settings, wanted), wanted):
         if survey.state.unreadable_at >= since:
             raise CommandRefused(_unreadable(survey.state))
         if (text := _progress(survey, wanted)) != shown:
             tell(shown := text)
         if not await _work_alone(settings, point):
-            await asyncio.sleep(LOOK_EVERY)
+            # Counting reads all values: of many, it takes a part of the time only.
+            await asyncio.sleep(max(LOOK_EVERY, time.monotonic() - began))
+            began = time.monotonic()
     tell(f"All {survey.values.get(wanted, 0)} values are sealed with the key {wanted}.")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -53,6 +54,9 @@ class KeyRotation:
         self._outage = Outage(_log, "sealing keys are not compared", "sealing keys are compared again")
         store.guard_key(self)
         self._wanted = ""
+        self._held: frozenset[str] = frozenset()
+        """The keys that others know this server to have."""
+        self._held_at = 0.0
         self.trouble = ""
         """The reason why this server cannot seal; empty if it can."""
         self.lacking: tuple[KeyHolder, ...] = ()
@@ -71,8 +75,7 @@ class KeyRotation:
         """Learns new keys and tells other servers about them. Makes the wanted key the present one if all
         servers have it."""
         state = await self._adopted()
-        if self._is_shared:
-            await self._store.write(self._hold)
+        await self._hold_on()
         if not self._wanted or state.was_used(self._wanted) or not state.is_settled:
             return
         if await self._store.write(self._switch):
@@ -101,6 +104,13 @@ class KeyRotation:
             raise Unavailable(self.trouble) from error
         self.trouble = ""
         return state
+
+    async def _hold_on(self) -> None:
+        """Renews the lease of this server, or tells others about a new key."""
+        keys, due = self._encryption.known, self._held_at + LEASE / SECOND / 3
+        if self._is_shared and (keys != self._held or time.monotonic() >= due):
+            await self._store.write(self._hold)
+            self._held, self._held_at = keys, time.monotonic()
 
     async def _hold(self, tx: Tx) -> None:
         name = f"{socket.gethostname()}, process {os.getpid()}"

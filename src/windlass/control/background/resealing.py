@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -88,6 +89,7 @@ async def _pass(
         while page := await store.reads.sealed.page(column, after, AT_ONCE):
             count += await _reseal_page(store, encryption, column, page, report)
             await point("resealed")
+            await asyncio.sleep(0)  # with SQLite, reading a page lets nothing else run
             after = page[-1].key
     return count
 
