@@ -10,9 +10,11 @@ import pytest
 
 from tests.running.deployments import PORT, deploy, deployed
 from tests.running.test_place_owner import KEY, kinds, lease_passes, look
-from tests.world import HandClock, World, make_world
+from tests.world import HandClock, World, fake_parts, make_world
 from windlass.config import BadSetting, Settings
 from windlass.install.parts import real_parts
+from windlass.operate import stopping
+from windlass.terminal.stopped import Stopped
 
 Pair = tuple[World, World]
 
@@ -243,3 +245,16 @@ async def test_a_name_of_a_machine_needs_a_database_for_several_servers(tmp_path
     settings = Settings(data_dir=str(tmp_path), place="second", engine="process")
     with pytest.raises(BadSetting, match="place: leave it out, or set database_url"):
         await real_parts(settings, HandClock(), "installation")
+
+
+async def test_a_command_that_stops_all_services_does_not_wait_for_those_of_another_machine(pair):
+    first, second = pair
+    here, there = await running_on(first, "local", first), await running_on(first, "second", second)
+    await first.installation.stop()
+    stopped = stopping.here(
+        first.installation.ctx.settings, lambda count: None, parts=fake_parts(first.engine, owner="one")
+    )
+    with pytest.raises(Stopped, match="second: they stop when the server of the machine second runs"):
+        await stopped
+    assert services_at(first, second) == [set(), {there}]
+    assert await second.state(f"/application/{here}") == "STOPPED"

@@ -37,8 +37,8 @@ _AS = click.option("--json/--text", FORM, default=None, help="JSON (the default 
     "--adopt",
     is_flag=True,
     help="Start although the data directory belongs to another database, or to a newer state of this one. "
-    "Services that this database does not know are set aside, and not erased. On the engine process, also "
-    "become the owner of services whose server is gone for good.",
+    "Services that this database does not know are set aside, and not erased. With PostgreSQL, also become "
+    "the owner of services whose server or Docker engine is gone for good.",
 )
 def serve(adopt: bool, **options: Any) -> None:
     """Run everything in one process.

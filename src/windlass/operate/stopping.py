@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -151,6 +151,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
             )
         unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
         clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
+        unreached |= await _of_other_machines(ctx, clusters.values())
         await _carry_out(
             installation, [service for service in stopping if clusters[service.service] not in unreached]
         )
@@ -171,6 +172,16 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 async def _trouble(place: Place) -> str:
     """Says why the engine of a cluster is not reached, or returns an empty text."""
     return "" if place.reconnect is None else await place.engine.trouble()
+
+
+async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str, str]:
+    """Returns the clusters on machines of other servers, each with the way to stop its services."""
+    places = {cluster: await ctx.places.at(cluster) for cluster in set(clusters)}
+    return {
+        cluster: f"they stop when the server of the machine {place.name} runs"
+        for cluster, place in places.items()
+        if place.elsewhere is not None
+    }
 
 
 async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
