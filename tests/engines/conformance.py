@@ -29,7 +29,6 @@ SECRET = "a-secret-that-nobody-writes-down"
 class Conformance(Lifecycle, Rollouts, RunsOnce):
     # What it is given.
 
-    @pytest.mark.essential
     async def test_variables_arrive_and_nothing_of_windlass_itself(self, rig, station, monkeypatch):
         monkeypatch.setenv("WINDLASS_KEY", "f" * 64)
         strange = {"spring.profile": "a=b", "with-dash": "'\"$HOME`", "LINES_OF": "one\ntwo", "EMPTY": ""}
@@ -74,7 +73,6 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.running(it.service, restarts=1)
         assert SECRET.encode() not in await rig.remembered()
 
-    @pytest.mark.essential
     async def test_a_volume_outlives_the_instances(self, rig, station):
         art = await rig.artifact(programs.COUNTS)
         given: dict[str, Any] = {
@@ -126,7 +124,6 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
     # What it says.
 
-    @pytest.mark.essential
     async def test_output_arrives_in_order_and_says_whose_it_is(self, rig, station):
         # It ends soon, because a line without an end may be handed over as late as that.
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": "5000", "AFTER": "1"})

@@ -67,7 +67,6 @@ class Lifecycle(AtStation):
         await station.hears("here")
         assert await rig.copies(it.service) == [(1, 0)]
 
-    @pytest.mark.essential
     async def test_a_workload_started_by_two_replicas_at_once_runs_once(self, rig, station):
         needs(rig, "replicas")
         it = wanted(await rig.artifact(programs.SLEEPS))
@@ -121,7 +120,6 @@ class Lifecycle(AtStation):
 
     # It ends, and is started again.
 
-    @pytest.mark.essential
     async def test_an_ended_program_is_restarted_and_shows_how_it_ended(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
@@ -162,7 +160,6 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
-    @pytest.mark.essential
     async def test_a_program_that_exceeds_its_memory_is_ended_with_that_reason(self, rig, station):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)
@@ -188,7 +185,6 @@ class Lifecycle(AtStation):
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
         assert not await station.seen("55555555-aaaa-4aaa-8aaa-000000000005")
 
-    @pytest.mark.essential
     async def test_a_program_may_write_last_lines_when_asked_to_end(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS_WELL))
         await station.apply(it)
@@ -232,7 +228,6 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, generation=1)
         assert await ask(await station.one(it.service), PORT) == "hello from 2"
 
-    @pytest.mark.essential
     async def test_a_removed_generation_does_not_come_back_by_a_late_call(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)

@@ -11,7 +11,7 @@ from tests.engines.dockers import DockerRig
 @pytest.mark.elsewhere
 class TestConformance(Conformance):
     """The promises of every engine. `make test` tries those that are essential: others are kept by code that
-    engines share, and the engine of processes proves them."""
+    engines share, or are tried in the other modules of this folder too."""
 
     @pytest.fixture
     def rig(self, host, tmp_path):
