@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import io
 import json
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,23 +66,34 @@ async def _prepared(host: str) -> str:
 
 async def give_box(docker: Docker) -> None:
     """An image with a shell and the usual tools, made of Debian's static busybox."""
-    with suppress(EngineRefused):
-        await docker.json("GET", f"/images/{BOX}/json")
-        return
-    busybox = shutil.which("busybox")
-    assert busybox, "busybox is not installed: apt-get install busybox-static"
-    await load(docker, BOX, _box(Path(busybox)), "ENV PATH=/bin")
+    async with _missing_image(docker, BOX) as is_missing:
+        if is_missing:
+            await load(docker, BOX, _box(_busybox()), "ENV PATH=/bin")
 
 
 async def give_python(docker: Docker) -> None:
     """The same, with a copy of the Python that runs these tests."""
-    with suppress(EngineRefused):
-        await docker.json("GET", f"/images/{PYTHON}/json")
+    async with _missing_image(docker, PYTHON) as is_missing:
+        if is_missing:
+            made = await asyncio.to_thread(_python, _busybox())
+            await load(docker, PYTHON, made, "ENV PATH=/usr/bin:/bin", "ENV PYTHONUNBUFFERED=1")
+
+
+@asynccontextmanager
+async def _missing_image(docker: Docker, ref: str) -> AsyncIterator[bool]:
+    """Yields whether an image is to be made. Test processes that need it wait for the one that makes it."""
+    if await image(docker, ref):
+        yield False
         return
-    busybox = shutil.which("busybox")
-    assert busybox, "busybox is not installed: apt-get install busybox-static"
-    made = await asyncio.to_thread(_python, Path(busybox))
-    await load(docker, PYTHON, made, "ENV PATH=/usr/bin:/bin", "ENV PYTHONUNBUFFERED=1")
+    with Path(tempfile.gettempdir(), "windlass-test-images.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        yield not await image(docker, ref)
+
+
+def _busybox() -> Path:
+    found = shutil.which("busybox")
+    assert found, "busybox is not installed: apt-get install busybox-static"
+    return Path(found)
 
 
 async def load(docker: Docker, ref: str, layer: bytes, *changes: str) -> None:
