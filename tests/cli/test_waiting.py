@@ -154,6 +154,9 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await settling
 
 
+WEB = StartedDeployment("/application/2", "web", "3")
+
+
 class RefusingApi:
     """Answers every request with this status."""
 
@@ -185,6 +188,23 @@ def test_an_environment_that_was_deleted_before_it_could_be_followed_is_reported
     assert type(raised.value) is failure
     if failure is ServiceDeleted:
         assert "production was deleted while this command waited" in raised.value.message
+
+
+def test_a_command_that_waits_says_why_a_service_waits_once(capsys):
+    api: Any = RefusingApi(404)
+    environment = EnvironmentWait(
+        api, ResolvedResource("1", "production", "shop/production", "2"), cancelled=False
+    )
+    status = {"state": "DEPLOYING", "deployment_request_id": "3", "message": "Change internal_port to 8000"}
+    for _ in range(2):
+        assert [
+            *environment._over({"2": status}, {"2": StartedDeployment("/application/2", "web", "3")})
+        ] == []
+    assert capsys.readouterr().err == "web: DEPLOYING\n  web: Change internal_port to 8000\n"
+    alone = DeploymentWait(api, WEB)
+    for _ in range(2):
+        alone._say_waiting({"status": "DEPLOYING", "message": "Change internal_port to 8000"})
+    assert capsys.readouterr().err == "  Change internal_port to 8000\n"
 
 
 DELETIONS = {

@@ -55,10 +55,19 @@ class DeploymentWait:
         self._patience = Patience()
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
+        self._waits = ""
 
     def until_done(self) -> EndedDeployment:
         """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
-        following = StreamFollower(self._ask, self._first_answer())
+        try:
+            return self._until_done()
+        except ApiRefused as refused:  # of the deployment or of its log
+            if is_gone(refused):
+                raise ServiceDeleted(self._started.name) from refused
+            raise
+
+    def _until_done(self) -> EndedDeployment:
+        following = StreamFollower(self._ask, insist(lambda: self._ask({}), self._patience))
         reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
@@ -69,14 +78,6 @@ class DeploymentWait:
                 show_log(self._started.name, last_lines(deployment))
             raise failure_of(self._api, self._started, deployment)
         return EndedDeployment(self._started, deployment)
-
-    def _first_answer(self) -> ApiAnswer:
-        try:
-            return insist(lambda: self._ask({}), self._patience)
-        except ApiRefused as refused:
-            if is_gone(refused):
-                raise ServiceDeleted(self._started.name) from refused
-            raise
 
     def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
         return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
@@ -95,6 +96,7 @@ class DeploymentWait:
                     deployment = received.data
                     self._say(state_of(deployment))
                     self._follow_build(deployment)
+                    self._say_waiting(deployment)
                 case _:
                     self._show(received.data)
         return deployment
@@ -119,6 +121,13 @@ class DeploymentWait:
         if self._shown != state:
             self._shown = state
             say_state(self._started.name, state)
+
+    def _say_waiting(self, deployment: Mapping[str, Any]) -> None:
+        """Prints why the deployment waits, unless its log says so."""
+        waits = str(deployment.get("message") or "") if deployment["status"] in OPEN else ""
+        if waits and waits != self._waits and not (self._build and self._build.is_followed):
+            show_below(waits)
+        self._waits = waits
 
     def _show(self, line: Any) -> None:
         if isinstance(line, dict):
@@ -172,6 +181,10 @@ class BuildLog:
         self._path = f"{started.itself}/log"
         self._news = news
         self._reader: _StreamReader | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        return self._reader is not None
 
     def follow(self) -> None:
         """Starts to read the log, unless it is being read already."""

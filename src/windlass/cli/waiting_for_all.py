@@ -21,6 +21,7 @@ from windlass.cli.deployments import (
     last_lines_of_build,
     say,
     say_state,
+    show_below,
     show_log,
     state_of,
 )
@@ -40,7 +41,7 @@ class EnvironmentWait:
         self._path = f"/environment/{environment.id}"
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
         self._before = _by_service(self._api.get(f"{self._path}/statuses"))
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, str]] = {}
 
     def until_done(self, services: Mapping[str, StartedDeployment]) -> list[EndedDeployment]:
         """Waits for the services of an environment, by id; raises `Stopped` if one of them fails."""
@@ -96,7 +97,7 @@ class EnvironmentWait:
         for id, started in [(id, waited[id]) for id in statuses if id in waited]:
             status = statuses[id]
             if is_under_way(status) and status["deployment_request_id"] == started.deployment:
-                self._say(started, str(status["state"]))
+                self._say(started, str(status["state"]), str(status["message"]))
                 continue
             deployment = self._read(started)
             if deployment is None:
@@ -115,10 +116,14 @@ class EnvironmentWait:
                 return None
             raise
 
-    def _say(self, started: StartedDeployment, state: str) -> None:
-        if self._shown.get(started.path) != state:
-            self._shown[started.path] = state
+    def _say(self, started: StartedDeployment, state: str, waits: str = "") -> None:
+        """Prints a state, and why the service waits, unless that was printed last."""
+        before = self._shown.get(started.path, ("", ""))
+        self._shown[started.path] = state, waits
+        if before[0] != state:
             say_state(started.name, state)
+        if waits and before[1] != waits:
+            show_below(f"{started.name}: {waits}")
 
     def _judge(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
         failed = [end for end in ended if end.deployment["status"] != self._wanted]
