@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import say
+from tests.cli.test_stories import shop
+from tests.cli.test_waiting import meanwhile
 from tests.world import REPOSITORY
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
@@ -34,6 +36,17 @@ async def test_a_missing_place_is_answered_with_those_that_there_are(windlass):
     )
     said = await windlass("environment", "create", "--name", "staging")
     assert said.err == "windlass: say which project with --project: shop, demo\n"
+
+
+async def test_the_first_deployment_without_an_address_says_how_to_get_one(windlass):
+    await shop(windlass)
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
+    assert said.err.splitlines()[-1].endswith("windlass application edit web --port NUMBER")
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
+    assert "--port" not in said.err
+    await windlass.done("application", "edit", "web", "--port", "8080")
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
+    assert "web is live at http://" in said.out
 
 
 @pytest.mark.parametrize(

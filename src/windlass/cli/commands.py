@@ -8,34 +8,37 @@ from functools import cache, partial
 from typing import Any
 
 import click
-import msgspec
 
 from windlass.cli.client import Api, ApiAnswer, path_of
 from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
 from windlass.cli.derived_commands import (
-    CommandPath,
     DerivedCommand,
     about,
     ancestry,
     commands_of,
     kebab,
 )
-from windlass.cli.fields import body_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.invocation import Invocation
 from windlass.cli.lists import show_list
-from windlass.cli.names import NameResolver, ResolvedResource
-from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
-from windlass.cli.overviews import SERVICES, only_service, services_in, show_environment, with_status
+from windlass.cli.options import CommandOptions, api_of, options_of, values
+from windlass.cli.overviews import (
+    SERVICES,
+    only_service,
+    say_how_to_reach,
+    services_in,
+    show_environment,
+    with_status,
+)
 from windlass.cli.show import note_shown_once, show, show_event
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
-from windlass.core.declare.operations import Operation, PathId
-from windlass.core.declare.resource import Family, Trait
+from windlass.core.declare.resource import Trait
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.sections import Command
-from windlass.terminal.stopped import Misused, ended_by_hand
+from windlass.terminal.stopped import ended_by_hand
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
 _NORMAL = {"token_normalize_func": kebab}
@@ -170,7 +173,9 @@ def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool)
     if as_json:
         print_json(ended.deployment)
     else:
-        click.echo(summary(ended, first_address(api, home) if serves(ended) else ""))
+        url = first_address(api, home) if serves(ended) else ""
+        click.echo(summary(ended, url))
+        say_how_to_reach(invocation.operation, ended, url)
 
 
 def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
@@ -208,133 +213,6 @@ def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as
     with ended_by_hand():
         for event in following.events():
             show_event(invocation.operation, event.kind == LINE, event.data, as_json=as_json)
-
-
-class Invocation:
-    """One call of a command: its arguments, and the API requests that they mean."""
-
-    def __init__(
-        self, derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
-    ) -> None:
-        self.command = derived
-        self._options = options
-        self._given = arguments
-        self._api = api
-        self._above = {
-            name: text for name in options.above if (text := arguments.get(f"above_{name}")) is not None
-        }
-        self._names = NameResolver(api, registry(), self._above)
-        self._chosen: CommandPath | None = None
-
-    @property
-    def path(self) -> CommandPath:
-        self._chosen = self._chosen or self._choose_path()
-        return self._chosen
-
-    @property
-    def operation(self) -> Operation:
-        return self.path.operation
-
-    @property
-    def place(self) -> Family | None:
-        """The family that services are in."""
-        return next((place for family in registry().services for place in registry().parents(family)), None)
-
-    def subject(self) -> ResolvedResource:
-        """Returns the resource that the command is about."""
-        return self._names.find(self.operation.own_family, self._given["subject_0"])
-
-    def service(self) -> tuple[str, ResolvedResource]:
-        """Returns the path of the service that the command acts on, and its resource."""
-        if above := self.operation.above:
-            [family] = above.families
-            service = self._names.find(family, self._above[above.name])
-        else:
-            family, service = self.operation.own_family, self.subject()
-        return f"/{family.segment}/{service.id}", service
-
-    # Lists of services
-
-    def is_overview(self, *, as_json: bool) -> bool:
-        """True if services are listed with state and address: for people, and if no environment was named."""
-        if any(values("query", self._options.query, self._given)):
-            return False
-        return not as_json or not any(name in self._above for name, _ in self.command.paths[0].above)
-
-    def services(self) -> list[Any]:
-        """Returns the services of this family in the environment or project that was named, or all."""
-        family, query = self.operation.own_family, {}
-        for above in ancestry(registry(), family):
-            if above.name in self._above and above.parent is not None:
-                place = self._names.find(above, self._above[above.name])
-                query = {f"{above.name}_id": place.id}
-                break
-        rows = services_in(self._api, self._names.home, **query)
-        return [row for row in rows if row["service_type"] == family.name.upper()]
-
-    def _choose_path(self) -> CommandPath:
-        paths = self.command.paths
-        if len(paths) == 1:
-            return paths[0]
-        if self.command.choices:
-            return next(path for path in paths if path.choice == self._given["choice"])
-        by_family = {registry()[name]: path for path in paths for name, _ in path.above}
-        return by_family[self._names.nearest(list(by_family))]
-
-    def ids(self) -> dict[str, str]:
-        """Returns the parameters of the path."""
-        above = {param: self._id_above(name) for name, param in self.path.above}
-        if self.command.takes_versions:
-            return above | {self.path.subject[0].param: self._deployment(above)}
-        subject = {id.param: self._id_of(place, id) for place, id in enumerate(self.path.subject)}
-        return above | subject
-
-    def _deployment(self, above: Mapping[str, str]) -> str:
-        collection = self.operation.path.partition(f"/{{{self.path.subject[0].param}}}")[0]
-        return self._names.deployment(path_of(collection, above), self._given["subject_0"])
-
-    def _id_above(self, name: str) -> str:
-        family, text = registry().families.get(name), self._above.get(name)
-        if text is not None:
-            return self._names.id_of(family, text)
-        if family is not None and family.parent is None:
-            return self._names.home
-        raise Misused(f"say which {name} with --{kebab(name)}: {self._known(family)}")
-
-    def _known(self, family: Family | None) -> str:
-        """Returns the resources that could be meant."""
-        if family is None or isinstance(family.parent, Trait):
-            return "its id, or its name"
-        paths = [resource.path for resource in self._names.named(family)]
-        return ", ".join(paths) or f"there is none yet; `windlass {kebab(family.name)} create` makes one"
-
-    def _id_of(self, place: int, id: PathId) -> str:
-        text = self._given[f"subject_{place}"]
-        if text is None:
-            return self._names.home
-        return self._names.id_of_any(id.families, text)
-
-    def answered(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
-        operation = self.operation
-        query = {
-            ".".join(field.path): value for field, value in values("query", self._options.query, self._given)
-        }
-        headers = {"If-Match": self._given["if_match"]} if self._given.get("if_match") else {}
-        sent = None if operation.body is None else msgspec.json.encode(self._body())
-        return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
-
-    def _body(self) -> dict[str, Any]:
-        fields = [
-            *((field.path, self._resolve(field.refers, value)) for field, value in self._fields()),
-            *free_fields(self._options.fields, self._given),
-        ]
-        return body_of(base_body(self._given), fields)
-
-    def _fields(self) -> list[tuple[Any, Any]]:
-        return list(values("field", self._options.fields, self._given))
-
-    def _resolve(self, refers: str, value: Any) -> Any:
-        return self._names.id_of(registry()[refers], value) if refers else value
 
 
 def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:

@@ -10,7 +10,9 @@ from typing import Any, Final
 import click
 
 from windlass.cli.client import Api, ApiRefused, path_of
-from windlass.cli.deployments import is_gone, say
+from windlass.cli.deployments import EndedDeployment, is_gone, say, serves
+from windlass.cli.derived_commands import kebab
+from windlass.cli.fields import fields_of
 from windlass.cli.lists import show_list
 from windlass.cli.names import ResolvedResource
 from windlass.core.declare.operations import Operation
@@ -64,3 +66,12 @@ def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
         raise Misused(f"name one of these: {', '.join(names[:_MOST_NAMED])}{more}")
     say(names[0])
     return str(services[0]["id"])
+
+
+def say_how_to_reach(operation: Operation, ended: EndedDeployment, url: str) -> None:
+    """Prints, after the first deployment of a service without an address, how it gets one."""
+    if url or not serves(ended) or ended.deployment["number"] > 1 or operation.family is None:
+        return
+    for option in (field.short for field in fields_of(operation.family.spec) if field.short):
+        edit = f"windlass {kebab(operation.family.name)} edit {ended.started.name} --{option.name} NUMBER"
+        say(f"For a public address, name the port on which it listens, and deploy it again: {plain(edit)}")
