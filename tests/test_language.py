@@ -81,6 +81,7 @@ def test_docstrings_and_comments_use_the_usual_words():
     unusual = [
         f"{file}: {words[:100]}"
         for file, text in (*FILES.items(), *TESTS.items())
+        if UNUSUAL.search(text)  # in few files: taking one apart takes long
         for words in (*docstrings(text), *comments(text))
         if UNUSUAL.search(words)
     ]
