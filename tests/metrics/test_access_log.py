@@ -115,6 +115,15 @@ async def test_no_path_or_user_agent_is_a_command_for_a_terminal_or_names_a_toke
     assert token not in file.read_text()
 
 
+async def test_a_method_that_a_client_made_up_is_cut_and_names_no_token(world: World, file: Path):
+    token = await world.new_token("Read")
+    await world.call("A" * 10_000, "/organization")
+    await world.call(f"GET-{token}", "/organization")
+    long, masked = [line["method"] for line in await lines(world, file)][-2:]
+    assert (len(long), masked) == (access_log.LONGEST_PATH, "GET-***")
+    assert token not in file.read_text()
+
+
 async def test_only_the_owner_of_the_file_may_read_it(world: World, file: Path):
     await lines(world, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

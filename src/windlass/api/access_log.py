@@ -76,13 +76,13 @@ class AccessLog:
         if len(self._lines) >= MOST_WAITING:
             self._dropped += 1
             return
-        path, actor = _shown(request.path), request.actor
+        method, path, actor = _shown(request.method), _shown(request.path), request.actor
         self._lines.append(
             _encode(
                 AccessLine(
                     time=self._stamp(time.time()),
-                    message=f"{request.method} {path} {status}",
-                    method=request.method,
+                    message=f"{method} {path} {status}",
+                    method=method,
                     path=path,
                     operation=request.operation,
                     status=status,
