@@ -47,6 +47,12 @@ def either(quick: T, long: T) -> T:
     return long if LONG else quick
 
 
+def varying(quick: T, long: T) -> T:
+    """The size of a sized test that is not repeatable: long in the long form only. The fixed form has it in
+    other places, in the quick size."""
+    return long if FORM == "long" else quick
+
+
 def elsewhere(*rows: Any) -> list[Any]:
     """Marks rows of a fixture or a test as other places of a promise that the first row proves. A tuple is a
     row of several values."""

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.syntax import parsed
+
 FOLDER = Path(__file__).parent
 SETUP = "tests.world"
 """Asserts there that what a test needs was made, which is not what the test promises."""
@@ -21,7 +23,7 @@ class Module:
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
-        tree = ast.parse(source)
+        tree = parsed(source)
         self.functions = {node.name: node for node in tree.body if isinstance(node, Function)}
         self.methods = [
             node

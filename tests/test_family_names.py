@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import windlass
+from tests.syntax import parsed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
@@ -33,7 +34,7 @@ class Comparison(NamedTuple):
 
 def found_in(source: str, file: str) -> Iterator[Comparison]:
     """The comparisons with families that are none of the module's own."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     names = _imported(tree)
     own = _own(tree, names)
     for node in ast.walk(tree):

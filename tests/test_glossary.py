@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.syntax import parsed
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
@@ -58,7 +59,7 @@ def classes_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
     return [
         (node.name, file)
         for file, text in files.items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.ClassDef)
     ]
 
@@ -151,7 +152,7 @@ METAPHORS = FORBIDDEN & {
 def named_by_a_metaphor(text: str) -> list[str]:
     """Returns functions, parameters, variables and attributes with such a word in their name."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
                 names.append(name)

@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax import parsed
 from tests.test_glossary import FILES
 
 OPENS_LATE = re.compile(
@@ -43,7 +44,7 @@ NOUNS = frozenset(
 
 def docstrings(text: str) -> Iterator[str]:
     """Yields docstrings of modules, classes, functions and attributes."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             match statement:
                 case ast.Expr(value=ast.Constant(value=str(words))):
@@ -90,7 +91,7 @@ def test_docstrings_and_comments_use_the_usual_words():
 
 def messages(text: str) -> Iterator[str]:
     """Yields the texts of failures and log events, and those of the help and of the document."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         match node:
             case ast.Raise(exc=ast.Call(args=arguments)):
                 yield from filter(None, map(words_of, arguments))
@@ -167,7 +168,7 @@ VAGUE = frozenset({"one", "each", "found", "said", "told", "gate", "there", "mad
 def vague_names(text: str) -> Iterator[str]:
     """Yields vague names of parameters and local variables of functions."""
     seen: set[ast.AST] = set()
-    for function in ast.walk(ast.parse(text)):
+    for function in ast.walk(parsed(text)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             for node in ast.walk(function):
                 match node:
@@ -189,7 +190,7 @@ def test_a_vague_name_of_a_local_variable_is_found():
 
 def participles(text: str) -> Iterator[str]:
     """Yields names of classes that are no nouns. A failure may be named by the event: `BuildRefused`."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.ClassDef) and not is_failure(node) and node.name not in NOUNS:
             last = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", node.name)[-1]
             if re.search(r"[^ef](ed|ing)$", last):

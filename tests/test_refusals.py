@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax import parsed
+
 SOURCE = Path(__file__).parents[1] / "src/windlass"
 FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_more"}
 """Classes of failures, and functions that make one of their argument."""
@@ -39,7 +41,7 @@ def text_of(node: ast.AST) -> str:
 
 
 def refusals(source: str) -> Iterator[str]:
-    for call in ast.walk(ast.parse(source)):
+    for call in ast.walk(parsed(source)):
         if isinstance(call, ast.Call) and call.args:
             name = getattr(call.func, "id", getattr(call.func, "attr", ""))
             text = text_of(call.args[0]) if name in FAILURES else ""

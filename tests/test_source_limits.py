@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import windlass
+from tests.syntax import parsed
 
 ROOT = Path(windlass.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -18,7 +19,7 @@ MOST_LINES = 350
 
 def broad_excepts(source: str) -> Iterator[int]:
     """Yields the lines of handlers that catch every exception."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type):
             yield node.lineno
 

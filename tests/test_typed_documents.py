@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import parsed
 from windlass import control
 from windlass.core.declare.document import Document
 
@@ -17,7 +18,7 @@ MOST = 5
 
 def uses_of_any(source: str) -> Iterator[int]:
     """Yields the lines that say `Any`, also inside an annotation that is a text."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Name(id="Any") | ast.Attribute(attr="Any"):
                 yield node.lineno

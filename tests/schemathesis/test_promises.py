@@ -1,8 +1,8 @@
 """Every operation does what the document says: schemathesis looks for a request that proves otherwise.
 
-The quick form tries each operation on one of the databases, with a few of the cases that its schema asks for;
-the long form tries all of them on both. `SEED=2 EXAMPLES=100 make test-long TESTS=tests/schemathesis` looks
-elsewhere, and longer.
+Each operation is tried on one of the databases with a few of the cases that its schema asks for: one half of
+them in the quick form, the other half in the fixed form. The long form tries all of them on both.
+`SEED=2 EXAMPLES=100 make test-long TESTS=tests/schemathesis` looks elsewhere, and longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from schemathesis.core.jsonschema.patterns import update_quantifier
 
 from tests.documented import DOCUMENT, Document, within
-from tests.forms import either
+from tests.forms import varying
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Holding, Town
 from tests.schemathesis.trial import EVERYTHING, PHASES, Report, Trial
@@ -25,13 +25,13 @@ from tests.world import make_world
 from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
-EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)
+EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or varying(2, 10)
 """Number of generated cases for each operation, besides those that its schema requires."""
-COVERING = either(5, None)
+COVERING = varying(5, None)
 """Number of cases that the coverage phase tries for an operation."""
-FEW = either(0.1, 0)
+FEW = varying(0.1, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""
-ENOUGH = either(600, 10_000)
+ENOUGH = varying(600, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """Operations that never succeed: a project inherits no variables, so there the answer is always 409."""
@@ -40,7 +40,7 @@ _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate
 
 
 @pytest.mark.sized
-@pytest.mark.timeout(either(900, 3600) + 90 * EXAMPLES)
+@pytest.mark.timeout(varying(900, 3600) + 90 * EXAMPLES)
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
     base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database
@@ -49,7 +49,7 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
         await town.build()
         await world.installation.start()
         async with served(world) as address:
-            alone = either(EVERYTHING[kept_in_postgres::2], EVERYTHING)
+            alone = varying(EVERYTHING[kept_in_postgres::2], EVERYTHING)
             trial = Trial(address, town, seed=SEED, examples=EXAMPLES, base=base, alone=alone, most=COVERING)
             report = await asyncio.to_thread(trial.run)
     with capsys.disabled():

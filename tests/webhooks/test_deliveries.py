@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.forms import either
+from tests.forms import varying
 from tests.webhooks.receivers import SECRET, Receivers
 from tests.webhooks.told import HOUR, URL, deploy, kinds, pass_by, path, webhook
 from tests.world import World
@@ -161,7 +161,7 @@ async def test_hundreds_of_events_reach_ten_receivers_that_were_away_for_an_hour
         await webhook(world, url)
     receivers.away |= set(urls)
     apps = [await world.application() for _ in range(10)]
-    rounds = either(5, 100)
+    rounds = varying(5, 100)
     for _ in range(rounds):
         for app in apps:
             await world.post(f"/application/{app}/deploy")

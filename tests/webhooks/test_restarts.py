@@ -21,12 +21,12 @@ from tests.faults.house import House, house_for
 from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.forks import Brood
-from tests.forms import either
+from tests.forms import varying
 
 __all__ = ["brood", "code"]
 
 SECRET = "whsec_" + base64.b64encode(b"secret of the tests").decode()
-ROUNDS = int(os.environ.get("RESTARTS", "0")) or either(5, 120)
+ROUNDS = int(os.environ.get("RESTARTS", "0")) or varying(5, 120)
 """RESTARTS=300: so many rounds of deployments and deaths."""
 TOLD = 8
 """At least so many events are told meanwhile, however slow the machine is."""
