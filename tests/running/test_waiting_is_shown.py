@@ -15,6 +15,7 @@ from tests.schemathesis.serving import served
 from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying import patience
+from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
 
@@ -102,7 +103,7 @@ async def test_a_build_says_that_its_builder_is_away():
 
 
 @pytest.mark.parametrize(("action", "ends"), [("deploy", "RUNNING"), ("stop", "STOPPED")])
-async def test_a_newer_deployment_supersedes_one_whose_program_listens_elsewhere(monkeypatch, action, ends):
+async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monkeypatch, action, ends):
     monkeypatch.setattr(readiness, "NOTED_AFTER", 0.001)
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
@@ -115,10 +116,11 @@ async def test_a_newer_deployment_supersedes_one_whose_program_listens_elsewhere
             assert [line["message"] for line in log].count(shown["message"]) == 1
             world.engine.probes.trouble = ""
             newer = await waiting(world, path, action)
-            await says(world, older, "status", "SUPERSEDED")
+            await says(world, older, "status", "CANCELED")
             await says(world, newer, "status", "SUCCEEDED")
         assert (await world.get(older))["message"].startswith("Look at v2 of ")
         assert await world.state(path) == ends
+        assert len(await world.events(Event.DEPLOYMENT_CANCELLED)) == 1
         assert {instance.generation for instance in world.engine.instances.values()} <= {2}
 
 

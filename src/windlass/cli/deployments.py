@@ -50,10 +50,10 @@ class EndedDeployment(Struct, frozen=True):
 class DeploymentFailed(Stopped):
     """A deployment ended in another way than it should."""
 
-    def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, deployment: Mapping[str, Any], *, has_newer: bool = False) -> None:
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
-        if deployment["status"] == Progress.SUPERSEDED:  # the reason says what to do
+        if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
             super().__init__(self.why[:1].lower() + self.why[1:])
         else:
             super().__init__(f"{_advice(name, deployment)}: {self.why}")
@@ -69,22 +69,23 @@ class ServiceDeleted(Stopped):
 
 def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
     """Returns what to tell of a deployment that ended in another way than it should."""
-    if _is_ended_by_deletion(api, started, deployment):
-        return ServiceDeleted(started.name, _why(deployment))
-    return DeploymentFailed(started.name, deployment)
-
-
-def _is_ended_by_deletion(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> bool:
-    """True if a deployment was cancelled because its service is deleted, or is being deleted."""
     if deployment["status"] != Progress.CANCELED:
-        return False
+        return DeploymentFailed(started.name, deployment)
+    newest = _newest(api, started)
+    if newest is None or newest["action"] == Do.DELETE:
+        return ServiceDeleted(started.name, _why(deployment))
+    return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
+
+
+def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
+    """Returns the newest deployment of a service, or None if it was deleted."""
     try:
         newest = insist(lambda: api.get(f"{started.path}/deployment", page_size=1), Patience())["results"]
     except ApiRefused as refused:
         if is_gone(refused):
-            return True
+            return None
         raise
-    return bool(newest[0]["action"] == Do.DELETE)
+    return dict(newest[0])
 
 
 def is_gone(trouble: Exception) -> bool:

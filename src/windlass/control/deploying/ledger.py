@@ -197,8 +197,7 @@ class Ledger:
     @in_transaction
     async def _cancel(self, tx: Tx, current: DeploymentRow, serving: str) -> None:
         message = with_remarks(particulars(current).message, serving)
-        end = Progress.SUPERSEDED if particulars(current).superseded else Progress.CANCELED
-        await finish(tx, self.service, current, end, message)
+        await finish(tx, self.service, current, Progress.CANCELED, message)
         await self._settle(tx, self.service, State.CANCELED, message)
 
     async def fail(

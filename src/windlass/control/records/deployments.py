@@ -45,7 +45,7 @@ def particulars(deployment: DeploymentRow) -> Particulars:
 async def accept(
     tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
-    """Stores a deployment with its state, its event and the work, and supersedes those that wait."""
+    """Stores a deployment with its state, its event and the work, and ends those that wait."""
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_unconnected(tx, status.cluster)
@@ -60,7 +60,7 @@ async def accept(
         await finish(tx, service, waiting[position], Progress.SUPERSEDED, newer)
     under_way = [deployment for deployment in waiting if deployment.status != Progress.QUEUED]
     for deployment in under_way:
-        await _supersede(tx, status, deployment, newer)
+        await _cancel_waiting(tx, status, deployment, newer)
     details = Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
@@ -90,13 +90,13 @@ async def accept(
     return deployment, status
 
 
-async def _supersede(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
-    """Ends a release under way that only waits, for its engine or for instances that are not ready. Its
-    worker takes it back, as if it was cancelled."""
+async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
+    """Cancels a release under way that only waits, for its engine or for instances that are not ready. It has
+    begun, so that it is not superseded: receivers of its first event get its last one, too."""
     details = particulars(deployment)
     if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
         return
-    details.cancelled = details.superseded = True
+    details.cancelled = True
     details.message = reason
     await move(tx, deployment, Progress(deployment.status), details)
     tx.nudge(cancel_word(deployment.id))

@@ -82,8 +82,6 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """Why it waits, such as for an engine that is away; empty while it goes on."""
     cancelled: bool = False
     """True if a cancellation was requested."""
-    superseded: bool = False
-    """True if it is cancelled because a newer deployment takes its place."""
     commit: CommitRecord | None = None
     """The commit that it was."""
     made: BuildResult | None = None
