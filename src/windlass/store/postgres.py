@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from windlass.base.clock import Clock
+from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
@@ -53,6 +53,10 @@ _TURN = f"""
 BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
 # Neither does a change come from a server that seals with another key than the present one.
 _PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
+_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_APART = 5 * SECOND
+"""The difference to the clock of the database that is reported. Leases of work last 15 seconds, and are
+judged by the clock of each server."""
 _APPLIED = "SELECT count(*) FROM migration"
 OUTDATED = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
@@ -156,6 +160,8 @@ class PostgresStore(GroupCommit):
         connection = await first_connection(url)
         try:
             await migrate(connection, steps)
+            if isinstance(clock, SystemClock):
+                await warn_of_clock(connection, clock)
         finally:
             await connection.close()
         pool = await asyncpg.create_pool(
@@ -255,6 +261,17 @@ class PostgresStore(GroupCommit):
             with contextlib.suppress(*CUT, asyncpg.PostgresError):
                 (await connecting).terminate()
             raise
+
+
+async def warn_of_clock(connection: asyncpg.Connection[Any], clock: Clock) -> None:
+    """Warns if the clock of this machine differs from that of the database, as those of other servers may."""
+    apart = clock.now() - await connection.fetchval(_CLOCK)
+    if abs(apart) > _APART:
+        _log.warning(
+            "set the clock of this machine, or that of the database: they differ, and servers whose clocks "
+            "differ take work from each other",
+            extra={"seconds": apart / SECOND},
+        )
 
 
 async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
