@@ -21,6 +21,12 @@ def owner_id(settings: Settings) -> str:
     return f"{_folder_id(Path(settings.data_dir) / FILE)}@{_machine_id()}"
 
 
+def existing_owner_id(settings: Settings) -> str:
+    """Returns the same id, or an empty text for a data directory that has none yet. Writes nothing."""
+    file = Path(settings.data_dir) / FILE
+    return owner_id(settings) if file.exists() else ""
+
+
 def _folder_id(file: Path) -> str:
     """Reads the id of the data directory; the first of several servers makes it."""
     with suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.clock import MINUTE, SECOND, SystemClock, stamp
 from windlass.base.errors import Unavailable
 from windlass.base.private import owner_of
 from windlass.config import BadSetting, Settings, strangers, to_type
@@ -28,12 +28,14 @@ from windlass.control.records.sealing_keys import read_keys
 from windlass.install.database import file_of, looking
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
+from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.keys import replacement
 from windlass.operate.machine import ports, runs
+from windlass.operate.place_owners import examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import migrations, missing, newest
 from windlass.store.sqlite import TooOld, check_version
@@ -172,6 +174,8 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                 yield await _form(moment)
                 if await moment.applied():
                     yield await _fitting_key(settings, moment)
+                    for finding in await _owners(settings, moment):
+                        yield finding
                     yield _clock(await moment.last_change())
                     return
     except CommandRefused as error:
@@ -183,6 +187,13 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     except Explained as error:
         yield fail("Database", str(error), "see the manual, docs/operations.md")
     yield _clock(None)
+
+
+async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+    """Checks owners of places, unless the next start brings the database up to date."""
+    if missing(migrations(), await moment.applied()):
+        return ()
+    return await examine_owners(moment.reads, existing_owner_id(settings), SystemClock().now())
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

@@ -1,0 +1,28 @@
+"""Findings about places that belong to a server: whether it runs, by the lease that it renews."""
+
+from __future__ import annotations
+
+from windlass.base.clock import stamp
+from windlass.operate.findings import Finding, ok, warn
+from windlass.store import OwnerRow, Reads
+
+
+async def examine_owners(reads: Reads, own: str, now: int) -> list[Finding]:
+    """Checks the owner of each place. `own` is the id of the server of this data directory."""
+    return [_of_owner(row, own, now) for row in await reads.owners.all()]
+
+
+def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:
+    place, lease = f"Place {row.place}", f"its lease ended at {stamp(row.until)}"
+    server = "the server of this data directory" if row.owner == own else f"the server {row.owner}"
+    if row.is_lost:
+        advice = "start that server; if it is gone for good, see `windlass serve --adopt`"
+        return warn(place, f"belongs to {server}, which does not answer: {lease}", advice)
+    if row.until <= now:
+        return ok(place, f"belongs to {server}, which does not run, or has another time: {lease}")
+    if row.former:
+        advice = "start the former server once: it ends what still runs there"
+        return warn(
+            place, f"belongs to {server}, and was taken from {', '.join(sorted(row.formers))}", advice
+        )
+    return ok(place, f"belongs to {server}, with a lease until {stamp(row.until)}")

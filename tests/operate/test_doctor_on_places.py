@@ -1,0 +1,66 @@
+"""The doctor names the server that each place belongs to, and whether it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.operate.installations import settings_of
+from tests.world import make_world
+from windlass.base.clock import SystemClock
+from windlass.install.server_id import existing_owner_id, owner_id
+from windlass.operate.doctor import diagnose
+from windlass.operate.place_owners import examine_owners
+
+LEASE = 15_000
+
+
+@pytest.fixture
+async def owned(world):
+    """A world whose place belongs to `one`."""
+    await world.installation.ctx.store.write(lambda tx: tx.owners.renew("local", "one", LEASE))
+    return world
+
+
+async def finding(world, own: str = "") -> tuple[str, str]:
+    (only,) = await examine_owners(world.installation.ctx.store.reads, own, world.clock.now())
+    assert only.what == "Place local"
+    return only.level, only.found
+
+
+async def test_the_owner_of_a_place_is_named_with_its_lease(owned):
+    level, found = await finding(owned)
+    assert level == "ok"
+    assert found.startswith("belongs to the server one, with a lease until 20")
+    assert "the server of this data directory" in (await finding(owned, own="one"))[1]
+
+
+async def test_an_owner_whose_lease_has_ended_does_not_run(owned):
+    owned.clock.turn(LEASE / 1000)
+    assert "which does not run" in (await finding(owned))[1]
+
+
+async def test_an_owner_that_other_servers_miss_is_a_warning(owned):
+    store = owned.installation.ctx.store
+    row = await store.reads.owners.get("local")
+    await store.write(lambda tx: tx.owners.lose(row))
+    level, found = await finding(owned)
+    assert level == "warn"
+    assert "does not answer" in found
+
+
+async def test_a_place_that_was_taken_over_names_its_former_owner(owned):
+    store = owned.installation.ctx.store
+    row = await store.reads.owners.get("local")
+    await store.write(lambda tx: tx.owners.take(row, "two", LEASE))
+    assert await finding(owned) == ("warn", "belongs to the server two, and was taken from one")
+
+
+async def test_the_doctor_tells_the_server_of_its_data_directory_from_others(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        settings, now = settings_of(world), SystemClock().now()
+        assert existing_owner_id(settings) == ""
+        id, lease = owner_id(settings), now - world.clock.now() + LEASE
+        assert existing_owner_id(settings) == id
+        await world.installation.ctx.store.write(lambda tx: tx.owners.renew("local", id, lease))
+        (found,) = [finding for finding in await diagnose(settings) if finding.what == "Place local"]
+    assert "the server of this data directory, with a lease" in found.found
