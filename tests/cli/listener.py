@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -62,11 +61,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def listening() -> Iterator[Listener]:
-    with Listener() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with Listener() as server, server.in_thread():
+        yield server

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -82,11 +81,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def streaming(*turns: Turn) -> Iterator[Streamer]:
-    with Streamer(turns) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with Streamer(turns) as server, server.in_thread():
+        yield server

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import free_ports
-from tests.routers.town import Town
+from tests.routers.town import Town, calling, request
 from windlass.gateway.files import CONTROL
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask
@@ -37,6 +37,14 @@ class GatewayTown(Town):
         self.link = GatewayLink(self.folder)
         self.router = GatewayRouter(self.link, "local", "127.0.0.1", 0)  # type: ignore[assignment]
         await self.router.start()
+
+    @contextlib.asynccontextmanager
+    async def second_server(self, host: str, port: int) -> AsyncIterator[GatewayRouter]:
+        """Starts another server, with other settings."""
+        router = GatewayRouter(GatewayLink(self.folder), "local", host, port)
+        await router.start()
+        yield router
+        await router.stop()
 
     async def kill(self) -> None:
         process = await self.process()
@@ -81,3 +89,8 @@ async def town(tmp_path: Path) -> AsyncIterator[GatewayTown]:
 @pytest.fixture
 def free_port() -> int:
     return free_ports.free_port()
+
+
+async def body(port: int) -> bytes:
+    async with calling(port) as caller:
+        return (await caller.ask(request())).body

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import calling, request
-from windlass.gateway.link import GatewayLink
+from tests.gateway.conftest import GatewayTown, body
+from tests.routers.town import request
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import Listen, RouteError
 
@@ -19,15 +18,8 @@ from windlass.routers.router import Listen, RouteError
 async def server(town: GatewayTown, host: str, port: int) -> AsyncIterator[GatewayRouter]:
     """The next server, with other settings."""
     await town.router.stop()
-    router = GatewayRouter(GatewayLink(town.folder), "local", host, port)
-    await router.start()
-    yield router
-    await router.stop()
-
-
-async def body(port: int) -> bytes:
-    async with calling(port) as caller:
-        return (await caller.ask(request())).body
+    async with town.second_server(host, port) as router:
+        yield router
 
 
 async def shop(town: GatewayTown, port: int) -> None:

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tests.free_ports import free_port
-from tests.gateway.conftest import GatewayTown
-from tests.routers.town import calling, request
+from tests.gateway.conftest import GatewayTown, body
 from windlass.gateway import link
-from windlass.gateway.link import GatewayLink
-from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import RouteError
-
-
-@contextlib.asynccontextmanager
-async def second(town: GatewayTown, host: str, port: int) -> AsyncIterator[GatewayRouter]:
-    router = GatewayRouter(GatewayLink(town.folder), "local", host, port)
-    await router.start()
-    yield router
-    await router.stop()
-
-
-async def body(port: int) -> bytes:
-    async with calling(port) as caller:
-        return (await caller.ask(request())).body
 
 
 async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way_out(town: GatewayTown):
@@ -36,7 +17,7 @@ async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way
         with pytest.raises(
             RouteError, match=f"^set gateway_port to {port} and gateway_host to 127.0.0.1, or"
         ):
-            async with second(town, host, wanted):
+            async with town.second_server(host, wanted):
                 pass
     assert await body(port) == b"one"
 
@@ -46,7 +27,7 @@ async def test_a_server_that_is_refused_replaces_no_gateway(town: GatewayTown, m
     before = await town.process()
     monkeypatch.setattr(link, "build", lambda: "another")
     with pytest.raises(RouteError, match="set gateway_port to"):
-        async with second(town, "127.0.0.1", free_port()):
+        async with town.second_server("127.0.0.1", free_port()):
             pass
     assert await town.process() == before
 
@@ -55,7 +36,7 @@ async def test_a_server_that_is_refused_replaces_no_gateway(town: GatewayTown, m
 async def test_a_second_server_with_the_same_settings_uses_the_same_gateway(town: GatewayTown, wanted: str):
     await town.shop(await town.instance("one"))
     port = town.router.port
-    async with second(town, "127.0.0.1", port if wanted == "the same" else 0) as router:
+    async with town.second_server("127.0.0.1", port if wanted == "the same" else 0) as router:
         assert router.port == port
     assert await body(port) == b"one"
 
@@ -66,8 +47,8 @@ async def test_the_refusal_ends_with_the_server_that_had_the_gateway(town: Gatew
     await town.replace()
     wanted = free_port()
     with pytest.raises(RouteError, match="another server uses this data directory"):
-        async with second(town, "127.0.0.1", wanted):
+        async with town.second_server("127.0.0.1", wanted):
             pass
     await town.router.stop()
-    async with second(town, "127.0.0.1", wanted):
+    async with town.second_server("127.0.0.1", wanted):
         assert await body(wanted) == b"one"

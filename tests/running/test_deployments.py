@@ -104,13 +104,17 @@ async def test_an_unhealthy_release_is_removed_and_its_last_lines_are_kept(make_
         assert generations(world, app) == [1]
 
 
-async def test_a_lost_volume_is_reported_until_an_empty_one_is_accepted(world):
-    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+async def lose_volume(world: World, app: str) -> None:
     world.engine.instances.clear()
     world.engine.lost.add(app)
     world.installation.note_change(app)
     await world.installation.note_changes()
     await world.settle()
+
+
+async def test_a_lost_volume_is_reported_until_an_empty_one_is_accepted(world):
+    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+    await lose_volume(world, app)
     status = await world.get(f"/application/{app}/status")
     assert status["state"] == "ERROR"
     assert status["message"].startswith("Bring back the volume of ")
@@ -142,11 +146,7 @@ async def test_a_service_without_instances_has_no_volume_that_could_be_lost(worl
 
 async def test_a_volume_that_is_back_is_used_as_before(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
-    world.engine.instances.clear()
-    world.engine.lost.add(app)
-    world.installation.note_change(app)
-    await world.installation.note_changes()
-    await world.settle()
+    await lose_volume(world, app)
     assert await world.state(f"/application/{app}") == "ERROR"
     world.engine.lost.clear()
     await world.run(60)
