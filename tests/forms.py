@@ -17,7 +17,7 @@ A test says in which form it runs:
 `WINDLASS_TEST_FORM=long` chooses the long form: every test above that `make test` leaves out or runs in a
 smaller size. `WINDLASS_TEST_FORM=fixed` chooses those of them that do the same in each run, on any machine:
 promises in another place, every property test, with the same examples each time, and
-`@pytest.mark.repeatable`, which stands beside `sized` or `long`.
+`@pytest.mark.repeatable`, which stands beside `sized` or `long`, with `either(…, repeatable=True)`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from hypothesis import HealthCheck, settings
 T = TypeVar("T")
 
 FORM = os.environ.get("WINDLASS_TEST_FORM", "quick")
-LONG = FORM != "quick"
 FACTOR = 10
 """The long form of a property tries so many times as many examples, unless it says otherwise."""
 
@@ -43,8 +42,10 @@ settings.register_profile("fixed", max_examples=500, derandomize=True, **_ALWAYS
 settings.load_profile(FORM)
 
 
-def either(quick: T, long: T) -> T:
-    return long if LONG else quick
+def either(quick: T, long: T, *, repeatable: bool = False) -> T:
+    """Chooses the size of a test. In the fixed form a test has its long size only if it is repeatable: there,
+    any other one is the promise of another place, in the size of `make test`."""
+    return long if FORM == "long" or (repeatable and FORM == "fixed") else quick
 
 
 def varying(quick: T, long: T) -> T:
@@ -64,7 +65,7 @@ def elsewhere(*rows: Any) -> list[Any]:
 
 def examples(quick: int, long: int = 0, **more: Any) -> settings:
     """The settings of a property that needs more examples than others, or that can afford fewer."""
-    return settings(max_examples=either(quick, long or FACTOR * quick), **more)
+    return settings(max_examples=either(quick, long or FACTOR * quick, repeatable=True), **more)
 
 
 def pytest_report_header(config):

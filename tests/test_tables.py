@@ -113,7 +113,7 @@ FORMS = """
 
     @pytest.mark.sized
     @pytest.mark.repeatable
-    def test_repeatable(): print("repeatable", either(1, 100))
+    def test_repeatable(): print("repeatable", either(1, 100, repeatable=True))
 
     @pytest.mark.long
     def test_long(): print("only long")
@@ -133,6 +133,9 @@ FORMS = """
         @pytest.mark.essential
         def test_essential(self): print("essential")
 
+        @pytest.mark.sized
+        def test_crowd(self): print("crowd", either(1, 100))
+
         @pytest.mark.long
         def test_too_long(self): print("too long")
 """
@@ -146,9 +149,15 @@ HERE = {"only quick", "row here", "essential"}
 @pytest.mark.parametrize(
     ("form", "said", "unsaid", "small", "count"),
     [
-        ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE}, 3, 7),
-        ("long", {"property 500", "sized 100", "repeatable 100", *LONG, *THERE}, HERE, 30, 9),
-        ("fixed", {"property 500", "repeatable 100", *THERE}, {*LONG, "sized", *HERE}, 30, 6),
+        ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE, "crowd"}, 3, 7),
+        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 10),
+        (
+            "fixed",
+            {"property 500", "repeatable 100", "crowd 1", *THERE},
+            {*LONG, "sized", "crowd 100", *HERE},
+            30,
+            7,
+        ),
     ],
 )
 def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said, unsaid, small, count):
@@ -159,7 +168,7 @@ def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said,
     pytester.makepyfile(FORMS)
     ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
     lines = ran.outlines
-    ran.assert_outcomes(passed=count, deselected=12 - count)
+    ran.assert_outcomes(passed=count, deselected=13 - count)
     printed = "\n".join(lines)
     assert all(word in printed for word in said)
     assert not any(word in printed for word in unsaid)

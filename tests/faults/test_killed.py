@@ -195,7 +195,7 @@ async def test_a_server_killed_at_any_step_loses_nothing_and_does_nothing_twice(
     assert [point for point in points if point not in story.leads] == []
     for _ in range(HITS):
         for place, point in enumerate(points):
-            if FULL or place % 16 in share[:: either(4, 1)]:
+            if FULL or place % 16 in share[:: either(4, 1, repeatable=True)]:
                 await story.die_at(point)
     for _ in range(AT_RANDOM):
         await story.die_sometime()

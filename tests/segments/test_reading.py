@@ -116,7 +116,7 @@ TestListOfLines = pytest.mark.sized(pytest.mark.repeatable(ListOfLines.TestCase)
 
 
 TestListOfLines.settings = settings(
-    max_examples=either(20, 400),
+    max_examples=either(20, 400, repeatable=True),
     stateful_step_count=20,
     suppress_health_check=[HealthCheck.too_slow],
 )
