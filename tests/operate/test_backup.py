@@ -30,6 +30,21 @@ async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path,
     assert len(made.logs) == len([value for value in before.values() if isinstance(value, bytes)]) > 0
 
 
+async def test_a_restored_database_has_every_index_and_a_wal_once_it_is_used(furnished, tmp_path):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    await backup(settings, file)
+    other = elsewhere(settings, tmp_path / "new")
+    await restore(other, file, force=False)
+    fresh = connect(tmp_path / "fresh.db")
+    migrate(fresh, migrations())
+    restored = connect(Path(other.data_dir) / DATABASE)
+    statement = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' ORDER BY name"
+    assert restored.execute(statement).fetchall() == fresh.execute(statement).fetchall() != []
+    assert restored.pragma("journal_mode") == "wal"
+    restored.close()
+    fresh.close()
+
+
 async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished, tmp_path):
     file, clock = tmp_path / "all.zip", HandClock()
     project = (await furnished.get(f"/organization/{furnished.org}/project"))["results"][0]

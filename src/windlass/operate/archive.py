@@ -10,12 +10,13 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import io
 import os
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, Self, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +30,8 @@ FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 USERS = "users.json"
-_MOST_ROWS, _MOST_BYTES = 256, 1 << 20
-"""Rows of a batch, and the bytes of their binary values."""
+_BATCH: Final = 1 << 20
+"""Bytes of lines after which a batch of rows ends."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
 """Tables with services, and the column that names them."""
@@ -220,11 +221,13 @@ class Archive:
         if sha256.hexdigest() != part.sha256:
             raise BadArchive(f"{part.file} in the backup is damaged: take another one")
 
-    def rows(self, table: ArchiveTable) -> Iterator[Sequence[Any]]:
+    def batches(self, table: ArchiveTable) -> Iterator[list[Sequence[Any]]]:
+        """Yields the rows of a table in batches that fit into memory whatever the size of a row is."""
         file = f"tables/{table.name}.jsonl"
         if any(part.file == file for part in self.manifest.tables):
-            with self._zip.open(file) as lines:
-                yield from (_row(table, line) for line in lines)
+            with self._zip.open(file) as unpacked, io.BufferedReader(cast(io.RawIOBase, unpacked)) as lines:
+                while batch := lines.readlines(_BATCH):
+                    yield [_row(table, line) for line in batch]
 
     def users(self) -> dict[str, int]:
         """Returns the user of the machine that each service was; backups of earlier versions do not say."""
@@ -238,7 +241,7 @@ class Archive:
         for table in tables(level(self.manifest.migrations)):
             if column := _SERVICES.get(table.name):
                 place = table.columns.index(column)
-                values |= {row[place] for row in self.rows(table)}
+                values |= {row[place] for rows in self.batches(table) for row in rows}
         return values
 
     def extract_logs(self, folder: Path) -> None:
@@ -251,20 +254,6 @@ class Archive:
             with self._zip.open(part.file) as file, target.open("wb") as written:
                 while block := file.read(_BLOCK):
                     written.write(block)
-
-
-def in_batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
-    """Yields batches that fit into memory whatever the size of a row is."""
-    batch: list[Any] = []
-    heavy = 0
-    for row in rows:
-        batch.append(row)
-        heavy += sum(len(value) for value in row if isinstance(value, bytes))
-        if len(batch) == _MOST_ROWS or heavy > _MOST_BYTES:
-            yield batch
-            batch, heavy = [], 0
-    if batch:
-        yield batch
 
 
 def _row(table: ArchiveTable, line: bytes) -> Sequence[Any]:

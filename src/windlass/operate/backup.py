@@ -30,7 +30,7 @@ from windlass.install.database import looking, replacing
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, look, without_record
-from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest, in_batches
+from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
 from windlass.terminal.refused import CommandRefused
@@ -113,7 +113,7 @@ async def restore(
 async def _refill(settings: Settings, archive: Archive, refill: Refill) -> None:
     """Replaces all tables of the database by those of a backup."""
     for table in await refill.clear(archive.manifest.migrations):
-        for rows in in_batches(archive.rows(table)):
+        for rows in archive.batches(table):
             await refill.fill(table, rows)
     # Before the commit: a number that is recorded in vain is harmless, and one that is given twice is not.
     if users := archive.users():

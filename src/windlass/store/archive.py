@@ -6,9 +6,10 @@ Windlass is filled into tables of its own time, and the later migrations bring i
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import apsw
 from msgspec import Struct
@@ -19,6 +20,8 @@ from windlass.store.tables.table import DatabaseSession
 from windlass.store.transaction import Reads
 
 Rows = Sequence[Sequence[Any]]
+_INDEX_MADE: Final = re.compile(r"\s*CREATE (?:UNIQUE )?INDEX (\w+)")
+_INDEX_DROPPED: Final = re.compile(r"\s*DROP INDEX (\w+)")
 
 
 class ArchiveTable(Struct, frozen=True):
@@ -120,10 +123,13 @@ class Snapshot:
 
 
 class Refill:
-    """Replaces the whole contents of a database."""
+    """Replaces the whole contents of a database. Indexes are made after the rows: in the order of an index,
+    instead of at random places of each index for each row."""
 
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
+        self._indexes: dict[str, str] = {}
+        """The statements that make indexes, by the name of the index."""
 
     async def occupied(self) -> bool:
         """True if there is data that a refill would destroy."""
@@ -142,11 +148,21 @@ class Refill:
             await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
         return emptied
 
+    async def _run_or_put_off(self, statement: str) -> None:
+        if index := _INDEX_MADE.match(statement):
+            self._indexes[index[1]] = statement
+        elif index := _INDEX_DROPPED.match(statement):
+            del self._indexes[index[1]]
+        else:
+            await self._line.run(statement)
+
     async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         await self._line.fill(table, rows)
 
     async def finish(self, applied: Mapping[int, str]) -> None:
-        """Applies the later migrations, and commits."""
+        """Makes the indexes, applies the later migrations, and commits."""
+        for statement in self._indexes.values():
+            await self._line.run(statement)
         for migration in missing(migrations(), applied):
             for statement in migration.statements:
                 await self._line.run(statement)

@@ -61,5 +61,8 @@ def replacing(path: Path) -> Iterator[SqliteLine]:
     with contextlib.closing(own(path)):
         private_file(path)
         with contextlib.closing(connect(path)) as connection:
+            # Until the server starts with it. A file that was empty is written once so. With a WAL, pages of
+            # large indexes are written each time that they leave the cache, and once more at the end.
+            connection.pragma("journal_mode", "delete")
             connection.execute("BEGIN IMMEDIATE")
             yield SqliteLine(connection)
