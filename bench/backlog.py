@@ -180,21 +180,22 @@ class Deployer:
     """An installation that deploys new services, so many at once, a slice of them at a time."""
 
     def __init__(self, installation: Installation, engine: IdleEngine, services: int) -> None:
-        self._installation, self._engine, self._services = installation, engine, services
+        self.installation, self._engine, self._services = installation, engine, services
         self._made = 0
-        self._project = ""
+        self.project = ""
+        self.environments: list[str] = []
 
     async def begin(self) -> None:
-        org = (await self._ask("GET", "/organization"))["id"]
-        self._project = (await self._ask("POST", f"/organization/{org}/project", {"name": "bench"}))["id"]
+        org = (await self.ask("GET", "/organization"))["id"]
+        self.project = (await self.ask("POST", f"/organization/{org}/project", {"name": "bench"}))["id"]
 
     async def turn(self, count: int) -> tuple[float, list[float]]:
         """Deployments per second, while all that were asked for at once wait; and the reads meanwhile."""
-        worker = Worker(self._installation.ctx)
+        worker = Worker(self.installation.ctx)
         first, took, reads = self._engine.starts, 0.0, list[float]()
         while self._engine.starts - first < count:
-            if not await _waits(self._installation):
-                await self._ask_for_more()
+            if not await waits(self.installation):
+                await self.ask_for_more()
             began = time.perf_counter()
             await self._work(worker, first + count, reads)
             took += time.perf_counter() - began
@@ -202,23 +203,24 @@ class Deployer:
         await worker.stop()
         return done / took, reads
 
-    async def _ask_for_more(self) -> None:
+    async def ask_for_more(self) -> None:
         environments = []
         for number in range(self._services):
             if number % _EACH == 0:
                 body = {"name": f"environment-{self._made}"}
-                made = await self._ask("POST", f"/project/{self._project}/environment", body)
+                made = await self.ask("POST", f"/project/{self.project}/environment", body)
                 environments.append(made["id"])
             service = {"name": f"app-{self._made}", "git_repository": REPOSITORY}
-            await self._ask("POST", f"/environment/{environments[-1]}/application", service)
+            await self.ask("POST", f"/environment/{environments[-1]}/application", service)
             self._made += 1
         for environment in environments:
-            await self._ask("POST", f"/environment/{environment}/deploy")
+            await self.ask("POST", f"/environment/{environment}/deploy")
+        self.environments += environments
 
     async def _work(self, worker: Worker, enough: int, reads: list[float]) -> None:
         """Until so many were started, or nothing waits."""
         working, reading = asyncio.create_task(worker.run()), asyncio.create_task(self._read(reads))
-        while self._engine.starts < enough and (worker.running or await _waits(self._installation)):  # noqa: ASYNC110
+        while self._engine.starts < enough and (worker.running or await waits(self.installation)):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for task in (working, reading):
             task.cancel()
@@ -229,11 +231,11 @@ class Deployer:
         due = time.perf_counter()
         while True:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            await self._ask("GET", f"/project/{self._project}")
+            await self.ask("GET", f"/project/{self.project}")
             reads.append((time.perf_counter() - due) * 1000)
             due += _BETWEEN
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
         sent = msgspec.json.encode(body) if body is not None else b""
         headers = [(b"authorization", b"Token " + ADMIN.encode()), (b"content-type", b"application/json")]
         if sent:
@@ -250,18 +252,18 @@ class Deployer:
         async def send(message: Any) -> None:
             answered.append(message)
 
-        await self._installation.app(scope, receive, send)
+        await self.installation.app(scope, receive, send)
         assert answered[0]["status"] < 300, answered
         return msgspec.json.decode(b"".join(part.get("body", b"") for part in answered[1:]) or b"null")
 
 
-async def _waits(installation: Installation) -> bool:
+async def waits(installation: Installation) -> bool:
     """True while a deployment waits or is under way."""
     return Queue.RECONCILE in await installation.ctx.store.reads.work.due()
 
 
 @contextlib.asynccontextmanager
-async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
+async def deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
     engine = IdleEngine()
     parts = Parts(
         engine=engine,
@@ -279,10 +281,10 @@ async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         parallel_deployments=AT_ONCE,
     )
     installation = await install(settings, parts=parts, out=HttpSender(()))
-    deployer = Deployer(installation, engine, services)
+    made = Deployer(installation, engine, services)
     try:
-        await deployer.begin()
-        yield deployer
+        await made.begin()
+        yield made
     finally:
         await installation.stop()
 
@@ -291,10 +293,10 @@ async def _deployments(given: Waiting) -> tuple[dict[str, list[float]], dict[str
     rates: dict[str, list[float]] = {"few": [], "many": []}
     reads: dict[str, list[float]] = {"few": [], "many": []}
     folder = Path(given.folder)
-    async with _deployer(folder / "few", given.few) as few, _deployer(folder / "many", given.many) as many:
+    async with deployer(folder / "few", given.few) as few, deployer(folder / "many", given.many) as many:
         for number in range(given.rounds + 1):
-            for name, deployer in (("few", few), ("many", many)):
-                rate, waited = await deployer.turn(given.slice)
+            for name, side in (("few", few), ("many", many)):
+                rate, waited = await side.turn(given.slice)
                 if number:  # the first warms up
                     rates[name].append(rate)
                     reads[name].append(statistics.quantiles(waited, n=20)[-1])

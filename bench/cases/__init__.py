@@ -12,9 +12,11 @@ from bench.cases import (
     idle,
     isolated,
     logs,
+    mixed,
     pages,
     postgres,
     reads,
+    restores,
     router,
     start,
     variables,
@@ -37,4 +39,6 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "logs": logs.run,
     "webhooks": webhooks.run,
     "backlog": backlog.run,
+    "mixed": mixed.run,
+    "restores": restores.run,
 }
