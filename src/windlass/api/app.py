@@ -160,7 +160,7 @@ class App:
             parse_query(request.scope["query_string"], operation.query) if operation.query else (None, False)
         )
         if operation.writes or operation.outside:
-            enter_trace(request.trace)
+            enter_trace(lambda: request.trace)
         if operation.writes:
             body = await receive_body(request.headers, receive)
             call = Call(

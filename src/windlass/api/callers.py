@@ -49,7 +49,7 @@ class Callers:
         if header is None:
             self._count_stranger(request, spend=True)
             return refusal("Send `Authorization: Token <API token>`")
-        enter_trace(request.trace)  # for what is asked of an OpenID Connect issuer
+        enter_trace(lambda: request.trace)  # for what is asked of an OpenID Connect issuer
         now = self._clock.now()
         try:
             actor = self._authenticator.recent_verdict(header, now) or await self._authenticator.admit(header)

@@ -71,7 +71,7 @@ class Request(Struct):
     @property
     def source(self) -> Origin:
         """Returns the origin of the request for the audit."""
-        return Origin(self.origin, self.client, self.user_agent, self.id.decode(), self.trace.stored)
+        return Origin(self.origin, self.client, self.user_agent, self.id.decode(), lambda: self.trace)
 
     @property
     def trace(self) -> Trace:
@@ -120,16 +120,16 @@ async def receive_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
     announced = headers.get(b"content-length")
     if announced is not None and int(announced) > MOST:
         raise _too_large()
-    body, more = b"", True
-    while more:
+    body: bytes = b""
+    while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Invalid("The request ended before its body did")
         body += message.get("body", b"")
-        more = message.get("more_body", False)
         if len(body) > MOST:
             raise _too_large()
-    return body
+        if not message.get("more_body", False):
+            return body
 
 
 def _too_large() -> TooLarge:

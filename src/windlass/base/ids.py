@@ -4,40 +4,52 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from struct import Struct
 from typing import Final
 
 PATTERN: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z"
 LENGTH: Final = 36
 _shape = re.compile(PATTERN)
-_DIGITS, _RESERVE = 32, 256
-_VARIANT: Final = {digit: "89ab"[place % 4] for place, digit in enumerate("0123456789abcdef")}
-# Random digits are taken from the system in batches: one call for each id would cost more than the id, and
-# lets other threads run first. A popped entry is used by one thread only; a fork clears the list.
-_reserve: list[str] = []
-os.register_at_fork(after_in_child=_reserve.clear)
+_BYTES, _RESERVE = 16, 256
+# Ids and tags are made in batches: one call of the system for each would cost more than all the rest, and
+# lets other threads run first. A popped entry is used by one thread only; a fork clears the lists.
+_ids: list[str] = []
+_tags: list[str] = []
+os.register_at_fork(after_in_child=_ids.clear)
+os.register_at_fork(after_in_child=_tags.clear)
+_ID: Final = Struct("8s4s4s4s12s")
+_TAG: Final = Struct("16s")
+# The bits of a version 4 UUID that are not random, and their values, for a whole batch.
+_FIXED: Final = int.from_bytes(bytes([0] * 6 + [0xF0, 0, 0xC0] + [0] * 7) * _RESERVE, "big")
+_VALUES: Final = int.from_bytes(bytes([0] * 6 + [0x40, 0, 0x80] + [0] * 7) * _RESERVE, "big")
 
 
 def new_id() -> str:
     # uuid.uuid4() builds an object that would only be printed.
-    text = _random()
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
+    try:
+        return _ids.pop()
+    except IndexError:
+        number = int.from_bytes(os.urandom(_BYTES * _RESERVE), "big") & ~_FIXED | _VALUES
+        digits = number.to_bytes(_BYTES * _RESERVE, "big").hex().encode()
+        return _kept(b"%b-%b-%b-%b-%b", _ID.iter_unpack(digits), _ids)
 
 
 def new_tag() -> str:
     """Returns a random version name. After a restore, an old tag cannot match new content by chance."""
-    return _random()[:16]
+    try:
+        return _tags.pop()
+    except IndexError:
+        digits = os.urandom(_BYTES // 2 * _RESERVE).hex().encode()
+        return _kept(b"%b", _TAG.iter_unpack(digits), _tags)
+
+
+def _kept(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
+    """Puts all of a batch but one into its reserve, and returns that one."""
+    mine, *others = b" ".join(map(form.__mod__, parts)).decode().split(" ")
+    reserve.extend(others)
+    return mine
 
 
 def is_id(text: str) -> bool:
     return _shape.match(text) is not None
-
-
-def _random() -> str:
-    """Returns random digits, unique to this call."""
-    try:
-        return _reserve.pop()
-    except IndexError:
-        digits = os.urandom(_DIGITS // 2 * _RESERVE).hex()
-        mine, *others = (digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS))
-        _reserve.extend(others)
-        return mine

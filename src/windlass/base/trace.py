@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Final
 
@@ -62,15 +62,18 @@ def _number(bits: int) -> int:
     return _CHANCE.getrandbits(bits) or 1
 
 
-_CURRENT: Final[ContextVar[Trace | None]] = ContextVar("trace", default=None)
+FindTrace = Callable[[], Trace]
+"""Returns a trace that is made when it is first needed: most requests pass none on."""
+_CURRENT: Final[ContextVar[Trace | FindTrace | None]] = ContextVar("trace", default=None)
 
 
 def current_trace() -> Trace | None:
     """Returns the trace of the request or deployment that is worked on here."""
-    return _CURRENT.get()
+    trace = _CURRENT.get()
+    return trace() if callable(trace) else trace
 
 
-def enter_trace(trace: Trace | None) -> None:
+def enter_trace(trace: Trace | FindTrace | None) -> None:
     """Makes a trace that of this task, and of the tasks that it begins."""
     _CURRENT.set(trace)
 
@@ -82,5 +85,5 @@ def start_untraced(action: Coroutine[None, None, None]) -> asyncio.Task[None]:
 
 def trace_headers() -> dict[str, str]:
     """Returns the header for a request to another server; none outside of a trace."""
-    trace = _CURRENT.get()
+    trace = current_trace()
     return {HEADER: trace.header()} if trace else {}

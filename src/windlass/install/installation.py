@@ -134,7 +134,7 @@ class Installation:
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
-        ctx.store.listen(self._heard)
+        ctx.store.listen(self._heard, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
         await ctx.places.start(self.note_change, ctx.logs.take)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))

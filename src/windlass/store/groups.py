@@ -6,7 +6,7 @@ Every caller is answered, also when a group fails.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -68,7 +68,8 @@ class GroupCommit:
         self.writes = self.groups = 0
         self._waiting: deque[QueuedChange] = deque()
         self._committing: asyncio.Task[None] | None = None
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        """By the first part of the word; those of all words by an empty one."""
         self._measurer: Measurer = _count_nothing
         self._measured: list[Measured] = []
         """Measurements of the group that is being committed."""
@@ -76,8 +77,9 @@ class GroupCommit:
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        self._listeners.append(listener)
+    def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
+        for kind in kinds or ("",):
+            self._listeners[kind].append(listener)
 
     def measure_with(self, measurer: Measurer) -> None:
         self._measurer = measurer
@@ -172,7 +174,9 @@ class GroupCommit:
                 queued.answer.cancel()
 
     def _tell(self, word: str) -> None:
-        for listener in self._listeners:
+        for listener in self._listeners.get(word.partition(":")[0], ()):
+            listener(word)
+        for listener in self._listeners[""]:
             listener(word)
 
 

@@ -58,8 +58,9 @@ class Store(Protocol):
         """Returns figures of the whole installation. Other reads do not wait for it."""
         ...
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """Calls `listener` with every nudge of every replica."""
+    def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
+        """Calls `listener` with every nudge of every replica. `kinds`: the first parts of words, up to a
+        colon, if it does not listen to all."""
         ...
 
     def measure_with(self, measurer: Callable[[str, float, tuple[str, ...]], None]) -> None:

@@ -74,7 +74,7 @@ class PlaceOwner:
         )
         self._refused: PlaceHolder | None = None
         """The owner that this server would be, once it was refused."""
-        ctx.store.listen(self._hear)
+        ctx.store.listen(self._hear, "place")
 
     def _hear(self, word: str) -> None:
         ownership = self._ownership

@@ -71,7 +71,7 @@ class Worker:
         self._queues: dict[int, WorkQueue] = {}
         self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
         self._claiming: asyncio.Task[int] | None = None
-        ctx.store.listen(self._heard)
+        ctx.store.listen(self._heard, "work")
 
     @property
     def running(self) -> int:

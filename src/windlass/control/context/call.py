@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from windlass.base.trace import FindTrace
 from windlass.control.context.context import Context
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
@@ -41,7 +42,12 @@ class Origin(Struct, frozen=True):
     address: str = ""
     user_agent: str = ""
     request_id: str = ""
-    trace: str = ""
+    find_trace: FindTrace | None = None
+
+    @property
+    def trace(self) -> str:
+        """The trace of the request, as it is stored; empty if it has none."""
+        return self.find_trace().stored if self.find_trace else ""
 
 
 ITSELF: Final = Origin()

@@ -87,7 +87,7 @@ class Authenticator:
         self._outside = _trusted_issuer(ctx)
         admin = ctx.settings.admin_token
         self._operator = tokens.digest(admin) if admin else ""
-        ctx.store.listen(self._heard)
+        ctx.store.listen(self._heard, "tokens")
 
     def _heard(self, word: str) -> None:
         if word == "tokens":

@@ -6,6 +6,7 @@ They are written in the transaction of the change. What is hidden is in no docum
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 from msgspec import Struct
@@ -53,13 +54,19 @@ async def about_itself(source: Reads, row: Row, above: Row | None = None) -> Abo
 async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
     """Returns the project and the environment that a resource lies in, or is; empty where it is in none."""
     if row.family in LEVELS:
-        parent = registry().families[row.family].parent
-        ids = {row.family: row.id} | ({parent.name: row.parent} if parent else {})
+        ids = {row.family: row.id, _parent_of(row.family): row.parent}
         return ids.get("project", ""), ids.get("environment", "")
     if row.parent in ("", row.org):
         return "", ""
     above = above or await source.resources.get(row.parent)
     return await levels_of(source, above) if above else ("", "")
+
+
+@cache
+def _parent_of(level: str) -> str:
+    """Returns the family that contains this one; empty if there is none."""
+    parent = registry().families[level].parent
+    return parent.name if parent else ""
 
 
 async def record(

@@ -90,7 +90,7 @@ async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     base = {"id": draft.id, "created_at": moment, "updated_at": moment}
     view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
     tag = ids.new_tag()
-    name = family.key_of(msgspec.structs.asdict(view))
+    name = family.key_in(view)
     sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
     row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
     try:

@@ -42,8 +42,10 @@ def refuse_veils(family: Family, spec: Spec) -> None:
 
 
 def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
+    if not hidden:
+        return None
     owner = RESOURCE.owner(org=org, id=id, tag=tag)
-    return ctx.encryption.encrypt(encode(hidden), *owner) if hidden else None
+    return ctx.encryption.encrypt(encode(hidden), *owner)
 
 
 def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:

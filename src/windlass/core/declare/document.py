@@ -64,9 +64,14 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     for name, shape in _shapes(family.view).items():
         if name in document:
             document[name] = msgspec.convert(document[name], shape)
-    for name in document.keys() - family.view.__struct_fields__:
-        del document[name]
+    if not document.keys() <= (declared := _names(family.view)):
+        document = {name: value for name, value in document.items() if name in declared}
     return family.view(**document)
+
+
+@cache
+def _names(view: type[Struct]) -> frozenset[str]:
+    return frozenset(view.__struct_fields__)
 
 
 @cache
@@ -90,7 +95,7 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
     """Returns the fields that are encrypted instead of served."""
-    return {name: value for name in sorted(family.hidden | family.veiled) if (value := getattr(spec, name))}
+    return {name: value for name in family.encrypted if (value := getattr(spec, name))}
 
 
 def sent_in(edit: Spec) -> Document:

@@ -151,6 +151,11 @@ class Family:
         return frozenset(entry.name for entry in self.sent_fields if "hidden" in entry.extra)
 
     @cached_property
+    def encrypted(self) -> tuple[str, ...]:
+        """Fields that are encrypted beside the document."""
+        return tuple(sorted(self.hidden | self.veiled))
+
+    @cached_property
     def exact_names(self) -> bool:
         """True if names that differ only in case are distinct."""
         return any(entry.name == self.names and "exact" in entry.extra for entry in self.sent_fields)
@@ -247,10 +252,14 @@ class Family:
 
     def key_of(self, document: Mapping[str, Any]) -> str | None:
         """Returns the name that must be unique among siblings."""
-        if self.names is None:
-            return None
-        name = str(document[self.names])
-        return name if self.exact_names else name.casefold()
+        return self._key(document[self.names]) if self.names else None
+
+    def key_in(self, view: Struct) -> str | None:
+        """The same for an answer."""
+        return self._key(getattr(view, self.names)) if self.names else None
+
+    def _key(self, name: object) -> str:
+        return str(name) if self.exact_names else str(name).casefold()
 
 
 def _is_owner(annotation: Any) -> bool:
