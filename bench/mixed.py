@@ -23,7 +23,7 @@ from bench.backlog import Deployer, deployer, waits
 from bench.machine import SERVER_CORE, run_module
 from windlass.serve.server import look_less_for_garbage
 
-_BETWEEN = 0.01
+_BETWEEN = 0.02
 """Seconds from one request to the next of its kind."""
 _REST = 2.0
 """Seconds without deployments before each round."""
