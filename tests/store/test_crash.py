@@ -72,7 +72,7 @@ async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_not
     ledgers = [Ledger() for _ in places]
     await asyncio.gather(
         *(
-            lives(brood, place, ledger, kills=either(10, 50), seed=number)
+            lives(brood, place, ledger, kills=either(6, 50), seed=number)
             for number, (place, ledger) in enumerate(zip(places, ledgers, strict=True))
         )
     )
@@ -82,11 +82,11 @@ async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_not
 
 @pytest.mark.sized
 async def test_a_server_killed_during_its_first_start_starts_the_next_time(brood: Brood, tmp_path: Path):
-    for number in range(either(8, 20)):
+    for number in range(either(4, 20)):
         place = Place("", tmp_path / str(number))
         place.folder.mkdir()
         server = Server(brood, place)
-        await asyncio.sleep(either(0.02, 0.008) * number)
+        await asyncio.sleep(either(0.04, 0.008) * number)
         server.end()
         if number % 4 == 3:  # each of them would take its time
             await at_last(brood, place, Ledger())
@@ -97,9 +97,9 @@ async def test_a_server_killed_repeatedly_on_postgresql_loses_nothing_and_stores
     brood: Brood, served: Place
 ):
     ledger = Ledger()
-    await lives(brood, served, ledger, kills=either(8, 30), seed=7)
+    await lives(brood, served, ledger, kills=either(5, 30), seed=7)
     await at_last(brood, served, ledger)
-    assert len(ledger.projects) > either(15, 50)
+    assert len(ledger.projects) > either(10, 50)
 
 
 async def test_the_checks_of_integrity_find_each_kind_of_damage(brood: Brood, tmp_path: Path):

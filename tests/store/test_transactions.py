@@ -19,6 +19,8 @@ from tests.world import HandClock
 from windlass.base.errors import Unavailable
 from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx
 
+pytestmark = pytest.mark.essential  # each database has code of its own
+
 # Groups
 
 

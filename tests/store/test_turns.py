@@ -19,6 +19,8 @@ from windlass.store import FAR, Claim, Queue, Store, Tx, statements
 from windlass.store.tables import deployments, work
 from windlass.store.turns import Turns
 
+pytestmark = pytest.mark.essential  # each database has code of its own
+
 LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
 COUNTED = """
