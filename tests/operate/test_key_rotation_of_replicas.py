@@ -12,8 +12,8 @@ import pytest
 from tests.operate.installations import settings_of
 from tests.operate.key_rotations import key_file, keys_of_values, rotated
 from tests.world import HandClock, World, make_world
-from windlass.base.clock import SystemClock
-from windlass.control.background.key_rotation import LEASE
+from windlass.base.clock import HOUR, SECOND, SystemClock
+from windlass.control.background import key_rotation
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.install.key import WrongKey, add_key
 
@@ -21,8 +21,10 @@ Replicas = tuple[World, World]
 
 
 @pytest.fixture
-async def replicas(postgres_url, tmp_path):
-    """Two servers, each with a data directory and a copy of the key of its own."""
+async def replicas(postgres_url, tmp_path, monkeypatch):
+    """Two servers, each with a data directory and a copy of the key of its own. Their clock stands still, so
+    their leases outlast any pause of the machine."""
+    monkeypatch.setattr(key_rotation, "LEASE", HOUR)
     clock = HandClock(SystemClock().now())  # the command has the time of the machine
     async with make_world(postgres_url, folder=tmp_path / "a", clock=clock) as first:
         (tmp_path / "b").mkdir(mode=0o700)
@@ -70,7 +72,7 @@ async def test_a_new_key_seals_nothing_before_every_server_has_it(replicas: Repl
 async def test_a_server_that_was_killed_does_not_hold_up_a_rotation_for_ever(replicas: Replicas):
     first, _ = replicas
     new = add_key(settings_of(first))
-    first.clock.turn(LEASE / 1000 + 1)
+    first.clock.turn(HOUR / SECOND + 1)
     await look(first)
     assert present(first) == new
 
@@ -93,7 +95,7 @@ async def test_a_server_without_the_present_key_changes_nothing_and_is_not_ready
     first, second = replicas
     app = await first.application()
     add_key(settings_of(first))
-    first.clock.turn(LEASE / 1000 + 1)
+    first.clock.turn(HOUR / SECOND + 1)
     await look(first)
     answer = await second.post(f"/application/{app}/secret", {"key": "LATE", "value": "x"})
     assert answer.status == 503
