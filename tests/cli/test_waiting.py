@@ -145,7 +145,7 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await windlass.done("application", "deploy", "web")
     settling = asyncio.create_task(windlass.world.settle())
     waiting = asyncio.create_task(windlass("application", "deploy", "web", "--wait"))
-    await asyncio.sleep(0.3)
+    await settled(lambda: len(windlass.world.installation.app._streams) == 1)
     await windlass.done("application", "deploy", "web")
     said = await waiting
     assert said.code == 1
