@@ -162,9 +162,8 @@ class RenamingEngine:
 
     name = "fake"
 
-    def __init__(self, id: str, *, away: bool = False) -> None:
-        self.id, self.engine, self.away = id, self, away
-        self.answers = 0
+    def __init__(self) -> None:
+        self.away, self.answers = False, 0
 
     async def all(self) -> list[Instance]:
         if self.away:
@@ -184,8 +183,10 @@ class RenamingEngine:
 
 
 async def test_metrics_remember_no_instances_but_those_of_the_last_answer_of_each_engine(world: World):
-    renaming, away = RenamingEngine("renaming"), RenamingEngine("away")
-    places: Any = SimpleNamespace(all=lambda: (renaming, away))
+    renaming, away = RenamingEngine(), RenamingEngine()
+    engines = {"renaming": renaming, "away": away}
+    seen = [SimpleNamespace(id=id, name="", engine=engine) for id, engine in engines.items()]
+    places: Any = SimpleNamespace(all=lambda: seen)
     source = InstallationMetrics(replace(world.installation.ctx, places=places))
     await source.all()
     away.away = True

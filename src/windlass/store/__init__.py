@@ -37,6 +37,7 @@ from windlass.store.tables.work import (
     is_owned,
     queue_of,
     queues_of,
+    work_class,
 )
 from windlass.store.transaction import Reads, Tx, Write
 
@@ -78,4 +79,5 @@ __all__ = (
     "queues_of",
     "route_word",
     "status_word",
+    "work_class",
 )

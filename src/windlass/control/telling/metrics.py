@@ -21,27 +21,28 @@ from windlass.control.context.place import Place
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
-from windlass.store import Queue
+from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
 
 PATIENCE: Final = 2.0
 """Seconds that the database, and each engine, may take."""
 MOST_PLACES: Final = 50
 """The number of places with samples of their own; further ones are not asked."""
-_QUEUES: Final[Mapping[int, str]] = {
+_QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.QUICK: "quick",
     Queue.RECONCILE: "deployments",
     Queue.DELIVER: "deliveries",
     Queue.LOCAL: "housekeeping",
+    None: "clusters",
 }
-_OF_CLUSTERS: Final = "clusters"
-"""The queues of all clusters with an engine of their own, together."""
+"""By class of work, at all places together; None: all clusters with an engine of their own, together."""
 
 
 class EngineScrape(Struct, frozen=True):
     """The answer of the engine of a place to a scrape."""
 
-    id: str
+    place: str
+    """The name of the machine of this server, or the id of the cluster."""
     engine: str
     seconds: float
     instances: Sequence[Instance] | None
@@ -84,13 +85,13 @@ class InstallationMetrics:
     def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
         """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
         before, self.restarts = self.restarts, {}
-        for place in seen:
-            former = before.get(place.id)
-            now = former if place.instances is None else _restarts_of(place.instances)
+        for scrape in seen:
+            former = before.get(scrape.place)
+            now = former if scrape.instances is None else _restarts_of(scrape.instances)
             if now is not None:
-                self.restarts[place.id] = now
+                self.restarts[scrape.place] = now
                 added = _count_added(former, now) if former is not None else 0
-                self._ctx.meters.restarts.count(place.id, by=added)
+                self._ctx.meters.restarts.count(scrape.place, by=added)
 
 
 def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
@@ -108,13 +109,14 @@ async def _look(place: Place, patience: float) -> EngineScrape:
             instances = await place.engine.all()
     except (EngineError, TimeoutError):
         instances = None
-    return EngineScrape(place.id, place.engine.name, time.perf_counter() - began, instances)
+    seconds = time.perf_counter() - began
+    return EngineScrape(place.name or place.id, place.engine.name, seconds, instances)
 
 
 def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
     labels = ("place", "engine")
-    up: list[Sample] = [((place.id, place.engine), int(place.instances is not None)) for place in seen]
-    took: list[Sample] = [((place.id, place.engine), place.seconds) for place in seen]
+    up: list[Sample] = [((scrape.place, scrape.engine), int(scrape.instances is not None)) for scrape in seen]
+    took: list[Sample] = [((scrape.place, scrape.engine), scrape.seconds) for scrape in seen]
     yield Metric("engine_up", "1 if the engine of the place answered", MetricType.GAUGE, labels, up)
     yield Metric(
         "engine_response_seconds",
@@ -124,10 +126,10 @@ def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
         took,
     )
     running: list[Sample] = []
-    for place in seen:
-        if place.instances is not None:
-            phases = [instance.phase for instance in place.instances]
-            running += [((place.id, phase.lower()), phases.count(phase)) for phase in Phase]
+    for scrape in seen:
+        if scrape.instances is not None:
+            phases = [instance.phase for instance in scrape.instances]
+            running += [((scrape.place, phase.lower()), phases.count(phase)) for phase in Phase]
     yield Metric(
         "instances",
         "Instances on the engine of the place, by phase",
@@ -172,10 +174,10 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
 
 
 def _of_queues(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
-    due = dict.fromkeys((*_QUEUES.values(), _OF_CLUSTERS), 0)
+    due = dict.fromkeys(_QUEUES.values(), 0)
     held, oldest = dict(due), dict.fromkeys(due, now)
     for figure in figures:
-        queue = _QUEUES.get(figure.queue, _OF_CLUSTERS)
+        queue = _QUEUES[work_class(figure.queue)]
         if figure.sort == "due":
             due[queue] += figure.count
             oldest[queue] = min(oldest[queue], figure.oldest)

@@ -79,6 +79,13 @@ def is_owned(queue: int) -> bool:
     return queue in queues_of(FIRST_PLACE) or queue >= _FIRST_PLACE
 
 
+def work_class(queue: int) -> Queue | None:
+    """Returns the class of work in a queue, which is the same at each place; None for queues of clusters."""
+    if queue >= _FIRST_PLACE:
+        return Queue.LOCAL if (queue - _FIRST_PLACE) % 2 else Queue.RECONCILE
+    return Queue(queue) if queue in Queue.__members__.values() else None
+
+
 def housekeeping_beside(deployments: int) -> int:
     """Returns the other queue of the place whose deployments are in this one."""
     return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
