@@ -126,7 +126,7 @@ async def test_a_service_that_is_deleted_with_what_is_above_it_is_erased(world):
     app = await world.application(await world.environment(project))
     await world.post(f"/application/{app}/deploy")
     await world.settle()
-    await world.delete(f"/project/{project}")
+    assert (await world.delete(f"/project/{project}")).status == 204
     await world.settle()
     assert app in world.engine.discarded
     assert await world.installation.ctx.store.reads.deletions.is_deleted(app)

@@ -171,6 +171,7 @@ class App:
                 query=query,
                 if_match=request.text(b"if-match"),
                 origin=request.source,
+                find_trace=lambda: request.trace,
                 body=_parse(request, operation, body),
             )
             return await self._write(request, call, body)

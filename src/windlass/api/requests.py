@@ -71,7 +71,7 @@ class Request(Struct):
     @property
     def source(self) -> Origin:
         """Returns the origin of the request for the audit."""
-        return Origin(self.origin, self.client, self.user_agent, self.id.decode(), lambda: self.trace)
+        return Origin(self.origin, self.client, self.user_agent, self.id.decode())
 
     @property
     def trace(self) -> Trace:

@@ -36,18 +36,12 @@ class Dialect(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """The origin of a request. Without address and request id: Windlass itself."""
+    """The origin of a request, stored with a deletion. Without address and request id: Windlass itself."""
 
     origin: str = OURS
     address: str = ""
     user_agent: str = ""
     request_id: str = ""
-    find_trace: FindTrace | None = None
-
-    @property
-    def trace(self) -> str:
-        """The trace of the request, as it is stored; empty if it has none."""
-        return self.find_trace().stored if self.find_trace else ""
 
 
 ITSELF: Final = Origin()
@@ -68,6 +62,12 @@ class Call(Struct, frozen=True, kw_only=True):
     origin: Origin = FROM_API
     last_event: str | None = None
     """The id of the last event that a client of a stream has received."""
+    find_trace: FindTrace | None = None
+
+    @property
+    def trace(self) -> str:
+        """The trace of the request, as it is stored; empty if it has none."""
+        return self.find_trace().stored if self.find_trace else ""
 
     @property
     def id(self) -> str:

@@ -65,7 +65,7 @@ async def accept(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
         origin=call.origin.origin,
-        trace=call.origin.trace,
+        trace=call.trace,
         git_commit_id=version.git_commit_id,
         image_tag=version.image_tag,
         commit=version.commit,

@@ -97,7 +97,7 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     if not subscription.enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
     news = await _example(ctx, tx, row, subscription.events[0])
-    (id,) = await add_deliveries(tx, [row], TEST_LANE, news, call.origin.trace)
+    (id,) = await add_deliveries(tx, [row], TEST_LANE, news, call.trace)
     delivery = await tx.deliveries.get(row.id, id)
     assert delivery is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
