@@ -99,6 +99,7 @@ async def test_a_server_without_the_present_key_changes_nothing_and_is_not_ready
     await look(first)
     answer = await second.post(f"/application/{app}/secret", {"key": "LATE", "value": "x"})
     assert answer.status == 503
+    assert f"add the sealing key {present(first)}" in answer.message
     assert (await second.get("/readyz")).status == 503
     bring_key(first, second)
     assert (await second.post(f"/application/{app}/secret", {"key": "LATE", "value": "x"})).status == 201

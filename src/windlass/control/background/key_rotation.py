@@ -74,13 +74,13 @@ class KeyRotation:
     async def look(self) -> None:
         """Learns new keys and tells other servers about them. Makes the wanted key the present one if all
         servers have it."""
-        state = await self._adopted()
-        await self._hold_on()
+        state = await self._adopt()
+        await self._report_keys()
         if not self._wanted or state.was_used(self._wanted) or not state.is_settled:
             return
         if await self._store.write(self._switch):
             await self._point("switched")
-            await self._adopted()
+            await self._adopt()
 
     @property
     def present(self) -> tuple[str, str]:
@@ -89,9 +89,9 @@ class KeyRotation:
     async def adopt(self) -> None:
         """Learns new keys, and seals with the one that the database names. Raises Unavailable if this server
         does not have it."""
-        await self._adopted()
+        await self._adopt()
 
-    async def _adopted(self) -> KeyState:
+    async def _adopt(self) -> KeyState:
         if keys := await in_thread(self._load_keys):
             self._encryption.learn(keys)
             self._wanted = id_of(keys[0])
@@ -100,12 +100,15 @@ class KeyRotation:
         try:
             self._encryption.encrypt_with(state.current)
         except MissingKey as error:
-            self.trouble = f"Use another server: this one does not have the present sealing key. {error}"
+            self.trouble = (
+                f"Use another server, or add the sealing key {state.current} to the file `key` or the "
+                "WINDLASS_KEY of this one: it does not have the key that seals now, and changes nothing"
+            )
             raise Unavailable(self.trouble) from error
         self.trouble = ""
         return state
 
-    async def _hold_on(self) -> None:
+    async def _report_keys(self) -> None:
         """Renews the lease of this server, or tells others about a new key."""
         keys, due = self._encryption.known, self._held_at + LEASE / SECOND / 3
         if self._is_shared and (keys != self._held or time.monotonic() >= due):
