@@ -30,7 +30,7 @@ from windlass.control.records.sealing_keys import read_keys
 from windlass.install.key import WrongKey, add_key, load_keys
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
-from windlass.operate.keys import listed
+from windlass.operate.keys import describe_keys
 from windlass.store import Store
 from windlass.store.tables import sealed
 from windlass.store.tables.sealed import SealedValue
@@ -326,13 +326,13 @@ async def test_keys_of_the_settings_are_replaced_by_the_operator(database_url, t
 
 async def test_the_list_has_each_key_with_its_values(settings):
     former = present(settings)
-    (before,) = await listed(settings)
+    (before,) = await describe_keys(settings)
     assert (before.id, before.is_present, before.is_here, before.since) == (former, True, True, None)
     assert await asyncio.to_thread(killed_at, settings, "switched")
-    first, second = await listed(settings)
+    first, second = await describe_keys(settings)
     assert (first.values, first.retired_at, second.is_present) == (before.values + 1, None, True)
     await rotated(settings)
-    first, second = await listed(settings)
+    first, second = await describe_keys(settings)
     assert (first.values, first.is_here, second.values) == (0, False, before.values + 1)
     assert str(first.retired_at) >= str(second.since)
 

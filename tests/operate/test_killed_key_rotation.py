@@ -14,7 +14,7 @@ from tests.operate.key_rotations import keys_of_values, killed_at, present, rota
 from windlass.base.encryption import Encryption
 from windlass.config import Settings
 from windlass.install.key import add_key, load_keys
-from windlass.operate.keys import listed
+from windlass.operate.keys import describe_keys
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def served(settings: Settings) -> subprocess.Popen[bytes]:
 async def test_a_server_that_is_killed_during_a_rotation_completes_it_at_its_next_start(settings):
     new = add_key(settings)
     with served(settings) as server:
-        while len(await listed(settings)) < 2:  # noqa: ASYNC110 (the server is another process)
+        while len(await describe_keys(settings)) < 2:  # noqa: ASYNC110 (the server is another process)
             await asyncio.sleep(0)
         server.kill()
     with served(settings) as server:
-        while not (await listed(settings))[0].retired_at:  # noqa: ASYNC110 (the same)
+        while not (await describe_keys(settings))[0].retired_at:  # noqa: ASYNC110 (the same)
             await asyncio.sleep(0.05)
         server.send_signal(signal.SIGTERM)
     assert set(await keys_of_values(settings)) == {new}

@@ -43,7 +43,7 @@ class SealingKey:
         self.id = hashlib.sha256(b"fingerprint" + key).hexdigest()[: 2 * _ID]
         self.head = _WITH_ID + bytes.fromhex(self.id)
         self.wrap = AESGCM(hmac.digest(key, b"wrap", "sha256"))
-        self.digest = hmac.digest(key, b"mark", "sha256")
+        self.digest_key = hmac.digest(key, b"mark", "sha256")
 
 
 class Encryption:
@@ -55,7 +55,7 @@ class Encryption:
         if not self._keys:
             raise ValueError("at least one key is needed")
         self._sealing = next(iter(self._keys.values()))
-        self.digest_key = self._sealing.digest
+        self.digest_key = self._sealing.digest_key
         """The key of digests. It stays the same, because digests cannot be made again under another key."""
 
     @property
@@ -75,7 +75,7 @@ class Encryption:
 
     def encrypt_with(self, id: str) -> None:
         """Chooses the key that encrypts."""
-        self._sealing = self._known(id)
+        self._sealing = self._key(id)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:
         data_key, about, sealing = os.urandom(KEY_BYTES), _about(owner), self._sealing
@@ -85,38 +85,37 @@ class Encryption:
         return sealing.head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
-        match encrypted[:1]:
-            case b"\x01":
-                return self._decrypt_without_id(encrypted[1:], _about(owner))
-            case b"\x02":
-                sealing = self._known(key_of(encrypted))
-                return _decrypted(sealing, encrypted[HEAD_BYTES:], _about(owner))
+        if encrypted.startswith(_WITH_ID):
+            sealing = self._key(key_of(encrypted))
+            return _decrypt(sealing, encrypted[HEAD_BYTES:], _about(owner))
+        if encrypted.startswith(_WITHOUT_ID):
+            return self._decrypt_without_id(encrypted[len(_WITHOUT_ID) :], _about(owner))
         raise CannotDecrypt("unknown format")
 
     def _decrypt_without_id(self, body: bytes, about: bytes) -> bytes:
         for sealing in self._keys.values():
             try:
-                return _decrypted(sealing, body, about)
+                return _decrypt(sealing, body, about)
             except CannotDecrypt:
                 continue
         raise CannotDecrypt("the value cannot be decrypted here")
 
-    def _known(self, id: str) -> SealingKey:
+    def _key(self, id: str) -> SealingKey:
         if id not in self._keys:
             raise MissingKey(id)
         return self._keys[id]
 
-    def digest_of(self, id: str) -> bytes:
-        """Returns the key of digests that belongs to one of the keys."""
-        return self._known(id).digest
+    def digest_key_of(self, id: str) -> bytes:
+        """Returns the key of digests that is derived from one of the keys."""
+        return self._key(id).digest_key
 
     def mark(self, *parts: bytes) -> str:
         """Returns a keyed digest, to compare values without storing anything that can be guessed."""
         return _digest(self.digest_key, parts)
 
     def signature(self, id: str, *parts: bytes) -> str:
-        """Returns a keyed digest of one of the keys."""
-        return _digest(self._known(id).digest, parts)
+        """Returns a digest keyed by one of the keys."""
+        return _digest(self._key(id).digest_key, parts)
 
 
 def new_key() -> bytes:
@@ -133,7 +132,7 @@ def key_of(encrypted: bytes) -> str:
     return encrypted[len(_WITH_ID) : HEAD_BYTES].hex() if encrypted[:1] == _WITH_ID else ""
 
 
-def _decrypted(sealing: SealingKey, body: bytes, about: bytes) -> bytes:
+def _decrypt(sealing: SealingKey, body: bytes, about: bytes) -> bytes:
     nonce, rest = body[:_NONCE], body[_NONCE:]
     try:
         data_key = sealing.wrap.decrypt(nonce, rest[:_WRAPPED], about)

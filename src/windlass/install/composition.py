@@ -39,7 +39,7 @@ from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
-from windlass.control.records.sealing_keys import read_keys, unlock
+from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.services.engine_access import find_access
@@ -48,7 +48,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
-from windlass.install.key import FACT, check_keys, given_keys, load_encryption
+from windlass.install.key import check_keys, given_keys, load_encryption
 from windlass.install.ownership import (
     OwnershipReport,
     PartsFor,
@@ -143,13 +143,13 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores key and id unless they are there: of several replicas, the first decides."""
-        key, id = await tx.facts.get(FACT), await tx.facts.get(INSTALLATION)
+        key, id = await tx.facts.get(CURRENT), await tx.facts.get(INSTALLATION)
         if id is None:
             id = (new_id() if key is None else legacy_id(key.decode())).encode()
             await tx.facts.set(INSTALLATION, id)
         if key is None:
             key = encryption.fingerprint.encode()
-            await tx.facts.set(FACT, key)
+            await tx.facts.set(CURRENT, key)
         return key, id
 
     if earlier:

@@ -9,16 +9,13 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from windlass.base.atomic_files import sync, write_whole
 from windlass.base.encryption import KEY_BYTES, Encryption, id_of, new_key
 from windlass.base.log import log
 from windlass.config import BadSetting, Settings
-from windlass.control.records.sealing_keys import CURRENT, KeyState
+from windlass.control.records.sealing_keys import KeyState
 
-FACT: Final = CURRENT
-"""Name of the fact with the id of the key that seals."""
 _log = log("keys")
 
 
@@ -54,10 +51,10 @@ def key_file(settings: Settings) -> Path:
 def load_keys(settings: Settings, *, may_make: bool = False) -> list[bytes]:
     """Returns all keys that are given, the one that is to seal first."""
     if settings.key:
-        return _keys(settings.key.replace(",", " "), "WINDLASS_KEY")
+        return _parse_keys(settings.key.replace(",", " "), "WINDLASS_KEY")
     file = key_file(settings)
     if file.exists():
-        return _keys(file.read_text(), "the file `key` in the data directory")
+        return _parse_keys(file.read_text(), "the file `key` in the data directory")
     if not may_make:
         raise WrongKey(
             f"bring back the file `key` of {settings.data_dir}, mount its disk if that is away, or set "
@@ -106,7 +103,7 @@ def _write(settings: Settings, keys: Sequence[bytes]) -> None:
 
 
 def _make(file: Path) -> None:
-    """A new key, there as a whole or not at all: a start that is killed here leaves no half of one."""
+    """Makes a key as a whole or not at all: a start that is killed here leaves no half of one."""
     draft = file.with_name(f".key-{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:
         writing.write(new_key().hex() + "\n")
@@ -119,14 +116,14 @@ def _make(file: Path) -> None:
     sync(file.parent)
 
 
-def _keys(text: str, where: str) -> list[bytes]:
-    keys = [_unhexed(word, where) for word in text.split()]
+def _parse_keys(text: str, where: str) -> list[bytes]:
+    keys = [_parse_key(word, where) for word in text.split()]
     if not keys:
         raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
     return keys
 
 
-def _unhexed(text: str, where: str) -> bytes:
+def _parse_key(text: str, where: str) -> bytes:
     try:
         key = bytes.fromhex(text)
     except ValueError:

@@ -20,12 +20,13 @@ from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.records.sealing_keys import CURRENT
 from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
 from windlass.install import mark
 from windlass.install.database import file_of, looking
-from windlass.install.key import FACT, WrongKey, load_encryption
+from windlass.install.key import WrongKey, load_encryption
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.store.archive import Snapshot
@@ -158,7 +159,7 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
         return DatabaseState()
     async with looking(settings) as line:
         moment = Snapshot(line)
-        fingerprint = await moment.fact(FACT) if await moment.applied() else None
+        fingerprint = await moment.fact(CURRENT) if await moment.applied() else None
         if fingerprint is None:
             return DatabaseState()
         id, reads = await moment.fact(INSTALLATION), moment.reads

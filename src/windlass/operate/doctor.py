@@ -33,7 +33,7 @@ from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
-from windlass.operate.keys import replacement
+from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import examine_owners
 from windlass.store.archive import Snapshot
@@ -258,7 +258,9 @@ async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:
             check_keys(encryption, state)
     except (WrongKey, BadSetting, OSError) as error:
         return fail("Secrets", "cannot be opened", str(error))
-    return await replacement(moment.reads, state, encryption) if state else ok("Secrets", "are not there yet")
+    if state is None:
+        return ok("Secrets", "are not there yet")
+    return await examine_keys(moment.reads, state, encryption)
 
 
 def _clock(newest: int | None) -> Finding:

@@ -28,9 +28,9 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
     """
     with plainly():
         settings, _ = given(options)
-        from windlass.operate.keys import listed  # noqa: PLC0415 (both databases)
+        from windlass.operate.keys import describe_keys  # noqa: PLC0415 (both databases)
 
-        keys = asyncio.run(listed(settings))
+        keys = asyncio.run(describe_keys(settings))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(keys))
         return
@@ -67,6 +67,6 @@ def rotate_key(keep: bool, **options: Any) -> None:
 @key.command("new", cls=Command)
 def new_key() -> None:
     """Print a new key, for WINDLASS_KEY. It is stored nowhere."""
-    from windlass.operate.keys import printed_key  # noqa: PLC0415 (with the others)
+    from windlass.operate.keys import make_key  # noqa: PLC0415 (with the others)
 
-    click.echo(printed_key())
+    click.echo(make_key())

@@ -79,7 +79,7 @@ class KeySurvey(Struct, frozen=True):
         return sum(count for id, count in self.values.items() if id != self.state.current)
 
 
-async def listed(settings: Settings) -> list[ListedKey]:
+async def describe_keys(settings: Settings) -> list[ListedKey]:
     keys = load_keys(settings)
     survey, here = await _survey(settings), {id_of(key) for key in keys}
     return [
@@ -128,8 +128,8 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
             _drop(settings, (await _survey(settings)).state, tell)
 
 
-async def replacement(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
-    """Says whether everything is sealed with the key that is to seal."""
+async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
+    """Checks that everything is sealed with the key that is to seal."""
     wanted, repeat = encryption.fingerprint, "`windlass key rotate` goes on with that"
     if wanted in state.retired:
         return warn("Secrets", f"the first key here, {wanted}, was replaced", f"put {state.current} first")
@@ -281,5 +281,6 @@ def _alone(settings: Settings) -> Iterator[None]:
         os.close(lock)
 
 
-def printed_key() -> str:
+def make_key() -> str:
+    """Returns a new key as it is set in WINDLASS_KEY."""
     return new_key().hex()

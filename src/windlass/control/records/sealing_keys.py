@@ -78,9 +78,10 @@ async def read_keys(source: Reads) -> KeyState | None:
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
     """Has the present key encrypt, and the kept key make digests."""
     encryption.encrypt_with(state.current)
-    kept = await source.facts.get(DIGEST_KEY)
-    owner = FACT.owner(name=DIGEST_KEY)
-    encryption.digest_key = encryption.decrypt(kept, *owner) if kept else encryption.digest_of(state.current)
+    if kept := await source.facts.get(DIGEST_KEY):
+        encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
+    else:
+        encryption.digest_key = encryption.digest_key_of(state.current)
 
 
 async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:

@@ -16,7 +16,7 @@ from windlass.store.tables.table import ChangeSession, Table, columns
 
 
 class Surroundings(Struct, frozen=True, gc=False):
-    """What servers on other machines need to know of a place."""
+    """Describes a place to servers on other machines."""
 
     takes: str = ""
     """The kind of artifact that its engine runs."""
