@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,13 @@ async def test_a_dockerfile_with_requirements_runs_in_an_environment_of_its_own(
     assert "Dockerfile line 8: USER nobody: not executed" in site.log()
     assert "Successfully installed tiny-1" in site.log()
     assert str(site.kept) not in site.log()
+
+
+async def test_an_application_without_requirements_sees_no_packages_of_the_machine(site):
+    code = "import sys; print([path for path in sys.path if path.endswith('-packages')])"
+    own = [os.path.realpath(sys.executable), "-c", code]
+    assert subprocess.run(own, capture_output=True, text=True, check=True).stdout.strip() != "[]"
+    assert site.run(await site.build({"main.py": code})) == "[]"
 
 
 async def test_a_project_is_installed_and_its_script_runs(site):

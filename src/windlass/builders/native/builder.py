@@ -163,7 +163,7 @@ class _Work:
             self.say(line)
         version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
         if needed is None or needed.nothing:
-            _shims(self.made / "bin", version)
+            python.alone(version, self.made / "bin")
             self.places.append((self.made / "bin", self.final / "bin"))
             return
         variables = about_registries(self.found.variables) | python.asked_for(needed, self.found.variables)
@@ -293,13 +293,6 @@ def _own_places(value: str, here: str) -> Iterator[str]:
     for original, part in zip(value.split(":"), here.split(":"), strict=True):
         if part and original != part:
             yield part
-
-
-def _shims(folder: Path, version: python.Interpreter) -> None:
-    """Makes the name `python`, because this machine may only have `python3`."""
-    folder.mkdir()
-    for name in ("python", "python3"):
-        (folder / name).symlink_to(version.path)
 
 
 def _complete(deps: Path) -> None:

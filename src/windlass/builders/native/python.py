@@ -156,6 +156,19 @@ def _own() -> str:
     return sys.executable
 
 
+def alone(python: Interpreter, folder: Path) -> None:
+    """Makes the programs `python` and `python3` in `folder`, with the standard library only.
+
+    With the packages of this machine, an application would run that declares no dependencies, and break when
+    it declares its first, or on another machine.
+    """
+    folder.mkdir()
+    home = Path(python.path).resolve().parent
+    (folder.parent / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    for name in ("python", "python3"):
+        (folder / name).symlink_to(python.path)
+
+
 async def environment(
     tools: Tools, python: Interpreter, needed: PythonDependencies, folder: Path, variables: Mapping[str, str]
 ) -> None:
