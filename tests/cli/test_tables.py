@@ -211,6 +211,24 @@ def test_a_list_of_deployments_says_what_was_done_with_which_version_by_whom_and
     assert wide.out.splitlines()[1].split()[-1] == id
 
 
+def test_a_list_of_deployments_says_which_version_a_rollback_went_back_to():
+    ids = [f"6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a1{number}" for number in range(3)]
+    newest = {
+        "status": "SUCCEEDED", "action": "DEPLOY", "triggered_by": "ada", "number": 7, "id": ids[0],
+        "created_at": "2020-01-31T12:00:00.000Z", "repeats": ids[1],
+    }  # fmt: skip
+    rows = [
+        newest,
+        newest | {"number": 5, "id": ids[1], "repeats": None},
+        newest | {"number": 4, "id": ids[2], "repeats": "6f1c1f0a-0000-4b8e-9d43-00000000000f"},
+    ]
+    with listening() as server:
+        server.answer = (200, {}, json.dumps({"results": rows}).encode())
+        said = say("deployment", "list", "--application", ids[0], "--text", url=server.url, width=100)
+    actions = [re.split("  +", row)[2] for row in said.out.splitlines()[1:]]
+    assert actions == ["DEPLOY of v5", "DEPLOY", "DEPLOY"]
+
+
 def test_times_in_a_table_are_shown_by_their_distance_from_now():
     noon = datetime.fromisoformat("2026-01-31T12:00:00.000Z")
     distances = [

@@ -277,7 +277,10 @@ def _nothing_at(path: str) -> Failure:
             "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
             {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
         )
-    return Missing("There is nothing at this path (yet): look at /openapi.json for what there is")
+    return Missing(
+        "There is nothing at this path (yet): /openapi.json lists the paths. They take ids, not names: "
+        "GET /resource?family=application&path=web answers the id of web"
+    )
 
 
 def _not_allowed(method: str, allow: str) -> NotAllowed:

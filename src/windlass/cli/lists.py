@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, get_args
 
 import click
@@ -49,7 +50,8 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
     elif wide:
         _show_wide(rows, _names(operation, rows))
     else:
-        _show_short(operation, [readable(operation, row) for row in rows])
+        numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
+        _show_short(operation, [readable(operation, row, numbers) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
@@ -63,13 +65,19 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
 
 
-def readable(operation: Operation, row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with fields that people look for in the place of those that programs need."""
+def readable(
+    operation: Operation, row: dict[str, Any], numbers: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns a row with fields that people look for in the place of those that programs need.
+
+    `numbers` has the numbers of deployments that a rollback may have gone back to.
+    """
     if operation.answer is not Deployment:
         return with_counts(row)
-    ended = row.get("finished_at")
+    ended, repeated = row.get("finished_at"), numbers.get(row.get("repeats") or "")
     own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
         "version": f"v{row['number']}",
+        "action": row["action"] + (f" of v{repeated}" if repeated else ""),
         "git_commit_id": (row.get("git_commit_id") or "")[:7],
         "took": duration(row["created_at"], ended) if ended else "",
     }
