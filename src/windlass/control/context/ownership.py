@@ -1,4 +1,4 @@
-"""Ownership of places: the machines of servers on which services run.
+"""Ownership of the places of machines, on which servers run services.
 
 Each server has one place, named by its setting `place`, and runs services only there. Of the servers of a
 place, one owner does the work. `control.background.place_owner` keeps the lease.

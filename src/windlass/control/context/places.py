@@ -27,7 +27,8 @@ from windlass.routers.router import RouteError
 from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
-"""The id of the place that every server has: the engine of its own machine."""
+"""The id, at each server, of the place of its own machine. Its name is another one where the setting `place`
+says so."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
 LAST_REQUESTS: Final = 60.0
@@ -165,7 +166,7 @@ class Places:
         return place
 
     def _begin(self, cluster: str, place: Place) -> None:
-        """Finds and watches what runs there, without keeping anybody waiting."""
+        """Finds and watches what runs there, without delaying the caller."""
         if self._watch is None or place.reconnect is None:
             return
         self.later(self._start_engine(cluster, place, *self._watch))

@@ -179,7 +179,7 @@ def _counted_families(ctx: Context) -> list[str]:
 
 def _sha(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
     """Variables count with each change; of services, only whether they are there and how they are called:
-    nothing else of them is in anybody's variables."""
+    nothing else of them is in the variables of others."""
     return _BY_LEVEL + _hashed(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
 
 

@@ -19,13 +19,14 @@ from windlass.store.turns import Due, Turns
 
 class Queue(IntEnum):
     """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
-    cluster with an engine of its own have a further queue; see `queue_of`."""
+    cluster with an engine of its own have a further queue, see `queue_of`. The work of each further machine
+    has two, see `queues_of`."""
 
     QUICK = 0
     RECONCILE = 1
     DELIVER = 2
     LOCAL = 3
-    """Housekeeping where the services of this machine run."""
+    """Housekeeping at the place `local`, as RECONCILE has its deployments."""
 
 
 FIRST_PLACE: Final = "local"
