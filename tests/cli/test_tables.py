@@ -272,7 +272,7 @@ async def test_the_only_service_is_meant_by_a_command_that_reads_one_without_a_n
     said = await windlass("application", "link", "--text")
     assert (said.code, url in said.out) == (0, True)
     assert said.err.startswith("shop/production/web\n")
-    assert "there is none here" in (await windlass("database", "link")).err
+    assert "create the database first: there is none here" in (await windlass("database", "link")).err
     assert "Missing argument" in (await windlass("application", "deploy")).err
 
 

@@ -127,7 +127,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     if operation.paged and not any(values("query", options.query, arguments)):
         answer: Any = {"results": api.everything(path)}
     else:
-        reply = invocation.answered(path)
+        reply = invocation.send(path)
         if reply.going_on is not None:
             return _show_as_it_comes(invocation, path, reply, as_json=as_json)
         answer = reply.json
@@ -164,7 +164,7 @@ def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None
 
 def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
     home, service = invocation.service()
-    answer = invocation.answered(path).json
+    answer = invocation.send(path).json
     if answer is None:
         say(f"{plain(service.name)}: there was nothing to do")
         return
@@ -183,7 +183,7 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
     assert invocation.place is not None
     environment = invocation.subject()
     wait = EnvironmentWait(api, environment, cancelled=invocation.command.cancels)
-    answer = invocation.answered(path).json
+    answer = invocation.send(path).json
     services = services_in(api, environment.organization, environment_id=environment.id)
     started = {row["id"]: StartedDeployment(_path_of_service(row), row["name"], "") for row in services}
     ended = wait.until_done(started)
@@ -209,7 +209,7 @@ def _path_of_service(row: Mapping[str, Any]) -> str:
 
 
 def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
-    following = StreamFollower(lambda headers: invocation.answered(path, headers), first)
+    following = StreamFollower(lambda headers: invocation.send(path, headers), first)
     with ended_by_hand():
         for event in following.events():
             show_event(invocation.operation, event.kind == LINE, event.data, as_json=as_json)

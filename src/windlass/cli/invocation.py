@@ -123,7 +123,7 @@ class Invocation:
             return self._names.home
         return self._names.id_of_any(id.families, text)
 
-    def answered(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
+    def send(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.operation
         query = {
             ".".join(field.path): value for field, value in values("query", self._options.query, self._given)

@@ -59,7 +59,7 @@ def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> l
 def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
     """Returns the id of the only service, and prints its name. Names all of them if there are several."""
     if not services:
-        raise Misused(f"name the {noun}: there is none here")
+        raise Misused(f"create the {noun} first: there is none here")
     names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
     if len(names) > 1:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
