@@ -252,4 +252,4 @@ async def test_a_word_in_the_place_of_an_id_is_no_id(embedded, base, path, metho
     answer = await embedded.call(method, base + path.format(org=embedded.org))
     is_refused(answer, 404)
     assert answer.message.startswith("There is nothing at this path (yet)")
-    assert "ids, not names: GET /resource?" in answer.message
+    assert "ids, not names: GET /organization/{org_id}/services" in answer.message

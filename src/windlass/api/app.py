@@ -279,7 +279,7 @@ def _nothing_at(path: str) -> Failure:
         )
     return Missing(
         "There is nothing at this path (yet): /openapi.json lists the paths. They take ids, not names: "
-        "GET /resource?family=application&path=web answers the id of web"
+        "GET /organization/{org_id}/services lists the ids of services"
     )
 
 
