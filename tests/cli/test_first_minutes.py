@@ -57,9 +57,16 @@ async def test_the_first_deployment_without_an_address_says_how_to_get_one(windl
         ("application start web", "Did you mean `windlass application redeploy`?"),
         ("application env web", "Did you mean `windlass environment-variable`?"),
         ("service list", "Did you mean `windlass application`?"),
+        ("domain add web shop.example.com", "`windlass application link` lists the addresses."),
+        ("application custom-domain web", "`windlass application link` lists the addresses."),
         ("version", "`windlass --version` shows the version."),
     ],
 )
 def test_a_word_of_another_tool_is_answered_with_the_right_one(words, answer):
     said = say(*words.split())
     assert (said.code, said.err.splitlines()[-1].endswith(answer)) == (2, True), said
+
+
+def test_an_option_of_earlier_clients_is_answered_with_its_successor():
+    said = say("api-token", "create", "--name", "ci", "--scope", "Deploy")
+    assert (said.code, "'--scopes'" in said.err.splitlines()[-1]) == (2, True), said

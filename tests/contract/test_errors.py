@@ -108,7 +108,7 @@ async def test_a_path_that_leads_nowhere_is_an_error_like_any_other(embedded, me
 async def test_a_conflict_names_what_is_in_the_way(world) -> None:
     await world.project(name="shop")
     answer = await world.post(f"/organization/{world.org}/project", {"name": "Shop"})
-    is_refused(answer, 409, "name: ", "Shop")
+    is_refused(answer, 409, "name: ", "Shop", "change it, or choose another name")
 
 
 async def test_no_message_repeats_what_the_caller_must_not_leak(embedded) -> None:

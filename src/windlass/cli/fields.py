@@ -66,9 +66,15 @@ class Field(Struct, frozen=True, kw_only=True):
         """True for fields so deep that the list of options leaves them out."""
         return len(self.path) > 2
 
+    @property
+    def is_deprecated(self) -> bool:
+        return self.meaning.startswith("Deprecated")
+
 
 def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list[Field]:
-    return [field for field in _fields(spec, (), frozenset(), True) if field.path[0] not in without]
+    """Returns the fields that have options. Deprecated ones have none, because their successors do."""
+    fields = _fields(spec, (), frozenset(), True)
+    return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
 
 
 def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:

@@ -29,11 +29,17 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "--output": "--json", "--format": "--json",
 }  # fmt: skip
 _NO_SHELL: Final = "Windlass runs no commands in services."
+_NO_DOMAINS: Final = (
+    "Windlass serves no domains of your own yet, except the one that ends all names: the setting "
+    "gateway_domain. `windlass application link` lists the addresses."
+)
 _ANSWERS: Final[Mapping[str, str]] = {
     "exec": _NO_SHELL,
     "run": _NO_SHELL,
     "shell": _NO_SHELL,
     "ssh": _NO_SHELL,
+    "domain": _NO_DOMAINS,
+    "custom-domain": _NO_DOMAINS,
     "help": "`windlass --help` lists all commands.",
     "init": "`windlass project create --name NAME` begins a project.",
     "version": "`windlass --version` shows the version.",

@@ -111,5 +111,6 @@ def name_conflict(family: Family, spec: Spec) -> Conflict:
     field = family.names
     value = getattr(spec, field) if field else ""
     return Conflict(
-        f"{field}: there is already one {family.noun} with the {field} {value} here; choose another"
+        f"{field}: there is already one {family.noun} with the {field} {value} here; change it, or choose "
+        f"another {field}"
     )

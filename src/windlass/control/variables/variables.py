@@ -286,7 +286,8 @@ class Variables(Behaviour[Variable | Secret]):
         other = secret if draft.family is variable else variable
         if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(
-                f"key: there is already {_phrase(other)} with the key {draft.spec.key} here; choose another"
+                f"key: there is already {_phrase(other)} with the key {draft.spec.key} here; change it, or "
+                "choose another key"
             )
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
