@@ -160,10 +160,12 @@ def a_probe_that_begins_with_a_patch_has_its_command(operation: Operation, body:
 
 @rule
 def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
-    """Fields of an engine at another address go together, and are checked against a real one. The last rule,
-    because another adds a key."""
+    """Fields of an engine at another address go together, and are checked against a real one; the machine of
+    another server has to be there. The last rule, because another adds a key."""
     apart = [f"engine_{field}" for field in ("address", "ca_certificate", "certificate", "key", "id")]
-    if body.keys() & {"engine", "router_port", *apart}:
+    if body.keys() & {"engine", "place", "router_port", *apart}:
         body["engine"] = "LOCAL"
+        if "place" in body:
+            body["place"] = "local"
         for field in (*apart, "router_port"):
             body.pop(field, None)
