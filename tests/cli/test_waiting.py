@@ -13,13 +13,14 @@ from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.logs.streams import settled
 from tests.schemathesis.serving import served
-from windlass.cli.client import ApiAnswer, ApiRefused
+from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDeployment
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
+from windlass.control.records.reachability import ELSEWHERE
 from windlass.core.access import Scope
 from windlass.families import registry
 from windlass.terminal.stopped import Stopped
@@ -71,6 +72,22 @@ async def test_a_wait_shows_each_line_of_the_build_log_once(windlass):
     shown = [line[2:] for line in said.err.splitlines() if line.startswith("  ")]
     assert shown == [line["message"] for line in log["results"]]
     assert said.err.index("Building ") < said.err.index("web: RUNNING")
+
+
+async def test_a_wait_does_not_depend_on_a_log_that_the_server_cannot_read(windlass, monkeypatch):
+    await shop(windlass)
+    call = Api.call
+
+    def refuse_logs(api, method, path, *rest, **options):
+        if path.endswith("/log"):
+            raise ApiRefused(ELSEWHERE, ApiAnswer(503, {}, b""))
+        return call(api, method, path, *rest, **options)
+
+    monkeypatch.setattr(Api, "call", refuse_logs)
+    said = await held(windlass, "application", "deploy", "web", "--wait")
+    assert said.code == 0, said
+    assert states(said)[-1] == "RUNNING"
+    assert f"The log of the build could not be read. {ELSEWHERE}" in said.err
 
 
 async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):

@@ -112,14 +112,19 @@ def _is_too_many(trouble: Exception) -> bool:
 class StreamFollower:
     """A stream that is followed. One thread may read `events()`, and another end it with `hang_up`."""
 
-    def __init__(self, ask: Ask, first: ApiAnswer, *, quiet: bool = False) -> None:
+    def __init__(self, ask: Ask, first: ApiAnswer | None, *, quiet: bool = False) -> None:
+        """`first`: the answer that the stream begins with; None lets `events()` ask for it."""
         self._ask = ask
-        self._current = _stream_of(first)
+        self._current = None if first is None else _stream_of(first)
         self._patience = Patience(quiet=quiet)
         self._over = threading.Event()
         self._last = ""
+        self.trouble: Exception | None = None
+        """The reason why there is no connection now."""
 
     def events(self) -> Iterator[StreamEvent]:
+        if self._current is None and (refusal := self._connect()) is not None:
+            self._wait_out(refusal)
         while not self._over.is_set():
             trouble = yield from self._one_connection()
             if trouble is None:
@@ -128,10 +133,12 @@ class StreamFollower:
 
     def hang_up(self) -> None:
         self._over.set()
-        self._current.hang_up()
+        if self._current is not None:
+            self._current.hang_up()
 
     def _one_connection(self) -> Generator[StreamEvent, None, Exception | None]:
         """Reads one connection. Returns the trouble that ended it, or None after the last event."""
+        assert self._current is not None, "connected before"
         try:
             with contextlib.closing(self._current.pieces()) as pieces:
                 for event in heard(pieces):
@@ -148,16 +155,24 @@ class StreamFollower:
     def _wait_out(self, trouble: Exception) -> None:
         """Waits until there is another connection, or the stream was hung up."""
         while not self._over.is_set() and not self._over.wait(self._patience.pause(trouble)):
-            try:
-                answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
-            except Stopped as error:
-                trouble = error
-                continue
-            self._current = _stream_of(answer)
-            self._patience.over()
-            if self._over.is_set():
-                self._current.hang_up()
-            return
+            refusal = self._connect()
+            if refusal is None:
+                return
+            trouble = refusal
+
+    def _connect(self) -> Exception | None:
+        """Asks for a connection. Returns the trouble if there is none."""
+        try:
+            answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
+        except Stopped as error:
+            self.trouble = error
+            return error
+        self._current = _stream_of(answer)
+        self.trouble = None
+        self._patience.over()
+        if self._over.is_set():
+            self._current.hang_up()
+        return None
 
 
 def _stream_of(answer: ApiAnswer) -> ResponseStream:

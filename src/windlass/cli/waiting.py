@@ -158,6 +158,10 @@ class _StreamReader:
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
+    @property
+    def trouble(self) -> Exception | None:
+        return self._following.trouble
+
     def _read(self) -> None:
         last: Any = None
         try:
@@ -184,17 +188,22 @@ class BuildLog:
 
     @property
     def is_followed(self) -> bool:
-        return self._reader is not None
+        return self._reader is not None and self._reader.trouble is None
 
     def follow(self) -> None:
-        """Starts to read the log, unless it is being read already."""
+        """Starts to read the log, unless it is being read already. The deployment is not waited for less if
+        the server cannot read the log, as that of a service on another machine."""
         if self._reader is None:
-            following = StreamFollower(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
-            self._reader = _StreamReader(following, self._news, _Source.BUILD)
+            self._reader = _StreamReader(
+                StreamFollower(self._ask, None, quiet=True), self._news, _Source.BUILD
+            )
 
     def show_rest(self, show: Any) -> None:
         """Prints the remaining lines of a build whose deployment has ended."""
         if self._reader is None:
+            return
+        if self._reader.trouble is not None:
+            show_below(f"The log of the build could not be read. {self._reader.trouble}")
             return
         until = time.monotonic() + _PARTING
         with contextlib.suppress(queue.Empty):
