@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -41,13 +42,33 @@ def states(said, name: str = "web") -> list[str]:
     return [line.removeprefix(f"{name}: ") for line in said.err.splitlines() if line.startswith(f"{name}: ")]
 
 
-async def held(windlass, *words):
-    """The command, with a build that waits until it has been seen to wait."""
-    gate = windlass.world.builder.gate = asyncio.Event()
-    saying = asyncio.create_task(meanwhile(windlass, *words))
-    await asyncio.sleep(0.5)
-    gate.set()
-    return await saying
+@pytest.fixture
+def held(windlass, monkeypatch):
+    """Runs the command with a build that waits until the command has shown its state and its log."""
+    is_said, is_shown = threading.Event(), threading.Event()
+    say_state, show_line = DeploymentWait._say, DeploymentWait._show
+
+    def _say(wait, state):
+        say_state(wait, state)
+        if state == "BUILDING":
+            is_said.set()
+
+    def _show(wait, line):
+        show_line(wait, line)
+        is_shown.set()
+
+    monkeypatch.setattr(DeploymentWait, "_say", _say)
+    monkeypatch.setattr(DeploymentWait, "_show", _show)
+
+    async def run(*words):
+        gate = windlass.world.builder.gate = asyncio.Event()
+        saying = asyncio.create_task(meanwhile(windlass, *words))
+        while not saying.done() and not (is_said.is_set() and is_shown.is_set()):  # noqa: ASYNC110 (threads set them)
+            await asyncio.sleep(0.01)
+        gate.set()
+        return await saying
+
+    return run
 
 
 @pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
@@ -56,18 +77,18 @@ def test_only_commands_that_start_a_deployment_can_wait(deed):
     assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY)
 
 
-async def test_a_deployment_is_watched_until_it_runs(windlass):
+async def test_a_deployment_is_watched_until_it_runs(windlass, held):
     await shop(windlass)
-    said = await held(windlass, "application", "deploy", "web", "--wait")
+    said = await held("application", "deploy", "web", "--wait")
     assert said.code == 0, said
     assert said.json["status"] == "SUCCEEDED"
     assert states(said)[-1] == "RUNNING"
     assert "BUILDING" in states(said)
 
 
-async def test_a_wait_shows_each_line_of_the_build_log_once(windlass):
+async def test_a_wait_shows_each_line_of_the_build_log_once(windlass, held):
     await shop(windlass)
-    said = await held(windlass, "application", "deploy", "web", "--wait")
+    said = await held("application", "deploy", "web", "--wait")
     log = await windlass.done("deployment", "log", said.json["id"], "--application", "web")
     shown = [line[2:] for line in said.err.splitlines() if line.startswith("  ")]
     assert shown == [line["message"] for line in log["results"]]
