@@ -44,12 +44,13 @@ class Connection(asyncio.Protocol):
         self.scribe.asked.append(data)
         if not self.scribe.pieces:
             self.transport.close()
-        for number, piece in enumerate(self.scribe.pieces):
-            asyncio.get_running_loop().call_later(number * 0.002, self.write, piece)
+        self.write(self.scribe.pieces)
 
-    def write(self, piece):
-        if not self.closed.done():
-            self.transport.write(piece)
+    def write(self, pieces):
+        """Each piece sets the timer of the next one: after a pause, timers that are due keep no order."""
+        if pieces and not self.closed.done():
+            self.transport.write(pieces[0])
+            asyncio.get_running_loop().call_later(0.002, self.write, pieces[1:])
 
 
 async def loaded(scribe: Scribe, *requests: str, turns: int = 1):
