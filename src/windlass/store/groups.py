@@ -153,7 +153,7 @@ class GroupCommit:
         try:
             outcomes, nudges = await self._commit([queued.change for queued in group])
         except Unavailable as refusal:
-            self._outage.note(str(refusal.__cause__ or refusal))
+            self._outage.note(str(refusal.__cause__ or "") or str(refusal))
             _refuse(group, refusal)
         except Exception as error:  # noqa: BLE001 (every caller of the group has to be answered)
             _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
@@ -192,7 +192,7 @@ async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcom
 
 
 def _trouble(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
-    return {"error": str(error.__cause__ or error), "writes": len(group)}
+    return {"error": str(error.__cause__ or "") or str(error), "writes": len(group)}
 
 
 def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
