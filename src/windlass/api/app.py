@@ -278,8 +278,8 @@ def _nothing_at(path: str) -> Failure:
             {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
         )
     return Missing(
-        "There is nothing at this path (yet): /openapi.json lists the paths. They take ids, not names: "
-        "GET /organization/{org_id}/services lists the ids of services"
+        "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
+        "not names: GET /organization/{org_id}/services lists the ids of services"
     )
 
 
