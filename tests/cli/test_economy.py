@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_stories import shop
-from tests.cli.test_waiting import held, meanwhile, states
+from tests.cli.waits import held, meanwhile, states
 from tests.schemathesis.serving import served
 from windlass.cli.following import announcement
 

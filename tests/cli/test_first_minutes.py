@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import say
 from tests.cli.test_stories import shop
-from tests.cli.test_waiting import meanwhile
+from tests.cli.waits import meanwhile
 from tests.world import REPOSITORY
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)

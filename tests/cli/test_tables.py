@@ -12,7 +12,7 @@ from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
-from tests.cli.test_waiting import meanwhile
+from tests.cli.waits import meanwhile
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY
 from windlass.cli.cells import ago

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cli.test_stories import shop
-from tests.cli.test_waiting import meanwhile
+from tests.cli.waits import meanwhile
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
+from tests.cli.waits import held, meanwhile, states, watch
 from tests.logs.streams import settled
 from tests.schemathesis.serving import served
 from windlass.cli.client import Api, ApiAnswer, ApiRefused
@@ -29,66 +29,24 @@ from windlass.terminal.stopped import Stopped
 EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
 
 
-async def meanwhile(windlass, *words, **options):
-    """The command, while time passes for the server that it waits for."""
-    saying = asyncio.create_task(windlass(*words, **options))
-    while not saying.done():
-        await windlass.world.run(1)
-        await asyncio.sleep(0.01)
-    return saying.result()
-
-
-def states(said, name: str = "web") -> list[str]:
-    return [line.removeprefix(f"{name}: ") for line in said.err.splitlines() if line.startswith(f"{name}: ")]
-
-
-@pytest.fixture
-def held(windlass, monkeypatch):
-    """Runs the command with a build that waits until the command has shown its state and its log."""
-    is_said, is_shown = threading.Event(), threading.Event()
-    say_state, show_line = DeploymentWait._say, DeploymentWait._show
-
-    def _say(wait, state):
-        say_state(wait, state)
-        if state == "BUILDING":
-            is_said.set()
-
-    def _show(wait, line):
-        show_line(wait, line)
-        is_shown.set()
-
-    monkeypatch.setattr(DeploymentWait, "_say", _say)
-    monkeypatch.setattr(DeploymentWait, "_show", _show)
-
-    async def run(*words):
-        gate = windlass.world.builder.gate = asyncio.Event()
-        saying = asyncio.create_task(meanwhile(windlass, *words))
-        while not saying.done() and not (is_said.is_set() and is_shown.is_set()):  # noqa: ASYNC110 (threads set them)
-            await asyncio.sleep(0.01)
-        gate.set()
-        return await saying
-
-    return run
-
-
 @pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
 def test_only_commands_that_start_a_deployment_can_wait(deed):
     said = say(deed.group, deed.word, "--help").out
     assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY)
 
 
-async def test_a_deployment_is_watched_until_it_runs(windlass, held):
+async def test_a_deployment_is_watched_until_it_runs(windlass):
     await shop(windlass)
-    said = await held("application", "deploy", "web", "--wait")
+    said = await watch(windlass, "application", "deploy", "web", "--wait")
     assert said.code == 0, said
     assert said.json["status"] == "SUCCEEDED"
     assert states(said)[-1] == "RUNNING"
     assert "BUILDING" in states(said)
 
 
-async def test_a_wait_shows_each_line_of_the_build_log_once(windlass, held):
+async def test_a_wait_shows_each_line_of_the_build_log_once(windlass):
     await shop(windlass)
-    said = await held("application", "deploy", "web", "--wait")
+    said = await watch(windlass, "application", "deploy", "web", "--wait")
     log = await windlass.done("deployment", "log", said.json["id"], "--application", "web")
     shown = [line[2:] for line in said.err.splitlines() if line.startswith("  ")]
     assert shown == [line["message"] for line in log["results"]]
