@@ -29,7 +29,6 @@ class ClientConnection(RequestReader):
         "_backend",
         "_began",
         "_find",
-        "_idempotent",
         "_peer",
         "_retried",
         "_sent",
@@ -38,7 +37,6 @@ class ClientConnection(RequestReader):
         "close",
         "head_only",
         "outcome",
-        "upgrade",
     )
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
@@ -50,18 +48,22 @@ class ClientConnection(RequestReader):
         self._tried: list[Peer] = []
         self._sent = b""
         """All bytes of the request that were sent. Empty once the request cannot be sent again from here."""
-        self._idempotent = self._retried = False
+        self._retried = False
         self._began, self._weight = 0.0, 0
         """When it began, and for how many requests its time counts; 0 if it is not timed."""
         self.outcome = 0
         """The first digit of the status of its answer, as soon as there is one."""
         self.close = self.head_only = False
-        self.upgrade = b""
 
     @property
     def old(self) -> bool:
         """True if the request under way is of HTTP/1.0."""
         return self._fields.old
+
+    @property
+    def upgrade(self) -> bytes:
+        """The protocol that the request under way asks for, if any."""
+        return self._fields.upgrade
 
     # The request
 
@@ -80,19 +82,11 @@ class ClientConnection(RequestReader):
             return
         if backend.path or backend.route.rewrite is not None:
             target = backend.rewritten(target)
-        self._idempotent = method in IDEMPOTENT
-        self.upgrade = fields.upgrade
-        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (
-            method,
-            target,
-            fields.passed,
-            fields.id or self._shared.request_id(),
-            body,
-        )
+        request_id = fields.id or self._shared.request_id()
+        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, target, fields.passed, request_id, body)
         self._backend = backend
         traffic = backend.traffic
         traffic.requests += 1
-        traffic.active += 1
         self.outcome = 0
         if not traffic.requests & traffic.mask:
             self._weight = traffic.mask + 1
@@ -133,7 +127,11 @@ class ClientConnection(RequestReader):
             upstream.rest()
             return
         self._since = self._shared.now
-        self._carry_by(upstream)
+        if upstream.transport.is_closing():
+            self._upstream = upstream
+            upstream.fail_soon(self)
+        else:
+            self._carry_by(upstream)
 
     def _carry_by(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -163,8 +161,9 @@ class ClientConnection(RequestReader):
         backend = self._backend
         assert backend is not None
         peer.ended()
-        harmless = unsent or (self._idempotent and self.whole)
-        if harmless and self._sent and not self._retried:
+        sent = self._sent
+        harmless = unsent or (self.whole and sent.partition(b" ")[0] in IDEMPOTENT)
+        if harmless and sent and not self._retried:
             self._retried = True
             self._send(backend.pick([peer]) or peer, fresh=True)
         else:
@@ -206,21 +205,18 @@ class ClientConnection(RequestReader):
             self._shared.loop.call_soon(self._leave)
 
     def _end_request(self, then: RequestPhase = IDLE) -> None:
-        peer, self._peer = self._peer, None
+        backend, peer = self._backend, self._peer
         if peer is not None and self._upstream is not None:
             peer.ended()
         # A connection that is still being made is counted until it is.
-        self._upstream = None
+        self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
         self._sent = b""
-        self._retried = False
-        if self._tried:
-            self._tried = []
-        backend, self._backend = self._backend, None
+        if self._retried or self._tried:
+            self._retried, self._tried = False, []
         if backend is not None:
             traffic = backend.traffic
-            traffic.active -= 1
             traffic.answers[self.outcome] += 1
             if self._weight:
                 traffic.end(self._began, self._weight)
@@ -239,10 +235,11 @@ class ClientConnection(RequestReader):
         upstream.transport.set_protocol(theirs)
         traffic = backend.traffic
         traffic.answers[1] += 1
+        traffic.switched += 1
         self._weight = 0
 
         def note_end() -> None:
-            traffic.active -= 1
+            traffic.switched -= 1
 
         ours.eof = self._eof
         if ahead:

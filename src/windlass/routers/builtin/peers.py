@@ -57,9 +57,6 @@ class Peer:
                     waiting.set_result(None)
             self._empty.clear()
 
-    def keeps(self) -> bool:
-        return self.routes > 0 and not self.draining
-
     def refused(self, now: float, pause: float, reason: str) -> None:
         """Notes a refused connection. The endpoint is avoided for a while, and longer after each further
         refusal."""

@@ -181,14 +181,13 @@ class Caller(PipeEnd):
         super().connection_made(transport)
         self._active = True
         self._backend.traffic.requests += 1
-        self._backend.traffic.active += 1
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.connections.remove(self)
         if self._pipe is None and self._active:
             self._active = False
-            self._not_active()
+            self._note_end()
         super().connection_lost(exc)
 
     def waits_since(self) -> float | None:
@@ -221,11 +220,11 @@ class Caller(PipeEnd):
             instance.transport.abort()
             self._peer.ended()
             return
-        Pipe(self._shared, self._peer, self, instance, self._not_active, self)
+        Pipe(self._shared, self._peer, self, instance, self._note_end, self)
 
-    def _not_active(self) -> None:
+    def _note_end(self) -> None:
         assert self._backend is not None
-        self._backend.traffic.active -= 1
+        self._backend.traffic.closed += 1
 
 
 def stay_awake(transport: Any) -> None:

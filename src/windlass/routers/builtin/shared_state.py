@@ -6,6 +6,7 @@ The clock is that of the table of connections, and as coarse.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import os
 from collections.abc import Callable, Coroutine
@@ -53,7 +54,7 @@ class SharedState:
         left become stale, and a client that always has another request waiting would never be given away."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
-        self._numbers = 0
+        self._numbers = itertools.count(1)
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -75,8 +76,7 @@ class SharedState:
             peer.let_go()
 
     def request_id(self) -> bytes:
-        self._numbers += 1
-        return b"%b-%x" % (self._birth, self._numbers)
+        return b"%b-%x" % (self._birth, next(self._numbers))
 
     def peer(self, endpoint: Endpoint) -> Peer:
         peer = self.peers.get(endpoint)

@@ -26,12 +26,13 @@ _SAFE: Final = "/%:@!$&'()*+,;=-._~"
 class Backend:
     """One public port of a service, and the endpoints behind it."""
 
-    __slots__ = ("_cut", "_put", "_turn", "path", "peers", "route", "title", "traffic")
+    __slots__ = ("_cut", "_only", "_put", "_turn", "path", "peers", "route", "title", "traffic")
 
     def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic) -> None:
         self.route = route
         self.title = route.title
         self.peers = tuple(peers)
+        self._only = peers[0] if len(peers) == 1 else None
         for peer in peers:
             peer.routes += 1
         self.traffic = traffic
@@ -43,10 +44,10 @@ class Backend:
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
         """Returns the peer with the fewest requests under way, taking turns among equals. One that refused a
         moment ago is taken only if there is no other: it may be back."""
+        if self._only is not None and not tried:
+            return self._only
         peers = self.peers
         count = len(peers)
-        if count == 1 and not tried:
-            return peers[0]
         best: Peer | None = None
         least = turn = 0
         for step in range(count):

@@ -21,19 +21,27 @@ _OFTEN: Final = 0.01
 class Traffic:
     """The requests of a service, and its TCP connections: those so far, and those under way."""
 
-    __slots__ = ("_last", "active", "answers", "buckets", "mask", "requests", "seconds")
+    __slots__ = ("_last", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
 
     def __init__(self) -> None:
         self.requests = 0
-        self.active = 0
         self.answers = [0] * 6
         """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
+        self.closed = 0
+        """TCP connections that ended."""
+        self.switched = 0
+        """Requests that were answered with a switch of protocols, and are still under way."""
         self.buckets = [0] * (len(BOUNDS) + 1)
         """The same by the time until the end of the answer; the last has no bound."""
         self.seconds = 0.0
         self.mask = 0
         """A request whose number has none of these bits is timed."""
         self._last = 0.0
+
+    @property
+    def active(self) -> int:
+        """Requests and TCP connections under way. Counting them one by one would cost each request twice."""
+        return self.requests - sum(self.answers) - self.closed + self.switched
 
     def begin(self) -> float:
         """Starts to time a request; returns the present time, as `end` wants it."""

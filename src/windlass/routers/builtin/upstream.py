@@ -80,11 +80,12 @@ class Upstream(asyncio.Protocol):
     def carry(self, client: ClientConnection, request: bytes) -> None:
         self.client = client
         self.begun = False
-        self._left = _IN_HEAD
-        if self.lost or self.transport.is_closing():
-            self._shared.loop.call_soon(self._fail_at_once, client)
-        else:
-            self.transport.write(request)
+        self.transport.write(request)
+
+    def fail_soon(self, client: ClientConnection) -> None:
+        """Refuses a request, because the connection was closed at once."""
+        self.client = client
+        self._shared.loop.call_soon(self._fail_at_once, client)
 
     def _fail_at_once(self, client: ClientConnection) -> None:
         if self.client is client:
@@ -127,12 +128,14 @@ class Upstream(asyncio.Protocol):
 
     def rest(self) -> None:
         """Waits for the next request."""
-        if self.lost or self.blocked or not self.peer.keeps() or self._shared.stopping:
+        peer, shared = self.peer, self._shared
+        if self.lost or self.blocked or not peer.routes or peer.draining or shared.stopping:
             self.hang_up()
             return
-        self.resume()
-        self.since = self._shared.now
-        self.peer.idle.append(self)
+        if self.paused:
+            self.resume()
+        self.since = shared.now
+        peer.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
