@@ -149,6 +149,25 @@ def test_a_family_is_named_in_what_belongs_to_it(module: str) -> None:
     assert not [*found_in(f'{source}\nyes = row.family == "application"\n', "control/anywhere.py")]
 
 
+def derived_capitals(source: str) -> Iterator[int]:
+    """Yields lines that put the name of a family in capitals: `row.family.upper()`, `family.name.upper()`."""
+    for node in ast.walk(parsed(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=name, attr="upper")):
+                if re.search(r"family(\.name)?\)?$", ast.unparse(name)):
+                    yield node.lineno
+
+
+def test_a_family_gives_its_name_in_capitals_itself() -> None:
+    lines = [(file, line) for file in modules() for line in derived_capitals((ROOT / file).read_text())]
+    assert lines == [], "use Family.enum_value or naming.enum_value"
+
+
+@pytest.mark.parametrize("derived", ["row.family", "family.name", "snake(family)", "event.row.family.name"])
+def test_a_name_of_a_family_in_capitals_is_found(derived: str) -> None:
+    assert [*derived_capitals(f"x = {derived}.upper()")] == [1]
+
+
 def test_every_family_is_looked_for() -> None:
     assert all(isinstance(family, Family) for family in FAMILIES.values())
     assert len(FAMILIES) > 10

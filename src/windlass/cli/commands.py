@@ -203,8 +203,7 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
 
 def _path_of_service(row: Mapping[str, Any]) -> str:
     """Returns the path of a service in a list of services of all kinds."""
-    families = registry().services
-    [family] = [family for family in families if family.name.upper() == row["service_type"]]
+    family = registry().service_of_type(row["service_type"])
     return f"/{family.segment}/{row['id']}"
 
 

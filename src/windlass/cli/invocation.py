@@ -79,7 +79,7 @@ class Invocation:
                 query = {f"{above.name}_id": place.id}
                 break
         rows = services_in(self._api, self._names.home, **query)
-        return [row for row in rows if row["service_type"] == family.name.upper()]
+        return [row for row in rows if row["service_type"] == family.enum_value]
 
     def _choose_path(self) -> CommandPath:
         paths = self.command.paths

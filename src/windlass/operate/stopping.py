@@ -109,8 +109,7 @@ def _running(api: Api) -> list[Any]:
 
 
 def _stop(service: Mapping[str, Any]) -> Operation:
-    families = registry().services
-    family = next(family for family in families if family.name.upper() == service["service_type"])
+    family = registry().service_of_type(service["service_type"])
     return next(
         operation for operation in registry().operations if operation.handler == f"{family.name}.stop"
     )

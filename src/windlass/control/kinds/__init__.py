@@ -60,7 +60,7 @@ def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
 def _check_service_types(services: Iterable[Family]) -> None:
     """Refuses another `service_type` than links, lists of services and variables show."""
     for family in services:
-        expected = family.name.upper()
+        expected = family.enum_value
         for field in family.additions:
             if field.name == "service_type" and field.info.default != expected:
                 raise LookupError(

@@ -9,6 +9,7 @@ from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.workload import Workload, WorkloadPort
+from windlass.core.words.naming import enum_value
 from windlass.store import NameRow, Reads, Row
 
 
@@ -39,7 +40,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
 def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
     return {
         "service_id": service.id,
-        "service_type": service.family.upper(),
+        "service_type": enum_value(service.family),
         "url": url,
         "internal_port": port.internal,
         "external_port": external,

@@ -94,7 +94,7 @@ def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
         document |= {
             "service_id": owner.id,
             "service_name": name,
-            "service_type": owner.family.upper(),
+            "service_type": ctx.registry[owner.family].enum_value,
         }
     body = encode(msgspec.convert(document, family.view))
     tag = hashlib.sha256(body).hexdigest()[:16]

@@ -211,7 +211,7 @@ async def _create_derived(
 async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
     here = await parent_of(tx, call)
-    levels = {level.family.upper(): level for level in await tx.tree.above(here.id)}
+    levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(here.id)}
     body = call.sent(Import)
     done: list[Imported] = []
     for number, entry in enumerate(body.vars):
@@ -256,11 +256,12 @@ class Variables(Behaviour[Variable | Secret]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         await self._refuse_twin(tx, draft)
         level = draft.above
-        draft.give(scope=level.family.upper())
+        word = ctx.registry[level.family].enum_value
+        draft.give(scope=word)
         draft.extras.setdefault("variable_type", _type_of(draft.spec))
         if level.family in ctx.kinds:
             name = level.read(NamedDocument).name
-            draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
+            draft.give(service_id=level.id, service_name=name, service_type=word)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Variable | Secret]) -> None:
         spec, stored, former = change.spec, change.row.read(Levelled), change.before.value or ""

@@ -124,6 +124,10 @@ class Registry:
         """The families of services: those that can be deployed."""
         return tuple(family for family in self.families.values() if is_service(family))
 
+    def service_of_type(self, service_type: str) -> Family:
+        """Returns the family of a service in a list of services of all kinds."""
+        return next(family for family in self.services if family.enum_value == service_type)
+
     def carriers(self, trait: Trait) -> list[Family]:
         return [family for family in self.families.values() if trait in family.traits]
 

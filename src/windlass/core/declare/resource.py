@@ -33,7 +33,7 @@ from windlass.core.declare.structs import (
     references_of,
 )
 from windlass.core.words.audit import AUDIT_WORDS, AuditWords
-from windlass.core.words.naming import plural, snake, to_words
+from windlass.core.words.naming import enum_value, plural, snake, to_words
 
 
 class Verb(StrEnum):
@@ -130,6 +130,11 @@ class Family:
     def noun(self) -> str:
         """Its name for people: `environment variable`."""
         return to_words(self.title).removeprefix("organization ") or self.name
+
+    @cached_property
+    def enum_value(self) -> str:
+        """Its name as a value of fields, such as `service_type` and `scope`: `APPLICATION`."""
+        return enum_value(self.name)
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.core.deploy import hosts
+from windlass.core.words.naming import enum_value
 
 LISTED: Final = "QOVERY_"
 TWIN: Final = "WINDLASS_"
@@ -62,14 +63,14 @@ def twin(key: str) -> str:
 def of_level(family: str, id: str) -> list[BuiltIn]:
     """Returns the ids of a project, an environment or a service, as variables for itself and everything
     below."""
-    return [BuiltIn(owner=id, key=f"{LISTED}{family.upper()}_ID", value=id)]
+    return [BuiltIn(owner=id, key=f"{LISTED}{enum_value(family)}_ID", value=id)]
 
 
 def address_variables(
     family: str, id: str, host: str, port: int | None, outside: str | None
 ) -> list[BuiltIn]:
     """Returns variables that say where a service is found; `outside` is there if its port is public."""
-    prefix, _ = prefixes_of(family.upper(), id)
+    prefix, _ = prefixes_of(enum_value(family), id)
     values = [("HOST_INTERNAL", host)]
     if port is not None:
         values.append(("PORT_INTERNAL", str(port)))

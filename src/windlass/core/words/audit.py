@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.core.words.events import Event
-from windlass.core.words.naming import snake
+from windlass.core.words.naming import enum_value
 
 TYPES: Final = (
     "CREATE", "UPDATE", "DELETE", "ACCEPT", "EXPORT", "CLONE", "DEPLOY_QUEUED", "STOP_QUEUED",
@@ -109,7 +109,7 @@ class AuditNames:
     """The audit's words for all families, and back."""
 
     def __init__(self, words: Mapping[str, AuditWords]) -> None:
-        self._targets = {family: entry.target or snake(family).upper() for family, entry in words.items()}
+        self._targets = {family: entry.target or enum_value(family) for family, entry in words.items()}
         self._sub_targets = {family: entry.sub_target for family, entry in words.items() if entry.sub_target}
         self._parts = {family for family, entry in words.items() if entry.is_part}
 
@@ -117,7 +117,7 @@ class AuditNames:
         return family in self._parts
 
     def target(self, family: str) -> str:
-        return self._targets.get(family, snake(family).upper())
+        return self._targets.get(family, enum_value(family))
 
     def families_of(self, target: str) -> tuple[str, ...]:
         """Returns all families with this word; if there are none, a name without matches."""

@@ -14,6 +14,11 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
+def enum_value(name: str) -> str:
+    """Converts to the value of a field, such as `service_type` or `scope`: `gitToken` → `GIT_TOKEN`."""
+    return snake(name).upper()
+
+
 def to_words(title: str) -> str:
     """Converts to words: `EnvironmentVariable` → `environment variable`, `APIToken` → `API token`."""
     out = ""

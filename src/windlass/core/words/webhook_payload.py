@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.core.words.events import full
+from windlass.core.words.naming import enum_value
 
 
 class NamedId(Struct, frozen=True):
@@ -85,7 +86,7 @@ def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[st
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
         "service_id": news.service.id,
-        "service_kind": news.family.upper(),
+        "service_kind": enum_value(news.family),
         "service_name": news.service.name,
         "environment_id": news.environment.id,
         "environment_name": news.environment.name,
