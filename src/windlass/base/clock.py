@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -20,17 +20,45 @@ class Clock(Protocol):
     def now(self) -> int: ...
 
 
+_UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It also counts while the machine sleeps, and does not change when its clock is set."""
+_TOLERANCE: Final = 500
+"""Milliseconds that a followed clock may differ: less is not worth a step."""
+
+
+def uptime() -> int:
+    return time.clock_gettime_ns(_UPTIME) // 1_000_000
+
+
 class SystemClock:
-    """The machine's clock, which never runs backwards here: a step back would reorder lists."""
+    """The clock of the machine, or another one that it follows. It never runs backwards: a step back would
+    reorder lists."""
 
     def __init__(self) -> None:
         self._last = 0
+        self._ahead: int | None = None
+        """Milliseconds from the uptime of the machine to the time of the followed clock, if there is one."""
+
+    def follow(self, shown: int, took: int) -> int:
+        """Follows another clock, which showed this time at some moment of the last `took` milliseconds.
+
+        Returns the milliseconds by which this clock was ahead; 0 if it may have been right."""
+        own, present = self._read(), shown + took // 2
+        differs = abs(own - present) > _TOLERANCE + took // 2
+        if self._ahead is None:
+            self._last = 0  # so that a clock that was ahead does not stand still
+        if differs or self._ahead is None:
+            self._ahead = (present if differs else own) - uptime()
+        return own - present if differs else 0
 
     def now(self) -> int:
-        now = time.time_ns() // 1_000_000
+        now = self._read()
         if now > self._last:
             self._last = now
         return self._last
+
+    def _read(self) -> int:
+        return time.time_ns() // 1_000_000 if self._ahead is None else uptime() + self._ahead
 
 
 def stamp(ms: int) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from windlass.base.clock import MINUTE, SECOND, SystemClock, stamp
+from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.base.private import owner_of
 from windlass.config import BadSetting, Settings, strangers, to_type
@@ -193,7 +193,7 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     """Checks owners of places, unless the next start brings the database up to date."""
     if missing(migrations(), await moment.applied()):
         return ()
-    return await examine_owners(moment.reads, existing_owner_id(settings), SystemClock().now())
+    return await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

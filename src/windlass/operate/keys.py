@@ -67,6 +67,8 @@ class ListedKey(Struct, frozen=True, kw_only=True):
 class KeySurvey(Struct, frozen=True):
     """The keys of an installation at one moment."""
 
+    at: int
+    """The time by the clock that servers follow."""
     state: KeyState
     values: Mapping[str, int]
     """Sealed values, by key."""
@@ -122,7 +124,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
         else:
             encryption = _begin(settings, survey.state, tell)
         await point("key added")
-        await _complete(settings, encryption.fingerprint, tell, point)
+        await _complete(settings, encryption.fingerprint, survey.at, tell, point)
         await point("completed")
         if not keep:
             _drop(settings, (await _survey(settings)).state, tell)
@@ -180,9 +182,9 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
     return load_encryption(settings)
 
 
-async def _complete(settings: Settings, wanted: str, tell: Tell, point: Point) -> None:
+async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, point: Point) -> None:
     """Waits until everything is sealed with the wanted key. Does the work itself while no server runs."""
-    shown, since, began = "", SystemClock().now(), time.monotonic()
+    shown, began = "", time.monotonic()
     while not _is_done(survey := await _survey(settings, wanted), wanted):
         if survey.state.unreadable_at >= since:
             raise CommandRefused(_unreadable(survey.state))
@@ -220,11 +222,11 @@ def _unreadable(state: KeyState) -> str:
 async def _work_alone(settings: Settings, point: Point) -> bool:
     """Replaces the key in the database; returns False if a server runs, which does it."""
     try:
-        store = await open_store(settings, SystemClock(), tries=1)
+        store = await open_store(settings, clock := SystemClock(), tries=1)
     except InUse:
         return False
     try:
-        if await store.reads.key_holders.live(SystemClock().now()):
+        if await store.reads.key_holders.live(clock.now()):
             return False
         await _work_on(store, settings, point)
     finally:
@@ -252,9 +254,10 @@ async def _survey(settings: Settings, wanted: str = "") -> KeySurvey:
         state = await read_keys(reads)
         if state is None:
             raise CommandRefused("there are no secrets yet: this installation was never started")
-        live = await reads.key_holders.live(SystemClock().now()) if wanted else []
+        at = await moment.now()
+        live = await reads.key_holders.live(at) if wanted else []
         lacking = tuple(holder.name for holder in live if not holder.has(wanted))
-        return KeySurvey(state, await values_by_key(reads, state), lacking)
+        return KeySurvey(at, state, await values_by_key(reads, state), lacking)
 
 
 def _retired_here(settings: Settings, state: KeyState) -> list[str]:

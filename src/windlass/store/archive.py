@@ -47,6 +47,10 @@ class ArchiveConnection(DatabaseSession, Protocol):
 
     async def has(self, table: str) -> bool: ...
 
+    async def now(self) -> int:
+        """Returns the time by the clock that the servers of the database follow."""
+        ...
+
     async def commit(self) -> None:
         """Commits. A connection that is closed before has changed nothing."""
         ...
@@ -79,6 +83,7 @@ class Snapshot:
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
         self.database = line.database
+        self.now = line.now
 
     async def applied(self) -> dict[int, str]:
         """Migrations by number, with their checksums; none if nothing was ever kept here."""

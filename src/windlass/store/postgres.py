@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.nudges import DEAF
+from windlass.store.postgres_clock import follow_clock
 from windlass.store.postgres_limits import (
     AWAY,
     CONNECT_SECONDS,
@@ -41,7 +42,7 @@ from windlass.store.transaction import Reads, Tx, Write
 T = TypeVar("T")
 
 CHANNEL = "windlass"
-_LISTEN = f'LISTEN "{CHANNEL}"'
+LISTEN = f'LISTEN "{CHANNEL}"'
 LISTEN_SECONDS = 15.0
 """Seconds after which a connection that listens is tried."""
 # Any two numbers, as long as they stay the same.
@@ -53,10 +54,6 @@ _TURN = f"""
 BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
 # Neither does a change come from a server that seals with another key than the present one.
 _PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
-_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_APART = 5 * SECOND
-"""The difference to the clock of the database that is reported. Leases of work last 15 seconds, and are
-judged by the clock of each server."""
 _APPLIED = "SELECT count(*) FROM migration"
 OUTDATED = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
@@ -160,8 +157,7 @@ class PostgresStore(GroupCommit):
         connection = await first_connection(url)
         try:
             await migrate(connection, steps)
-            if isinstance(clock, SystemClock):
-                await warn_of_clock(connection, clock)
+            await follow_clock(connection, clock)
         finally:
             await connection.close()
         pool = await asyncpg.create_pool(
@@ -242,13 +238,15 @@ class PostgresStore(GroupCommit):
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
+            await follow_clock(connection, self._clock)
             await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
             self._deafness.end()
             self._tell("work")
             self._tell(DEAF)
             while not await _happens(lost, LISTEN_SECONDS):
                 # Also finds out that the database stalls, or is cut off without a word.
-                await connection.execute(_LISTEN)
+                await follow_clock(connection, self._clock)
+                await connection.execute(LISTEN)
         finally:
             connection.terminate()
 
@@ -261,17 +259,6 @@ class PostgresStore(GroupCommit):
             with contextlib.suppress(*CUT, asyncpg.PostgresError):
                 (await connecting).terminate()
             raise
-
-
-async def warn_of_clock(connection: asyncpg.Connection[Any], clock: Clock) -> None:
-    """Warns if the clock of this machine differs from that of the database, as those of other servers may."""
-    apart = clock.now() - await connection.fetchval(_CLOCK)
-    if abs(apart) > _APART:
-        _log.warning(
-            "set the clock of this machine, or that of the database: they differ, and servers whose clocks "
-            "differ take work from each other",
-            extra={"seconds": apart / SECOND},
-        )
 
 
 async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:

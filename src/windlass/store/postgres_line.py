@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 
 from windlass.store.archive import ArchiveTable, Rows
-from windlass.store.postgres import CHANNEL, MIGRATION_LOCK, WRITER_LOCK, PostgresSession
+from windlass.store.postgres import LISTEN, MIGRATION_LOCK, WRITER_LOCK, PostgresSession
+from windlass.store.postgres_clock import NOW
 from windlass.store.postgres_limits import first_connection
 from windlass.store.sqlite import InUse
 
@@ -40,6 +41,10 @@ class PostgresLine(PostgresSession):
             "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1", table
         )
         return row is not None
+
+    async def now(self) -> int:
+        now: int = await self._connection.fetchval(NOW)
+        return now
 
     async def commit(self) -> None:
         await self._transaction.commit()
@@ -76,12 +81,13 @@ async def _connecting(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
-    """Refuses to go on while a replica runs: each has a connection that listens and does nothing else. One
-    that just stopped may be seen a moment longer."""
+    """Refuses to go on while a replica runs: each has a connection that listens, and now and
+    then asks for the time. One that just stopped may be seen a moment longer."""
     for _ in range(_LOOKS):
         listening = await connection.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1",
-            f'LISTEN "{CHANNEL}"',
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query IN ($1, $2)",
+            LISTEN,
+            NOW,
         )
         if not listening:
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from windlass.base.clock import SystemClock
 from windlass.base.private import private_file
 from windlass.store.archive import ArchiveTable, Rows
 from windlass.store.sqlite import SqliteSession, check_version, connect, own
@@ -37,6 +38,9 @@ class SqliteLine(SqliteSession):
             "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = $1", (table,)
         )
         return rows.fetchone() is not None
+
+    async def now(self) -> int:
+        return SystemClock().now()
 
     async def commit(self) -> None:
         self._connection.execute("COMMIT")
