@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.operate.installations import again, furnish, settings_of
 from tests.world import World, make_world
 from windlass.base.encryption import HEAD_BYTES, key_of
 from windlass.config import Settings
+from windlass.control.records.sealing_keys import read_keys
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.install.database import looking
 from windlass.install.key import load_encryption
@@ -22,6 +23,8 @@ from windlass.store.archive import Snapshot
 from windlass.store.tables import sealed
 
 UNDER = {"Idempotency-Key": "before"}
+_SHORTEST = 77
+"""Bytes of an empty value that is sealed: format, nonce, wrapped key and tag."""
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -44,15 +47,22 @@ async def rows_of(settings: Settings) -> tuple[Rows, Rows]:
     return {name: sorted(rows, key=repr) for name, rows in plain.items()}, values
 
 
-def is_sealed(value: Any, heads: Iterable[bytes]) -> bool:
-    """True for bytes that name one of the keys."""
-    return value is not None and any(bytes(value)[1:HEAD_BYTES] == head for head in heads)
+def is_sealed(value: Any, heads: Collection[bytes]) -> bool:
+    """True for bytes that name one of the keys, or that have the format of values that name none."""
+    if value is None:
+        return False
+    return any(value[1:HEAD_BYTES] == head for head in heads) or (
+        value[:1] == b"\1" and len(value) >= _SHORTEST
+    )
 
 
 async def keys_of_values(settings: Settings) -> Counter[str]:
     """Counts values by the key that sealed them, in every column of every table."""
     _, values = await rows_of(settings)
-    return Counter(key_of(value) for rows in values.values() for _, value in rows)
+    async with looking(settings) as line:
+        state = await read_keys(Snapshot(line).reads)
+    assert state is not None
+    return Counter(key_of(value) or state.records[0].id for rows in values.values() for _, value in rows)
 
 
 def undeclared(values: Rows) -> set[str]:

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from msgspec import structs
 
+from tests.earlier_encryption import EarlierEncryption
 from tests.operate.installations import again, elsewhere, furnish, settings_of
 from tests.operate.key_rotations import (
     key_file,
@@ -23,7 +24,7 @@ from tests.operate.key_rotations import (
     undeclared,
 )
 from tests.world import World, make_world
-from windlass.base.encryption import Encryption, key_of, new_key
+from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.config import Settings
 from windlass.control.background.resealing import reseal
 from windlass.control.records.sealing_keys import read_keys
@@ -80,22 +81,27 @@ async def test_a_sealed_value_in_another_column_would_be_found(settings):
     assert undeclared(values | {"event.body": values["resource.sealed"]}) == {"event.body"}
 
 
-async def test_values_from_before_they_named_their_key_are_sealed_again(world):
+async def test_values_are_not_sealed_again_until_a_key_is_replaced(world):
     app = await world.application()
-    id = await world.made(f"/application/{app}/secret", {"key": "OLD", "value": "old value"})
+    id = await world.made(f"/application/{app}/secret", {"key": "KEY", "value": "value"})
     ctx = world.installation.ctx
+    before = await value_of(world, id)
+    assert (await reseal(ctx.store, ctx.encryption)).resealed == 0
+    assert await value_of(world, id) == before
 
-    async def age(tx) -> None:
-        row = await tx.resources.get(id)
-        old = b"\x01" + row.sealed[9:]
-        await tx.session.all("UPDATE resource SET sealed = $1 WHERE id = $2", old, id)
 
-    await ctx.store.write(age)
-    assert (await secret_of(world))["OLD"] == "old value"
-    await reseal(ctx.store, ctx.encryption)
-    row = await ctx.store.reads.resources.get(id)
-    assert key_of(row.sealed) == ctx.encryption.fingerprint
-    assert (await secret_of(world))["OLD"] == "old value"
+async def test_an_earlier_version_reads_what_a_server_stores_until_a_key_is_replaced(world):
+    app = await world.application()
+    ctx, earlier = world.installation.ctx, EarlierEncryption(load_keys(world.installation.ctx.settings)[0])
+    id = await world.made(f"/application/{app}/secret", {"key": "KEY", "value": "from the new version"})
+    value = await value_of(world, id)
+    assert b"from the new version" in earlier.decrypt(value.value, *value.owner)
+    add_key(ctx.settings)
+    await world.installation.key_rotation.look()
+    await world.settle()
+    value = await value_of(world, id)
+    with pytest.raises(CannotDecrypt):
+        earlier.decrypt(value.value, *value.owner)
 
 
 # Interrupted

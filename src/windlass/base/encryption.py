@@ -1,7 +1,8 @@
 """Secrets at rest: AES-256-GCM, one data key per value, wrapped by a key of the installation.
 
 The associated data names the owner of the value, so a value that was moved to another owner does not decrypt.
-Each value names the key that sealed it, so that the key can be replaced while both are in use.
+Each value names the key that sealed it, so that the key can be replaced while both are in use. Until a key is
+replaced for the first time, values name none: so versions that cannot replace keys read them, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
 _WITHOUT_ID, _WITH_ID = b"\x01", b"\x02"
-"""Formats. Values of the first one are from before keys could be replaced."""
+"""Formats. Values of the first one are sealed with the first key."""
 HEAD_BYTES: Final = len(_WITH_ID) + _ID
 """Bytes at the start of a value that tell its format and its key."""
 
@@ -55,6 +56,7 @@ class Encryption:
         if not self._keys:
             raise ValueError("at least one key is needed")
         self._sealing = next(iter(self._keys.values()))
+        self._head = self._sealing.head
         self.digest_key = self._sealing.digest_key
         """The key of digests. It stays the same, because digests cannot be made again under another key."""
 
@@ -73,16 +75,21 @@ class Encryption:
         for sealing in map(SealingKey, keys):
             self._keys.setdefault(sealing.id, sealing)
 
-    def encrypt_with(self, id: str) -> None:
-        """Chooses the key that encrypts."""
+    def encrypt_with(self, id: str, *, is_first: bool = False) -> None:
+        """Chooses the key that encrypts. `is_first`: it is the first one, and values do not name it."""
         self._sealing = self._key(id)
+        self._head = _WITHOUT_ID if is_first else self._sealing.head
+
+    def is_present(self, encrypted: bytes) -> bool:
+        """True if a value has the key, and the format, that values get now."""
+        return encrypted.startswith(self._head)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:
-        data_key, about, sealing = os.urandom(KEY_BYTES), _about(owner), self._sealing
+        data_key, about = os.urandom(KEY_BYTES), _about(owner)
         nonce = os.urandom(_NONCE)
-        wrapped = sealing.wrap.encrypt(nonce, data_key, about)
+        wrapped = self._sealing.wrap.encrypt(nonce, data_key, about)
         # The data key is used once, so its nonce may be fixed.
-        return sealing.head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
+        return self._head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
         if encrypted.startswith(_WITH_ID):
@@ -128,7 +135,7 @@ def id_of(key: bytes) -> str:
 
 
 def key_of(encrypted: bytes) -> str:
-    """Returns the id of the key that sealed a value; empty for values from before they named it."""
+    """Returns the id of the key that sealed a value; empty for values that name none."""
     return encrypted[len(_WITH_ID) : HEAD_BYTES].hex() if encrypted[:1] == _WITH_ID else ""
 
 

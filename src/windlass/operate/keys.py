@@ -98,7 +98,7 @@ async def describe_keys(settings: Settings) -> list[ListedKey]:
 
 
 async def values_by_key(source: Reads, state: KeyState) -> dict[str, int]:
-    """Counts sealed values by the id of their key. Those from before values named it are of the first key."""
+    """Counts sealed values by the id of their key. Values that name none are of the first key."""
     counts: dict[str, int] = {}
     for head, count in (await source.sealed.counts()).items():
         id = key_of(head) or state.records[0].id

@@ -23,7 +23,14 @@ from windlass.base.outage import Outage
 from windlass.base.subprocesses import in_thread
 from windlass.control.background.resealing import RESEAL, announce
 from windlass.control.context.context import no_point
-from windlass.control.records.sealing_keys import CURRENT, KeyState, keep_digest_key, read_keys, record_next
+from windlass.control.records.sealing_keys import (
+    CURRENT,
+    KeyState,
+    keep_digest_key,
+    read_keys,
+    record_next,
+    seal_with_present,
+)
 from windlass.core.words.events import Event
 from windlass.store import KeyHolder, Store, Tx
 
@@ -98,7 +105,7 @@ class KeyRotation:
         state = await read_keys(self._store.reads)
         assert state is not None, "checked at the start"
         try:
-            self._encryption.encrypt_with(state.current)
+            seal_with_present(self._encryption, state)
         except MissingKey as error:
             self.trouble = (
                 f"Use another server, or add the sealing key {state.current} to the file `key` or the "

@@ -9,13 +9,18 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base.clock import MINUTE
-from windlass.base.encryption import CannotDecrypt, Encryption, key_of
+from windlass.base.encryption import CannotDecrypt, Encryption
 from windlass.base.log import log
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context, no_point
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
-from windlass.control.records.sealing_keys import read_keys, record_retired, record_unreadable
+from windlass.control.records.sealing_keys import (
+    read_keys,
+    record_retired,
+    record_unreadable,
+    seal_with_present,
+)
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.families.organization import organization
@@ -70,7 +75,7 @@ async def _begin(store: Store, encryption: Encryption) -> str:
     """Returns the present key, as soon as nothing is being stored that another key has sealed."""
     state = await read_keys(store.reads)
     assert state is not None, "work is there only after a start"
-    encryption.encrypt_with(state.current)
+    seal_with_present(encryption, state)
 
     async def wait_for_earlier_changes(tx: Tx) -> None:
         """Does nothing: changes are stored one after the other."""
@@ -103,7 +108,7 @@ async def _reseal_page(
 ) -> int:
     renewed: list[tuple[SealedValue, bytes]] = []
     for value in page:
-        if key_of(value.value) == encryption.fingerprint:
+        if encryption.is_present(value.value):
             continue
         try:
             content = encryption.decrypt(value.value, *value.owner)

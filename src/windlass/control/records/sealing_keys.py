@@ -59,6 +59,11 @@ class KeyState(Struct, frozen=True):
         """True unless a key is being replaced."""
         return self.needed == (self.current,)
 
+    @property
+    def is_first(self) -> bool:
+        """True until a key is replaced for the first time."""
+        return len(self.records) == 1
+
     def was_used(self, id: str) -> bool:
         return any(record.id == id for record in self.records)
 
@@ -77,11 +82,16 @@ async def read_keys(source: Reads) -> KeyState | None:
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
     """Has the present key encrypt, and the kept key make digests."""
-    encryption.encrypt_with(state.current)
+    seal_with_present(encryption, state)
     if kept := await source.facts.get(DIGEST_KEY):
         encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
     else:
         encryption.digest_key = encryption.digest_key_of(state.current)
+
+
+def seal_with_present(encryption: Encryption, state: KeyState) -> None:
+    """Has the present key encrypt. Raises MissingKey if it is not here."""
+    encryption.encrypt_with(state.current, is_first=state.is_first)
 
 
 async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:
