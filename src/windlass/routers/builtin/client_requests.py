@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
-from windlass.routers.builtin.client_socket import BUSY, IDLE, PARTING, GatewaySocket
+from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
 from windlass.routers.builtin.requests import Fields, judge_fields
 
 if TYPE_CHECKING:
@@ -46,16 +46,15 @@ class RequestReader(GatewaySocket):
     # Bytes that arrive
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is BUSY:
+        if self._phase is IDLE:
+            if self._held.held or self._blocked:
+                self._held.add(data)
+                self._advance()
+            elif not self._take_whole(data):
+                self._since = self._shared.now
+                self._begin(data)
+        elif self._phase is BUSY:
             self._more(data)
-        elif self._phase is PARTING:
-            return
-        elif self._held.held or self._blocked:
-            self._held.add(data)
-            self._advance()
-        elif not self._take_whole(data):
-            self._since = self._shared.now
-            self._begin(data)
 
     def _take_whole(self, data: bytes) -> bool:
         """Takes a whole request without a body in one piece, as nearly all are. Returns False for any other,

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Only on Linux. The kernel forgets the option after a while, so it is set again for each answer in
 pieces."""
-_IN_HEAD: Final = -10
-"""Value of `_left` until a head is complete. Later it is the missing bytes of the body, CHUNKED, or
+_BEFORE_HEAD: Final = -10
+"""Value of `_left` until the first byte of an answer."""
+_IN_HEAD: Final = -11
+"""Value of `_left` until its head is complete. Later it is the missing bytes of the body, CHUNKED, or
 UNTIL_CLOSE."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
@@ -43,9 +45,7 @@ class Upstream(asyncio.Protocol):
         "_held",
         "_keep",
         "_left",
-        "_raw",
         "_shared",
-        "begun",
         "blocked",
         "client",
         "lost",
@@ -60,17 +60,19 @@ class Upstream(asyncio.Protocol):
         self.peer = peer
         self.client: ClientConnection | None = None
         """The client whose request it carries."""
-        self.begun = False
-        """A byte of the answer has arrived."""
         self.lost = self.paused = self.blocked = False
         self.since = shared.now
         self._held = HeadBuffer(ROOM, ROOM)
-        self._raw = b"\0"
         self._answer: AnswerHead | None = None
         """The last head, parsed. The next one is often the same."""
-        self._left = _IN_HEAD
+        self._left = _BEFORE_HEAD
         self._keep = False
         self._chunks = Chunks(shared.bounds)
+
+    @property
+    def begun(self) -> bool:
+        """True as soon as a byte of the answer has arrived."""
+        return self._left != _BEFORE_HEAD
 
     # The connection
 
@@ -79,7 +81,6 @@ class Upstream(asyncio.Protocol):
 
     def carry(self, client: ClientConnection, request: bytes) -> None:
         self.client = client
-        self.begun = False
         self.transport.write(request)
 
     def fail_soon(self, client: ClientConnection) -> None:
@@ -168,14 +169,12 @@ class Upstream(asyncio.Protocol):
             self._forget()
             self.transport.abort()
             return
-        left = self._left
-        if left == _IN_HEAD:
-            self.begun = True
-            if self._held.held or not data.startswith(self._raw):
-                self._gather(client, data)
-            else:
-                assert self._answer is not None
-                self._begin(client, self._answer, data, len(self._raw))
+        left, answer = self._left, self._answer
+        if left == _BEFORE_HEAD and answer is not None and data.startswith(answer.raw):
+            self._begin(client, answer, data)
+        elif left <= _BEFORE_HEAD:
+            self._left = _IN_HEAD
+            self._gather(client, data)
         elif left == CHUNKED:
             self._pass_on_chunks(client, data)
         elif left == UNTIL_CLOSE:
@@ -195,8 +194,8 @@ class Upstream(asyncio.Protocol):
                 end = whole.find(b"\r\n\r\n") + 4
                 answer = AnswerHead(whole[:end])
                 if answer.status >= 200:
-                    self._answer, self._raw = answer, answer.raw
-                    self._begin(client, answer, whole, end)
+                    self._answer = answer
+                    self._begin(client, answer, whole)
                     return
                 if answer.status == 101:
                     self._switch(client, answer, whole[end:])
@@ -207,7 +206,9 @@ class Upstream(asyncio.Protocol):
         except Bad as bad:
             self._break(client, bad.message)
 
-    def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes, end: int) -> None:
+    def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes) -> None:
+        """Begins to pass on an answer. `data` starts with its head."""
+        end = len(answer.raw)
         client.outcome = answer.outcome
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
@@ -248,7 +249,7 @@ class Upstream(asyncio.Protocol):
     def _end(self, client: ClientConnection, *, clean: bool) -> None:
         """Ends an answer. Bytes after it (not `clean`) close the connection: they are no answer to a later
         request."""
-        self._left = _IN_HEAD
+        self._left = _BEFORE_HEAD
         self.client = None
         if not client.whole:
             self.transport.abort()
