@@ -9,20 +9,22 @@ import pytest
 
 from tests.fakes.router import FakeRouter
 from tests.running.deployments import deployed
-from tests.world import make_world
+from tests.world import World, make_world
+from windlass.control.context.place import Place
 from windlass.control.deploying import route_updates
 from windlass.routers.router import Route, RouteError
 
 
 class BusyRouter(FakeRouter):
-    """Refuses routes so many times, for a reason of each time."""
+    """Refuses routes so many times."""
 
     refusals = 0
+    refusal: Exception = RouteError("the gateway does not answer")
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
         if self.refusals:
             self.refusals -= 1
-            raise RouteError("the gateway does not answer")
+            raise self.refusal
         await super().set(service, routes)
 
 
@@ -51,3 +53,35 @@ async def test_routes_that_a_router_refused_are_set_when_it_takes_them(router):
 async def test_routes_that_wait_are_logged_once_for_a_reason(router, caplog):
     await refreshed(router, refusals=9)
     assert [record.message for record in caplog.records].count("routes wait") == 1
+
+
+async def test_routes_are_set_later_after_an_error_that_is_not_expected(router, caplog):
+    router.refusal = KeyError("not expected")
+    assert await refreshed(router, refusals=7)
+    assert [record.message for record in caplog.records if record.exc_info].count("routes wait") == 1
+
+
+def place_fails(world: World, bad: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the question for the place of a service fail so many times, for a reason that is not expected."""
+    failures, place_of = iter(range(times)), world.installation.ctx.places.of
+
+    async def of(service: str) -> Place:
+        if service == bad and next(failures, None) is not None:
+            raise KeyError(service)
+        return await place_of(service)
+
+    monkeypatch.setattr(world.installation.ctx.places, "of", of)
+
+
+async def test_a_service_whose_place_is_not_found_keeps_no_routes_of_others_waiting(router, monkeypatch):
+    async with make_world(router=router) as world:
+        bad, good = await deployed(world), await deployed(world)
+        routes, before = world.installation.routes, router.routes.pop(good)
+        router.routes.pop(bad)
+        place_fails(world, bad, 2, monkeypatch)
+        routes.note([bad, good])
+        await routes.catch_up(5)
+        assert router.routes == {good: before}
+        await routes.catch_up(5)
+        await routes.catch_up(5)
+        assert set(router.routes) == {bad, good}

@@ -7,8 +7,10 @@ other.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from windlass.base.errors import Unavailable
 from windlass.base.fair_share import FairShare
@@ -83,16 +85,22 @@ class RouteUpdates:
     async def _start(self) -> None:
         self._must_look.clear()
         noted, self._noted = self._noted, {}
+        late: dict[str, float] = {}
         share = FairShare()
         try:
             for service, since in noted.items():
-                place = await self._ctx.places.of(service)
-                self._waiting.setdefault(place.id, {})[service] = since
+                with self._retrying(service, since, late, raising=Unavailable):
+                    place = await self._ctx.places.of(service)
+                    self._waiting.setdefault(place.id, {})[service] = since
                 await share.pause()
         except Unavailable:
             self._noted = noted | self._noted
             self._must_look.set()
             raise
+        if late:
+            self._has_looked_at(late)
+            self._noted = late | self._noted
+            asyncio.get_running_loop().call_later(_PAUSE, self._must_look.set)
         for id in self._waiting.keys() - self._running.keys():
             self._running[id] = asyncio.create_task(self._update(id))
 
@@ -100,14 +108,17 @@ class RouteUpdates:
         try:
             while services := self._waiting.pop(place, {}):
                 late = await self._update_all(services)
-                if self._untold is not None:
-                    self._untold -= services.keys()
-                    await self._complete()
+                self._has_looked_at(services)
+                await self._complete()
                 if late:
                     await asyncio.sleep(_PAUSE)
                     self._waiting[place] = late | self._waiting.get(place, {})
         finally:
             del self._running[place]
+
+    def _has_looked_at(self, services: Mapping[str, float]) -> None:
+        if self._untold is not None:
+            self._untold -= services.keys()
 
     async def _complete(self) -> None:
         """Tells routers, once, that they have the routes of all services."""
@@ -127,24 +138,36 @@ class RouteUpdates:
         is_away, share = False, FairShare()
         for service, since in services.items():
             await share.pause()
-            try:
+            with self._retrying(service, since, late):
                 if not is_away:
                     is_away = await self._is_away(service, since)
                 if is_away:
                     late[service] = since
                     await hold_names(self._ctx, service)
-            except (EngineError, RouteError, Unavailable) as error:
-                self._note_late(service, str(error))
-                late[service] = since
-            except Exception:  # noqa: BLE001 (the loop must outlive one service)
-                _log.exception("routes could not be set", extra={"service": service})
         return late
 
-    def _note_late(self, service: str, why: str) -> None:
+    @contextmanager
+    def _retrying(
+        self, service: str, since: float, late: dict[str, float], raising: type[Exception] | tuple[()] = ()
+    ) -> Iterator[None]:
+        """Has a service wait if its routes cannot be set: it must not keep others waiting."""
+        try:
+            yield
+        except raising:
+            raise
+        except (EngineError, RouteError, Unavailable) as error:
+            self._note_late(service, str(error))
+            late[service] = since
+        except Exception as error:  # noqa: BLE001 (the loop must outlive one service)
+            self._note_late(service, repr(error), unexpected=error)
+            late[service] = since
+
+    def _note_late(self, service: str, why: str, unexpected: Exception | None = None) -> None:
         """Logs why the routes of a service wait, once for each reason."""
         if self._reasons.get(service) != why:
             self._reasons[service] = why
-            _log.warning("routes wait", extra={"service": service, "why": why})
+            level = logging.ERROR if unexpected else logging.WARNING
+            _log.log(level, "routes wait", extra={"service": service, "why": why}, exc_info=unexpected)
 
     async def _is_away(self, service: str, since: float) -> bool:
         """Sets the routes of a service, unless its engine is away."""
