@@ -15,7 +15,7 @@ import pytest
 
 import windlass.control.kinds
 import windlass.families
-from windlass.families import declared, registry_of
+from windlass.families import find_declarations, registry_of
 
 GROWTH = float(os.environ.get("GROWTH", "3"))
 WRITTEN_DOWN = {
@@ -143,7 +143,7 @@ def grow(families: Path, kinds: Path) -> None:
 
 
 def _operations() -> int:
-    return len(registry_of(*declared()).operations)
+    return len(registry_of(*find_declarations()).operations)
 
 
 def _write(round_: int, families: Path, kinds: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.engines.dockers import BOX
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.context import Context
-from windlass.control.kinds import declared as declared_kinds
+from windlass.control.kinds import find_kinds as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.control.kinds.service_kind import ServiceKind
 from windlass.control.workloads.making import Making
@@ -24,7 +24,7 @@ from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import deployable, has_deployments, has_logs, has_variables
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.workload import Artifact, Workload
-from windlass.families import declared as declared_families
+from windlass.families import find_declarations as declared_families
 from windlass.families import registry_of
 from windlass.families.environment import environment
 from windlass.store import Row

@@ -10,7 +10,7 @@ import pytest
 from tests.world import make_world
 from windlass.base.encryption import key_of
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.families import declared, registry_of
+from windlass.families import find_declarations, registry_of
 from windlass.install.key import add_key
 
 PAGE = Path(__file__).parent.parent / "docs" / "adding-a-family.md"
@@ -22,7 +22,7 @@ async def world(database_url, monkeypatch):
     module = types.ModuleType("runbook_of_the_manual")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(source, str(PAGE), "exec"), vars(module))
-    families = registry_of(*declared(), module.runbook)
+    families = registry_of(*find_declarations(), module.runbook)
     async with make_world(database_url, families=families) as made:
         yield made
 

@@ -17,10 +17,10 @@ import windlass.control.kinds
 import windlass.families
 from tests.fakes.engine import FakeEngine
 from tests.world import make_world
-from windlass.control.kinds import declared as declared_kinds
+from windlass.control.kinds import find_kinds as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.core.deploy.workload import OutputLine
-from windlass.families import declared, registry_of
+from windlass.families import find_declarations, registry_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "adding-a-service-kind.md"
@@ -60,7 +60,7 @@ def added(files, monkeypatch) -> Iterator[None]:
 
 @pytest.fixture
 async def world(added, database_url):
-    families, kinds = registry_of(*declared()), kinds_of(*declared_kinds())
+    families, kinds = registry_of(*find_declarations()), kinds_of(*declared_kinds())
     async with make_world(database_url, families=families, kinds=kinds, engine=FakeEngine("image")) as made:
         yield made
 
@@ -146,7 +146,7 @@ async def test_a_token_is_limited_to_a_service_of_the_new_kind(world):
 
 
 async def test_the_new_kind_is_refused_where_the_engine_runs_no_images(added, database_url):
-    families, kinds = registry_of(*declared()), kinds_of(*declared_kinds())
+    families, kinds = registry_of(*find_declarations()), kinds_of(*declared_kinds())
     async with make_world(database_url, families=families, kinds=kinds) as world:
         environment = await world.environment()
         answer = await world.post(f"/environment/{environment}/cache", {"name": "x"})
@@ -206,7 +206,7 @@ def test_the_new_kind_is_on_the_command_line(files, tmp_path):
 
 
 def test_the_derived_tests_are_green(added, files, tmp_path):
-    known = registry_of(*declared())
+    known = registry_of(*find_declarations())
     operations = [operation.id for operation in known.operations if "cache" in operation.path]
     assert len(operations) > 15
     options = ("-p", "with_cache", "-n", "0", "-p", "no:cacheprovider", "-k", "sqlite", "-rA")

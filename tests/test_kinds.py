@@ -7,12 +7,12 @@ from contextlib import nullcontext
 import pytest
 
 from tests.world import make_world
-from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
 from windlass.core.declare.resource import Family, Shown, Spec, Trait
 from windlass.core.declare.traits import deployable
-from windlass.families import declared as declared_families
+from windlass.families import find_declarations as declared_families
 from windlass.families import registry, registry_of
 from windlass.families.environment import environment
 from windlass.families.project import project
@@ -43,7 +43,7 @@ async def test_a_family_that_can_be_deployed_and_has_no_kind_stops_the_start() -
 
 def test_a_kind_of_a_family_that_cannot_be_deployed_stops_the_start() -> None:
     with pytest.raises(LookupError, match=r"a kind of project, which is no family that can be deployed"):
-        check_kinds(registry(), kinds_of(*declared(), kind(project)))
+        check_kinds(registry(), kinds_of(*find_kinds(), kind(project)))
 
 
 def test_two_kinds_of_one_family_stop_the_start() -> None:
@@ -61,7 +61,7 @@ def test_a_kind_that_waits_for_what_is_no_service_stops_the_start() -> None:
     rope = family("rope", deployable())
     families = registry_of(*declared_families(), rope)
     with pytest.raises(LookupError, match=r"kind of rope waits for project"):
-        check_kinds(families, kinds_of(*declared(), kind(rope, "project")))
+        check_kinds(families, kinds_of(*find_kinds(), kind(rope, "project")))
 
 
 def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
@@ -81,11 +81,11 @@ def test_a_service_type_that_differs_from_the_one_in_links_stops_the_start(
     families = registry_of(*declared_families(), rope)
     refusal = pytest.raises(LookupError, match=r'service_type: str = "ROPE"') if is_refused else nullcontext()
     with refusal:
-        check_kinds(families, kinds_of(*declared(), kind(rope)))
+        check_kinds(families, kinds_of(*find_kinds(), kind(rope)))
 
 
 def test_the_present_kinds_and_families_fit_together() -> None:
-    kinds = kinds_of(*declared())
+    kinds = kinds_of(*find_kinds())
     check_kinds(registry(), kinds)
     check_behaviours(registry())
     with pytest.raises(LookupError):
@@ -93,6 +93,6 @@ def test_the_present_kinds_and_families_fit_together() -> None:
 
 
 def test_kinds_that_others_wait_for_come_first() -> None:
-    order = [*kinds_of(*declared())]
-    for name, one in kinds_of(*declared()).items():
+    order = [*kinds_of(*find_kinds())]
+    for name, one in kinds_of(*find_kinds()).items():
         assert all(order.index(other) < order.index(name) for other in one.waits_for)

@@ -25,7 +25,7 @@ class Windlass(click.Group):
     """The operator's commands, and those that follow from what the API offers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_MACHINE, *_EXTRA, *_load_commands().everything()]
+        return [*_MACHINE, *_EXTRA, *_load_commands().all_commands()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         command: click.Command | None
@@ -45,7 +45,7 @@ class Windlass(click.Group):
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             suggestions = import_module("windlass.cli.suggestions")
-            groups = dict.fromkeys((*_MACHINE, *_EXTRA), ()) | _load_commands().everything()
+            groups = dict.fromkeys((*_MACHINE, *_EXTRA), ()) | _load_commands().all_commands()
             suggestions.no_such_command(error.command_name, groups, ctx)
             raise
 

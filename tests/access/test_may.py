@@ -12,10 +12,10 @@ from windlass.core.access import (
     Permit,
     Scope,
     Where,
+    ids_to_look_up,
     may,
     may_below,
     may_somewhere,
-    narrowed_to,
     permits_throughout,
 )
 
@@ -189,7 +189,7 @@ families = st.sampled_from(("project", "environment", "cluster", "application", 
 
 @given(actors, wheres, families, st.sampled_from(("p", "q", "r", "s")), modes)
 def test_a_list_looks_for_every_item_that_may_be_read(who, where, family, id, mode):
-    ids = narrowed_to(who, where)
+    ids = ids_to_look_up(who, where)
     if not may_below(who, READ, where) and ids is not None and may(who, READ, where.below(family, id, mode)):
         assert id in ids
 

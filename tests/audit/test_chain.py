@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
 from windlass.main import main
-from windlass.store.chain import BEGINNING, Head, chained, hash_of
+from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
 from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
@@ -183,7 +183,7 @@ def command(place: Place, *words: str) -> Any:
 
 def test_each_link_depends_on_all_before_it():
     def ends(events: list[tuple[str]]) -> Any:
-        return list(chained(Head(0, BEGINNING), events))[-1][-1]
+        return list(chain_rows(Head(0, BEGINNING), events))[-1][-1]
 
     assert ends([("a",), ("b",)]) == ends([("a",), ("b",)])
     assert ends([("a",), ("b",)]) != ends([("b",), ("a",)])

@@ -18,7 +18,7 @@ from tests.cli.streamer import END, Turn, line, remark, streaming
 from tests.cli.test_stories import shop
 from tests.logs.streams import settled
 from tests.world import ADMIN
-from windlass.cli.following import StreamEvent, heard
+from windlass.cli.following import StreamEvent, parse_events
 from windlass.core.deploy.workload import OutputLine
 
 APP = "00000000-0000-4000-8000-000000000001"
@@ -250,7 +250,7 @@ def test_events_are_the_same_wherever_the_stream_is_cut(size):
     )
     text = said.encode()
     pieces = (text[at : at + size] for at in range(0, len(text), size))
-    assert list(heard(pieces)) == [
+    assert list(parse_events(pieces)) == [
         StreamEvent("message", "é", "1"),
         StreamEvent("gone", "a\nb", ""),
         StreamEvent("message", "c", ""),

@@ -15,7 +15,7 @@ from tests.derived.stage import BASES, Stage
 from tests.derived.things import Thing
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
-from windlass.core.declare.document import narrowed
+from windlass.core.declare.document import narrow_document
 from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
 
@@ -118,7 +118,7 @@ async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(
     assert {name: now.get(name) for name in kept} == {name: before.get(name) for name in kept}
     assert any(now.get(name) != before[name] for name in before.keys() - {"updated_at"}), "nothing went back"
     if rich.thing.parent:
-        said = {**rich.body, **narrowed(before, family.spec)}
+        said = {**rich.body, **narrow_document(before, family.spec)}
         needed = {name: said[name] for name in family.kept & said.keys()}
         if family.names:
             needed[family.names] += "-2"
@@ -151,7 +151,7 @@ async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_othe
 
 def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
     """Fields that only the server sets may change with any other."""
-    return document.keys() - narrowed(document, family.spec).keys()
+    return document.keys() - narrow_document(document, family.spec).keys()
 
 
 @every_family

@@ -12,7 +12,7 @@ from tests.fakes.engine import FakeEngine
 from windlass.base.clock import SystemClock
 from windlass.core.deploy.workload import Artifact, HealthProbe, Instance, Phase, ProbeKind
 from windlass.engines.by_hand import readiness
-from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, misplaced
+from windlass.engines.by_hand.listeners import ListeningPort, advise_on_address, listening_sockets
 from windlass.engines.by_hand.readiness import ReadinessWait
 from windlass.engines.engine import NotReady
 
@@ -46,7 +46,7 @@ HERE, OUTSIDE = False, True
 )
 def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, listeners, advice):
     found = [ListeningPort(port, address) for port, address in listeners]
-    assert misplaced(WEB, COPY, 3000, found, from_outside=from_outside).startswith(advice)
+    assert advise_on_address(WEB, COPY, 3000, found, from_outside=from_outside).startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, l
 )
 def test_a_program_that_listens_where_it_should_or_nowhere_gets_no_advice(from_outside, listeners):
     found = [ListeningPort(port, address) for port, address in listeners]
-    assert misplaced(WEB, COPY, 3000, found, from_outside=from_outside) == ""
+    assert advise_on_address(WEB, COPY, 3000, found, from_outside=from_outside) == ""
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from windlass.core.declare.fields import Id, Name, Text
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec, Verb
 from windlass.core.words.audit import AuditWords
-from windlass.families import declared, registry_of
+from windlass.families import find_declarations, registry_of
 from windlass.families.cluster import cluster
 from windlass.families.environment import environment
 from windlass.families.organization import organization
@@ -108,7 +108,7 @@ of_services = Actions(service, "Stages", (get("stage", Note, "Read its stage"),)
 of_clusters = Actions(cluster, "Locks", (get("lock", Note, "Read its lock", unnested=True),))
 
 EVERYTHING = registry_of(
-    *declared(), project_rule, environment_rule, aws_credentials, stage, of_services, of_clusters
+    *find_declarations(), project_rule, environment_rule, aws_credentials, stage, of_services, of_clusters
 )
 
 

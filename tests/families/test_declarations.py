@@ -19,7 +19,7 @@ from windlass.core.declare.actions import WORD, Action, Trait, get, post
 from windlass.core.declare.fields import Name, counts
 from windlass.core.declare.registry import Actions, AnyOf, Declared
 from windlass.core.declare.resource import Family, Shown, Spec
-from windlass.families import declared, registry_of
+from windlass.families import find_declarations, registry_of
 from windlass.families.environment import environment
 from windlass.families.project import project
 
@@ -79,17 +79,17 @@ ONE_TITLE = (
 )
 def test_an_invalid_declaration_stops_the_start(things: tuple[Declared, ...], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        registry_of(*declared(), *things)
+        registry_of(*find_declarations(), *things)
 
 
 def test_a_family_that_two_files_name_is_one_family() -> None:
-    made = registry_of(*declared(), project_rule, project_rule, environment_rule)
+    made = registry_of(*find_declarations(), project_rule, project_rule, environment_rule)
     assert made["projectRule"] is project_rule
     assert len(made.handled_by("projectRule.create")) == 1
 
 
 async def test_an_action_that_nothing_handles_stops_the_start(database_url: str) -> None:
-    families = registry_of(*declared(), stage_with(post("explode", None, "Explode")))
+    families = registry_of(*find_declarations(), stage_with(post("explode", None, "Explode")))
     with pytest.raises(LookupError, match=r"nothing handles stage\.explode"):
         async with make_world(database_url, families=families):
             pass
@@ -100,5 +100,6 @@ def test_names_in_other_forms_follow_from_the_name_of_a_family() -> None:
     assert (family.segment, family.param) == ("helmRepository", "helm_repository_id")
     assert (family.title, family.group) == ("HelmRepository", "HelmRepositories")
     assert [
-        operation.id for operation in registry_of(*declared(), family).handled_by("helmRepository.list")
+        operation.id
+        for operation in registry_of(*find_declarations(), family).handled_by("helmRepository.list")
     ] == ["listHelmRepositories"]

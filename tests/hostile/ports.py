@@ -14,7 +14,7 @@ from tests.routers.town import SHOP, Caller, make_town, until
 from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.connections import ConnectionTable, trusted
+from windlass.base.http_in.connections import ConnectionTable, trust_check
 from windlass.serve.server import protocols
 
 PORTS = ("api", "gateway")
@@ -61,7 +61,7 @@ async def _api(bounds: Bounds, trusts: tuple[str, ...]) -> AsyncIterator[tuple[i
 
 @contextlib.asynccontextmanager
 async def _gateway(bounds: Bounds, trusts: tuple[str, ...]) -> AsyncIterator[tuple[int, ConnectionTable]]:
-    async with make_town(bounds, trusts=trusted(trusts)) as town:
+    async with make_town(bounds, trusts=trust_check(trusts)) as town:
         await town.shop(await town.instance())
         yield town.router.port, town.router._shared.connections
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.builders.native.tools import meant_for
+from windlass.builders.native.tools import environment_for
 
 SURROUNDINGS = {
     "PIP_INDEX_URL": "https://reader:pip-canary@pypi.example/simple",
@@ -21,7 +21,7 @@ SURROUNDINGS = {
     [("npm", ("pip-", "uv-")), ("pip", ("npm-",)), ("uv", ("npm-",)), ("python3", ("npm-",))],
 )
 def test_a_tool_sees_no_registry_of_another(program: str, other: tuple[str, ...]):
-    given = meant_for(program, SURROUNDINGS)
+    given = environment_for(program, SURROUNDINGS)
     assert not [value for value in given.values() if any(f"{one}canary" in value for one in other)]
     assert {"HTTPS_PROXY", "PATH"} <= given.keys()
 
@@ -30,4 +30,4 @@ def test_a_tool_sees_no_registry_of_another(program: str, other: tuple[str, ...]
     ("program", "own"), [("npm", "npm-canary"), ("pip", "pip-canary"), ("uv", "uv-canary")]
 )
 def test_a_tool_sees_its_own_registry(program: str, own: str):
-    assert any(own in value for value in meant_for(program, SURROUNDINGS).values())
+    assert any(own in value for value in environment_for(program, SURROUNDINGS).values())

@@ -19,7 +19,7 @@ from tests.world import ADMIN, Answer
 from windlass.control.request import changing, creating
 from windlass.control.services import git_tokens
 from windlass.control.workloads import repositories
-from windlass.core.declare.document import apply_patch, narrowed
+from windlass.core.declare.document import apply_patch, narrow_document
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -76,7 +76,7 @@ async def make(ground: Ground, change: Change, method: str, token: str) -> Answe
     for step in reversed(change.field):
         body = {step: body}
     if method == "PUT":
-        shown = narrowed((await ground.world.get(path, token=token)).json, change.family.spec)
+        shown = narrow_document((await ground.world.get(path, token=token)).json, change.family.spec)
         sent = {name: value for name, value in shown.items() if name in known - change.family.fixed}
         body = apply_patch(sent, body, change.family.spec)
     return await ground.world.call(method, path, body, token=token)

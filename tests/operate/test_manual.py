@@ -8,14 +8,14 @@ import pytest
 from tests.cli.manual import DOCS, run_examples
 from tests.operate.installations import contents, stopped
 from windlass.config import Settings
-from windlass.operate.settings import everything, written
+from windlass.operate.settings import all_settings, to_text
 
 PAGE = (DOCS / "operations.md").read_text()
 
 
-@pytest.mark.parametrize("setting", everything(), ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", all_settings(), ids=lambda setting: setting.name)
 def test_a_setting_is_in_the_manual_as_it_is(setting):
-    default = "" if setting.default in ("", ()) else f"`{written(setting.default)}`"
+    default = "" if setting.default in ("", ()) else f"`{to_text(setting.default)}`"
     secret = " A secret." if setting.secret else ""
     row = f"| `{setting.name}` | {default} | {setting.meaning}.{secret} |"
     assert row in PAGE.partition(f"**{setting.group}**")[2].partition("\n**")[0].splitlines()

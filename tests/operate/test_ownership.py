@@ -29,7 +29,7 @@ from windlass.install.ownership import NotOurs, examine, legacy_id
 from windlass.operate.backup import backup
 from windlass.operate.doctor import diagnose
 from windlass.operate.findings import Level
-from windlass.operate.set_aside import listed, purge, put_back
+from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.store.tables.facts import FactTable
 from windlass.store.tables.statuses import StatusTable
 from windlass.terminal.refused import CommandRefused
@@ -85,7 +85,7 @@ async def test_services_that_the_database_does_not_know_are_set_aside_and_report
     await world.run(30)
     assert [one.service for one in world.engine.instances.values()] == [app]
     assert world.engine.discarded == []
-    assert [record.service for record in listed(world.installation.ctx.settings)] == [UNKNOWN]
+    assert [record.service for record in set_aside_services(world.installation.ctx.settings)] == [UNKNOWN]
     (event,) = await world.events(Event.SET_ASIDE)
     assert UNKNOWN.encode() in event.body
 
@@ -139,7 +139,7 @@ async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     assert not (tmp_path / "windlass.db").exists(), "a refused start makes nothing"
     settings = await started(tmp_path, adopt=True)
     assert (tmp_path / "set-aside" / UNKNOWN / "volumes/data/file").read_text() == "precious"
-    assert [record.service for record in listed(settings)] == [UNKNOWN]
+    assert [record.service for record in set_aside_services(settings)] == [UNKNOWN]
     with pytest.raises(CommandRefused, match="no record of it"):
         await put_back(settings, UNKNOWN)
     await started(tmp_path)
@@ -148,7 +148,7 @@ async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     await put_back(settings, UNKNOWN)
     assert (tmp_path / "run/volumes" / UNKNOWN / "data/file").read_text() == "precious"
     assert (tmp_path / "builds" / UNKNOWN / "data/file").read_text() == "precious"
-    assert listed(settings) == []
+    assert set_aside_services(settings) == []
 
 
 async def test_commands_beside_the_server_say_what_a_wrong_database_does_not_know(tmp_path):
@@ -171,7 +171,7 @@ async def test_a_purged_service_is_gone(tmp_path):
     furnished(tmp_path)
     settings = await started(tmp_path, adopt=True)
     await purge(settings, [UNKNOWN])
-    assert listed(settings) == []
+    assert set_aside_services(settings) == []
     assert not [path for path in tmp_path.rglob("*") if UNKNOWN in str(path)]
     await started(tmp_path)
 
@@ -206,9 +206,9 @@ def test_the_commands_say_what_they_do(tmp_path):
     asyncio.run(started(tmp_path, adopt=True))
     assert UNKNOWN in windlass("set-aside", "list", "--text").stdout
     assert "for good?" in windlass("set-aside", "purge", "--all").stdout
-    assert listed(Settings(data_dir=str(tmp_path)))
+    assert set_aside_services(Settings(data_dir=str(tmp_path)))
     assert windlass("set-aside", "purge", "--all", "--yes").returncode == 0
-    assert listed(Settings(data_dir=str(tmp_path))) == []
+    assert set_aside_services(Settings(data_dir=str(tmp_path))) == []
 
 
 # Lost volumes

@@ -23,7 +23,7 @@ from windlass.control.background import holdings
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
 from windlass.operate.serving import check_engine
-from windlass.operate.set_aside import listed, purge, put_back
+from windlass.operate.set_aside import purge, put_back, set_aside_services
 from windlass.terminal.refused import CommandRefused
 
 
@@ -88,7 +88,7 @@ async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_d
         refused += 1
         settings = await started(folder, adopt=True)
         assert precious(folder) == ["set-aside", "set-aside"], number
-        assert [record.service for record in listed(settings)] == [UNKNOWN], number
+        assert [record.service for record in set_aside_services(settings)] == [UNKNOWN], number
     assert refused > 3, "an installation that was set aside in part is taken for one that was set aside"
 
 
@@ -104,7 +104,7 @@ async def left_by_put_back(top: Path) -> int | None:
             assert number > 3
             return None
         await started(folder)
-        if (precious(folder), listed(_of(folder))) != (["builds", "run"], []):
+        if (precious(folder), set_aside_services(_of(folder))) != (["builds", "run"], []):
             return number
     raise AssertionError
 
@@ -120,9 +120,9 @@ async def left_by_purge(top: Path) -> int | None:
         if not killer.struck:
             assert number > 3
             return None
-        await purge(_of(folder), [record.service for record in listed(_of(folder))])
+        await purge(_of(folder), [record.service for record in set_aside_services(_of(folder))])
         left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
-        if left or listed(_of(folder)):
+        if left or set_aside_services(_of(folder)):
             return number
     raise AssertionError
 
@@ -166,7 +166,9 @@ async def test_putting_back_never_erases_a_service_of_another_engine(tmp_path, s
     await template(tmp_path, adopted=True)
     if says == "nothing of its engine":
         file = tmp_path / "set-aside" / UNKNOWN / "record.json"
-        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(listed(_of(tmp_path))[0], engine="")))
+        file.write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(set_aside_services(_of(tmp_path))[0], engine=""))
+        )
     for engine in ("fake", "docker"):
         await started(tmp_path, parts=fake_parts(FakeEngine()) if engine == "fake" else None)
     assert len(precious(tmp_path)) == 2
@@ -203,7 +205,9 @@ async def test_a_start_on_another_engine_is_refused_while_services_run(tmp_path)
 async def test_a_damaged_record_stops_no_start_and_is_listed(tmp_path):
     await template(tmp_path, adopted=True)
     (tmp_path / "set-aside" / UNKNOWN / "record.json").write_bytes(b"")
-    assert [(one.service, one.why) for one in listed(_of(tmp_path))] == [(UNKNOWN, "its record is damaged")]
+    assert [(one.service, one.why) for one in set_aside_services(_of(tmp_path))] == [
+        (UNKNOWN, "its record is damaged")
+    ]
     await started(tmp_path)
     assert precious(tmp_path) == ["builds", "run"]
 
@@ -212,7 +216,7 @@ async def test_a_record_of_another_version_is_listed_and_its_service_is_left_whe
     await template(tmp_path, adopted=True)
     record = tmp_path / "set-aside" / UNKNOWN / "record.json"
     record.write_text('{"form": 2}')
-    assert "another version" in listed(_of(tmp_path))[0].why
+    assert "another version" in set_aside_services(_of(tmp_path))[0].why
     await started(tmp_path)
     for deed in (put_back(_of(tmp_path), UNKNOWN), purge(_of(tmp_path), [UNKNOWN])):
         with pytest.raises(CommandRefused, match="use the version of Windlass"):

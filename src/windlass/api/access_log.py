@@ -76,7 +76,7 @@ class AccessLog:
         if len(self._lines) >= MOST_WAITING:
             self._dropped += 1
             return
-        method, path, actor = _shown(request.method), _shown(request.path), request.actor
+        method, path, actor = _clean(request.method), _clean(request.path), request.actor
         self._lines.append(
             _encode(
                 AccessLine(
@@ -91,7 +91,7 @@ class AccessLog:
                     actor=actor.id if actor else None,
                     organization=_organization(request),
                     address=request.client,
-                    user_agent=_shown(request.user_agent),
+                    user_agent=_clean(request.user_agent),
                     request_id=request.id.decode(),
                     trace_id=request.trace.id,
                 )
@@ -171,7 +171,7 @@ def access_log_of(settings: Settings) -> AccessLog | None:
         ) from error
 
 
-def _shown(text: str) -> str:
+def _clean(text: str) -> str:
     if "wdl_" in text or "eyJ" in text:
         text = _SECRETS.sub("***", text)
     if not text.isprintable():

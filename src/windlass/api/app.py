@@ -218,7 +218,7 @@ class App:
         self, request: Request, answer: HttpAnswer, began: float, receive: Receive, send: Send
     ) -> None:
         if answer.lines is None or answer.place is None:
-            await self._send(request, answer, sockets.denying(send))
+            await self._send(request, answer, sockets.denial_sender(send))
             self._note(request, answer, began)
             return
         with answer.place:

@@ -67,7 +67,7 @@ _line_of = msgspec.json.Decoder(_SocketLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def denying(send: Send) -> Send:
+def denial_sender(send: Send) -> Send:
     """Returns a `send` for an ordinary answer instead of a websocket."""
 
     async def deny(message: Message) -> None:

@@ -32,7 +32,7 @@ def new_id() -> str:
     except IndexError:
         number = int.from_bytes(os.urandom(_BYTES * _RESERVE), "big") & ~_FIXED | _VALUES
         digits = number.to_bytes(_BYTES * _RESERVE, "big").hex().encode()
-        return _kept(b"%b-%b-%b-%b-%b", _ID.iter_unpack(digits), _ids)
+        return _refill(b"%b-%b-%b-%b-%b", _ID.iter_unpack(digits), _ids)
 
 
 def new_tag() -> str:
@@ -41,10 +41,10 @@ def new_tag() -> str:
         return _tags.pop()
     except IndexError:
         digits = os.urandom(_BYTES // 2 * _RESERVE).hex().encode()
-        return _kept(b"%b", _TAG.iter_unpack(digits), _tags)
+        return _refill(b"%b", _TAG.iter_unpack(digits), _tags)
 
 
-def _kept(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
+def _refill(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
     """Puts all of a batch but one into its reserve, and returns that one."""
     mine, *others = b" ".join(map(form.__mod__, parts)).decode().split(" ")
     reserve.extend(others)

@@ -78,7 +78,7 @@ class KnownKeys:
         self._keys = parse_key_set(jwks)
 
     async def find(self, alg: str, kid: str | None) -> IssuerKey:
-        return _matching(self._keys, alg, kid)
+        return _select(self._keys, alg, kid)
 
 
 class FetchedKeys:
@@ -96,10 +96,10 @@ class FetchedKeys:
         if not self._within(FRESH, self._fetched):
             await self._refetch()
         try:
-            return _matching(self._usable_keys(), alg, kid)
+            return _select(self._usable_keys(), alg, kid)
         except _UnknownKey:
             await self._refetch()
-            return _matching(self._usable_keys(), alg, kid)
+            return _select(self._usable_keys(), alg, kid)
 
     def _usable_keys(self) -> list[IssuerKey]:
         if self._now() - self._fetched >= USABLE:
@@ -131,7 +131,7 @@ class FetchedKeys:
         return 0 <= self._now() - since < span
 
 
-def _matching(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
+def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
     match [key for key in keys if kid in (None, key.kid) and key.fits(alg)]:
         case [key]:
             return key

@@ -45,23 +45,23 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return _escaped(json.dumps(line, default=str, ensure_ascii=False))
+        return _escape(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extras = "".join(f"  {key}={value}" for key, value in _extras(record).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = _escaped(f"{clock} {record.levelname.lower():<7} {record.getMessage()}{extras}")
-        return line + _indented(self.formatException(record.exc_info)) if record.exc_info else line
+        line = _escape(f"{clock} {record.levelname.lower():<7} {record.getMessage()}{extras}")
+        return line + _indent(self.formatException(record.exc_info)) if record.exc_info else line
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indents the lines of a stack trace. What it quotes of a client must not look like a record."""
-    return "".join(f"\n  {_escaped(line)}" for line in text.split("\n"))
+    return "".join(f"\n  {_escape(line)}" for line in text.split("\n"))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Writes control characters as JSON does."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

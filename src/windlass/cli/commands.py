@@ -45,13 +45,13 @@ _NORMAL = {"token_normalize_func": kebab}
 
 
 @cache
-def everything() -> dict[str, dict[str, DerivedCommand]]:
+def all_commands() -> dict[str, dict[str, DerivedCommand]]:
     return commands_of(registry())
 
 
 @cache
 def group(name: str) -> click.Group | None:
-    words = everything().get(kebab(name))
+    words = all_commands().get(kebab(name))
     if words is None:
         return None
     return Verbs(

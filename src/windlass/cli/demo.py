@@ -103,17 +103,17 @@ class Demo:
     def deploy(self, version: str, docs: str) -> dict[str, str]:
         """Makes and starts everything that is missing. Returns the address and the ids."""
         project = self._own_project() or self._create(self._projects, self._project_body())
-        environment = self._existing(f"/project/{project['id']}/environment", ENVIRONMENT)
+        environment = self._find_or_create(f"/project/{project['id']}/environment", ENVIRONMENT)
         below = f"/environment/{environment['id']}"
-        database = self._existing(f"{below}/database", DATABASE | {"version": version})
-        application = self._existing(f"{below}/application", APPLICATION)
-        self._existing(
+        database = self._find_or_create(f"{below}/database", DATABASE | {"version": version})
+        application = self._find_or_create(f"{below}/application", APPLICATION)
+        self._find_or_create(
             f"/application/{application['id']}/environmentVariable",
             {"key": "DOCS_URL", "value": docs},
             by="key",
         )
-        self._brought_up("database", database)
-        self._brought_up("application", application)
+        self._bring_up("database", database)
+        self._bring_up("application", application)
         return {
             "url": self._address(application["id"]),
             "project_id": project["id"],
@@ -158,7 +158,7 @@ class Demo:
             )
         return project
 
-    def _existing(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
+    def _find_or_create(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
         resource = self._find(path, body[by], by)
         return self._create(path, body, by) if resource is None else resource
 
@@ -173,7 +173,7 @@ class Demo:
 
     # Running parts
 
-    def _brought_up(self, family: str, service: Mapping[str, Any]) -> None:
+    def _bring_up(self, family: str, service: Mapping[str, Any]) -> None:
         path, name = f"/{family}/{service['id']}", service["name"]
         status = self.api.get(f"{path}/status")
         if is_under_way(status):

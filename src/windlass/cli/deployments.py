@@ -17,7 +17,7 @@ from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.terminal.stopped import Stopped
-from windlass.terminal.tables import coloured, plain
+from windlass.terminal.tables import paint, plain
 
 _LINES: Final = 20
 _SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
@@ -187,7 +187,7 @@ def show_below(line: str) -> None:
 
 
 def say_state(name: str, state: str) -> None:
-    say(f"{plain(name)}: {coloured(state)}")
+    say(f"{plain(name)}: {paint(state)}")
 
 
 def say(message: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from windlass.cli.client import ApiAnswer, ResponseStream
-from windlass.cli.commands import command, everything
+from windlass.cli.commands import all_commands, command
 from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
 from windlass.terminal.sections import Command, Option
@@ -79,7 +79,7 @@ def _print_head(answer: ApiAnswer) -> None:
 
 def token_command() -> click.Group:
     """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
-    words = everything()["api-token"]
+    words = all_commands()["api-token"]
     return click.Group(
         "token",
         help="API tokens of the organization. `windlass api-token` can say more of them.",

@@ -60,7 +60,7 @@ class Patience:
         """Returns seconds to wait. Raises the trouble if waiting would not help, or not any more."""
         if not _passes(trouble):
             raise trouble
-        now, asked = time.monotonic(), _asked_for(trouble)
+        now, asked = time.monotonic(), _retry_after(trouble)
         if not self._until:
             self._until = now + asked + self._seconds
             self._say(f"{plain(str(trouble))}\n{announcement(asked)}")
@@ -141,7 +141,7 @@ class StreamFollower:
         assert self._current is not None, "connected before"
         try:
             with contextlib.closing(self._current.pieces()) as pieces:
-                for event in heard(pieces):
+                for event in parse_events(pieces):
                     self._last = event.id or self._last
                     self._patience.reset()
                     if event.kind == END:
@@ -181,7 +181,7 @@ def _stream_of(answer: ApiAnswer) -> ResponseStream:
     return answer.going_on
 
 
-def heard(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
+def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
     """Yields the events of a stream by the rules of the HTML standard. Comments are ignored."""
     fields: dict[str, list[str]] = {}
     for line in _lines(pieces):
@@ -222,6 +222,6 @@ def announcement(seconds: float) -> str:
     return f"Waiting {long}, until {until:%H:%M:%S}. What was started goes on meanwhile."
 
 
-def _asked_for(trouble: Exception) -> float:
+def _retry_after(trouble: Exception) -> float:
     after = trouble.after if isinstance(trouble, ApiRefused) else ""
     return min(float(after), _MOST) if after.isdecimal() else 0.0

@@ -108,9 +108,9 @@ class Invocation:
             return self._names.id_of(family, text)
         if family is not None and family.parent is None:
             return self._names.home
-        raise Misused(f"say which {name} with --{kebab(name)}: {self._known(family)}")
+        raise Misused(f"say which {name} with --{kebab(name)}: {self._describe_candidates(family)}")
 
-    def _known(self, family: Family | None) -> str:
+    def _describe_candidates(self, family: Family | None) -> str:
         """Returns the resources that could be meant."""
         if family is None or isinstance(family.parent, Trait):
             return "its id, or its name"

@@ -130,7 +130,7 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
         operation.answer is Deployment
         or name == _LATE[-1]
         or _is_id(rows, name)
-        or _has_no_effect(_declared(operation.answer, name))
+        or _has_no_effect(_find_field(operation.answer, name))
         or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
     )
 
@@ -183,11 +183,11 @@ def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
 
 
 def _usual(answer: type[Struct] | None, name: str) -> Any:
-    field = _declared(answer, name)
+    field = _find_field(answer, name)
     return field.default if field is not None and field.type is str else None
 
 
-def _declared(answer: type[Struct] | None, name: str) -> msgspec.structs.FieldInfo | None:
+def _find_field(answer: type[Struct] | None, name: str) -> msgspec.structs.FieldInfo | None:
     fields = msgspec.structs.fields(answer) if answer else ()
     return next((field for field in fields if field.encode_name == name), None)
 

@@ -156,11 +156,11 @@ class NameResolver:
                 longest = "/".join(kebab(level.name) for level in line[: place + 1])
                 raise Misused(f"{texts[family.name]!r} is too long a path: it can be {longest}")
             for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
-                parts[here] = _agreed(line[here], parts[here], word)
+                parts[here] = _merge(line[here], parts[here], word)
         return "/".join(parts).lstrip("/")
 
 
-def _agreed(family: Family, first: str, other: str) -> str:
+def _merge(family: Family, first: str, other: str) -> str:
     """Merges two values for the same level; an id wins over a name."""
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID.fullmatch(text)]

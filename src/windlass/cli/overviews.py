@@ -18,7 +18,7 @@ from windlass.cli.names import ResolvedResource
 from windlass.core.declare.operations import Operation
 from windlass.families import registry
 from windlass.terminal.stopped import Misused
-from windlass.terminal.tables import coloured, plain
+from windlass.terminal.tables import paint, plain
 
 SERVICES: Final = registry().operation("listOrganizationServices")
 _AT_ONCE: Final = 8
@@ -32,7 +32,7 @@ def services_in(api: Api, organization: str, **place: str) -> list[Any]:
 
 def show_environment(api: Api, environment: ResolvedResource, state: str) -> None:
     """Prints the state of an environment, and its services below."""
-    click.echo(f"{plain(environment.path)}: {coloured(state)}")
+    click.echo(f"{plain(environment.path)}: {paint(state)}")
     show_list(SERVICES, services_in(api, environment.organization, environment_id=environment.id))
 
 

@@ -20,7 +20,7 @@ from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families.environment import EnvironmentChanges
 from windlass.terminal.stopped import Stopped
-from windlass.terminal.tables import coloured, plain
+from windlass.terminal.tables import paint, plain
 
 
 def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
@@ -61,7 +61,7 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         event = json.loads(data)
         if not whole:
             click.echo(plain(event["message"]), err=True)
-        elif show := _shown_as_line(operation):
+        elif show := _line_printer(operation):
             show(event)
         else:
             click.echo(plain(data))
@@ -100,7 +100,7 @@ def _show_statuses(changes: Any) -> None:
 
 
 def _show_status(kind: str, status: Any) -> None:
-    what, how = click.style(plain(kind), dim=True), coloured(status["state"])
+    what, how = click.style(plain(kind), dim=True), paint(status["state"])
     message = f"  {plain(status['message'])}" if status.get("message") else ""
     click.echo(f"{what} {plain(status['id'])}  {how}{message}")
 
@@ -113,7 +113,7 @@ _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
 """The function that prints an event of a stream, by the type of its data."""
 
 
-def _shown_as_line(operation: Operation) -> Callable[[Any], None] | None:
+def _line_printer(operation: Operation) -> Callable[[Any], None] | None:
     answer = operation.answer
     return next((show for shape, show in _LINES.items() if answer and issubclass(answer, shape)), None)
 
@@ -121,7 +121,7 @@ def _shown_as_line(operation: Operation) -> Callable[[Any], None] | None:
 def _show_begun(deployment: dict[str, Any]) -> None:
     """Prints what was started, and how to follow it."""
     what = f"{plain(deployment['action'])} v{deployment['number']}"
-    click.echo(f"{what}: {coloured(deployment['status'])}. With --wait, the command follows it to its end")
+    click.echo(f"{what}: {paint(deployment['status'])}. With --wait, the command follows it to its end")
 
 
 def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
@@ -130,12 +130,12 @@ def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
     if operation.answer is None or operation.method != "GET":
         return None
     fields = msgspec.structs.fields(operation.answer)
-    lists = [(field.encode_name, kind) for field in fields if (kind := _listed(field.type))]
+    lists = [(field.encode_name, kind) for field in fields if (kind := _item_type(field.type))]
     is_thing = any(field.encode_name == "id" for field in fields)
     return lists[0] if len(lists) == 1 and not is_thing else None
 
 
-def _listed(annotation: Any) -> type[Struct] | None:
+def _item_type(annotation: Any) -> type[Struct] | None:
     match msgspec.inspect.type_info(annotation):
         case msgspec.inspect.ListType(item_type=msgspec.inspect.StructType(cls=kind)):
             return kind

@@ -13,7 +13,7 @@ from windlass.core.declare.resource import Family, ServiceLists
 
 @cache
 def registry() -> Registry:
-    return registry_of(*declared())
+    return registry_of(*find_declarations())
 
 
 def registry_of(*declarations: Declared) -> Registry:
@@ -28,7 +28,7 @@ def registry_of(*declarations: Declared) -> Registry:
     )
 
 
-def declared() -> Iterator[Declared]:
+def find_declarations() -> Iterator[Declared]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for declaration in vars(importlib.import_module(f"{__name__}.{module}")).values():
             if isinstance(declaration, Declared):

@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from windlass.base.http_in.connections import trusted
+from windlass.base.http_in.connections import trust_check
 from windlass.base.log import log
 from windlass.gateway.journal import Journal
 from windlass.gateway.messages import (
@@ -150,7 +150,7 @@ class Doors:
         if router is None or opened is None:
             await self._open_soon(wanted)
         elif is_same_place(opened, wanted):
-            router.trust(trusted(wanted.trusted))
+            router.trust(trust_check(wanted.trusted))
         else:
             await self._move(router, opened, wanted)
         return Open(wanted.door, wanted.host, self.port(wanted.door), wanted.trusted)
@@ -185,7 +185,7 @@ class Doors:
         router = BuiltinRouter(
             wanted.host,
             wanted.port,
-            trusts=trusted(wanted.trusted),
+            trusts=trust_check(wanted.trusted),
             inherited=own,
             is_complete=self._journal.told.is_complete,
         )

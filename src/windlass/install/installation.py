@@ -34,7 +34,7 @@ from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
 from windlass.control.deploying.route_updates import RouteUpdates
 from windlass.control.deploying.routes import take_over_routes
-from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.sessions import signer_of
@@ -134,7 +134,7 @@ class Installation:
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
-        ctx.store.listen(self._heard, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
+        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
         await ctx.places.start(self.note_change, ctx.logs.take)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
@@ -204,7 +204,7 @@ class Installation:
         self._changed[service] = time.monotonic()
         self._something_changed.set()
 
-    def _heard(self, word: str) -> None:
+    def _note_nudge(self, word: str) -> None:
         if word.startswith(ROUTE):
             self.routes.note([word.removeprefix(ROUTE)])
         elif word.startswith(CLUSTER):
@@ -298,7 +298,7 @@ async def install(
         await in_thread(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await check_installation(settings, store)
         own = await parts_for(id)
-        declarations = families or registry(), kinds or kinds_of(*declared())
+        declarations = families or registry(), kinds or kinds_of(*find_kinds())
         check_kinds(*declarations)
         ctx = assemble(settings, id, own, store, clock, encryption, out, *declarations, point)
         ctx.places.adopts = adopt

@@ -122,7 +122,7 @@ def password_of(variables: Variables, *names: str) -> str:
     )
 
 
-def passed_on(variables: Variables) -> dict[str, str]:
+def select_passed_on(variables: Variables) -> dict[str, str]:
     kept = {name: variables[name] for name in _PASSED_ON if name in variables}
     return {"PATH": os.defpath, "LANG": "C.UTF-8"} | kept
 

@@ -19,10 +19,10 @@ from windlass.launch.instance import (
     make_whole,
     memory_of,
     name_of,
-    passed_on,
     password_of,
     port_of,
     say,
+    select_passed_on,
     server_of,
 )
 
@@ -40,11 +40,11 @@ class MysqlAccount(NamedTuple):
 def start(variables: Variables) -> NoReturn:
     server, data = server_of(variables), data_of(variables, "mysql")
     account, settings = account_of(variables), settings_of(variables)
-    held, passed = hold(data), passed_on(variables)
+    held, passed = hold(data), select_passed_on(variables)
     installer = variables.get(INSTALLER, "")
 
     def make(folder: Path) -> None:
-        finish(_making(server, installer, folder), held, passed, doing="making the data folder")
+        finish(_install_command(server, installer, folder), held, passed, doing="making the data folder")
 
     if make_whole(data, make):
         say("the data folder was empty: made a new one")
@@ -88,11 +88,11 @@ def statements(account: MysqlAccount) -> list[str]:
         *_login("root", "localhost", account.root),
         *_login("root", "%", account.root),
         "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION",
-        f"CREATE DATABASE IF NOT EXISTS {quoted(account.database)}",
+        f"CREATE DATABASE IF NOT EXISTS {quote(account.database)}",
     ]
     if account.user == "root":
         return everywhere
-    rights = f"GRANT ALL PRIVILEGES ON {quoted(account.database)}.* TO {text(account.user)}@'%'"
+    rights = f"GRANT ALL PRIVILEGES ON {quote(account.database)}.* TO {text(account.user)}@'%'"
     return [*everywhere, *_login(account.user, "%", account.password), rights]
 
 
@@ -104,7 +104,7 @@ def _login(user: str, host: str, password: str) -> list[str]:
     ]
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -113,7 +113,7 @@ def text(value: str) -> str:
     return f"'{escaped}'"
 
 
-def _making(server: Path, installer: str, folder: Path) -> list[str | Path]:
+def _install_command(server: Path, installer: str, folder: Path) -> list[str | Path]:
     if installer:
         ways = ("--auth-root-authentication-method=socket", "--skip-test-db")
         return [installer, "--no-defaults", f"--datadir={folder}", *_user(), *ways]

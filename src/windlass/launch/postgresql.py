@@ -26,10 +26,10 @@ from windlass.launch.instance import (
     make_whole,
     memory_of,
     name_of,
-    passed_on,
     password_of,
     port_of,
     say,
+    select_passed_on,
     server_of,
 )
 from windlass.launch.unprivileged import leave_root
@@ -56,7 +56,7 @@ def start(variables: Variables) -> NoReturn:
     account, settings = account_of(variables), settings_of(variables)
     held = hold(data)  # before the owner changes: an earlier server may still use it
     leave_root(data, server)
-    cluster = PostgresServer(server, data, held, passed_on(variables))
+    cluster = PostgresServer(server, data, held, select_passed_on(variables))
     cluster.check_major(variables.get(VERSION, ""))
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
@@ -129,7 +129,7 @@ class PostgresServer(NamedTuple):
 
     def settle(self, account: PostgresAccount) -> None:
         """Sets user, password and database. No server listens meanwhile."""
-        name, user, database = quoted(account.user), text(account.user), text(account.database)
+        name, user, database = quote(account.user), text(account.user), text(account.database)
         role = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
         absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"
         answer = self.execute(
@@ -138,7 +138,7 @@ class PostgresServer(NamedTuple):
             f"SELECT '{_ABSENT}' WHERE {absent}",
         )
         if f'= "{_ABSENT}"' in answer:
-            self.execute(f"CREATE DATABASE {quoted(account.database)} OWNER {name}")
+            self.execute(f"CREATE DATABASE {quote(account.database)} OWNER {name}")
 
     def execute(self, *statements: str) -> str:
         """Executes statements in single-user mode, one in each line."""
@@ -148,7 +148,7 @@ class PostgresServer(NamedTuple):
         return finish(words, self.held, self.variables, lines, doing="setting up user and database")
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

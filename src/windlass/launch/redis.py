@@ -14,9 +14,9 @@ from windlass.launch.instance import (
     hold,
     launch,
     memory_of,
-    passed_on,
     password_of,
     port_of,
+    select_passed_on,
     server_of,
 )
 
@@ -28,7 +28,7 @@ def start(variables: Variables) -> NoReturn:
     data.mkdir(mode=0o700, exist_ok=True)
     os.chdir(data)
     _as_input(config)
-    become([server, "-"], passed_on(variables))
+    become([server, "-"], select_passed_on(variables))
 
 
 def settings_of(variables: Variables, data: Path) -> dict[str, str]:
@@ -52,14 +52,14 @@ def settings_of(variables: Variables, data: Path) -> dict[str, str]:
 
 
 def config_text(settings: dict[str, str]) -> str:
-    return "".join(f"{name} {_quoted(value)}\n" for name, value in settings.items())
+    return "".join(f"{name} {_quote(value)}\n" for name, value in settings.items())
 
 
-def _quoted(value: str) -> str:
-    return '"' + "".join(_escaped(byte) for byte in value.encode()) + '"'
+def _quote(value: str) -> str:
+    return '"' + "".join(_escape(byte) for byte in value.encode()) + '"'
 
 
-def _escaped(byte: int) -> str:
+def _escape(byte: int) -> str:
     sign = chr(byte)
     return sign if byte < 128 and sign.isprintable() and sign not in '"\\' else f"\\x{byte:02x}"
 

@@ -154,11 +154,11 @@ class _DigestReader:
 def _line(table: ArchiveTable, row: Sequence[Any]) -> bytes:
     values = list(row)
     for place in table.binary:
-        values[place] = _said(values[place])
+        values[place] = _to_json(values[place])
     return msgspec.json.encode(values) + b"\n"
 
 
-def _said(value: bytes | None) -> Any:
+def _to_json(value: bytes | None) -> Any:
     """Most bytes here are JSON, and stay readable as text."""
     if value is None:
         return None
@@ -168,7 +168,7 @@ def _said(value: bytes | None) -> Any:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def _meant(value: Any) -> bytes | None:
+def _from_json(value: Any) -> bytes | None:
     if isinstance(value, dict):
         return base64.b64decode(value["base64"], validate=True)
     return None if value is None else str(value).encode()
@@ -259,7 +259,7 @@ class Archive:
 def _row(table: ArchiveTable, line: bytes) -> Sequence[Any]:
     values = msgspec.json.decode(line)
     for place in table.binary:
-        values[place] = _meant(values[place])
+        values[place] = _from_json(values[place])
     return tuple(values)
 
 

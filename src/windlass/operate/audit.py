@@ -115,11 +115,11 @@ class _Walk:
         if event.seq <= unchained:
             counts.unchained += 1
         elif event.hash is None:
-            counts.blame(f"{_said(event)}: has no hash; it was changed or added.")
+            counts.blame(f"{_describe(event)}: has no hash; it was changed or added.")
         else:
             # After a gap the previous hash is unknown; the gap itself was reported already.
             if not missing and event.hash != hash_of(self._before, row[:-1]):
-                counts.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
+                counts.blame(f"{_describe(event)}: changed or added, or the hash of the event before it was.")
             self._before = event.hash
             self._compare(event.seq, event.hash)
         self._due, self._newest = event.seq + 1, event
@@ -153,5 +153,5 @@ def _numbers(first: int, last: int) -> str:
     return f"Event {first}" if first == last else f"Events {first} to {last}"
 
 
-def _said(event: EventRow) -> str:
+def _describe(event: EventRow) -> str:
     return f"Event {event.seq} ({event.kind}, {stamp(event.at)}, id {event.id})"

@@ -98,10 +98,10 @@ async def restore(
             orphans = await without_record(settings, archive.services())
             if await refill.occupied() and not force:
                 raise CommandRefused(
-                    f"this installation is not empty: --force replaces all that is in it{_losing(orphans)}"
+                    f"this installation is not empty: --force replaces all that is in it{_losses(orphans)}"
                 )
             if orphans:
-                tell(f"Services without a record in this backup stay as they are{_losing(orphans)}")
+                tell(f"Services without a record in this backup stay as they are{_losses(orphans)}")
             with _logs_beside(settings, archive, orphans) as put_logs:
                 await _refill(settings, archive, refill)
                 put_logs()
@@ -130,7 +130,7 @@ async def _mark(settings: Settings) -> None:
             mark.write(settings, await mark.present(settings, seen.installation, reads, seen.engine))
 
 
-def _losing(orphans: Mapping[str, StoredData]) -> str:
+def _losses(orphans: Mapping[str, StoredData]) -> str:
     return f"; without a record then: {inventory(orphans)}" if orphans else ""
 
 

@@ -36,7 +36,7 @@ from windlass.operate.listeners import is_gateway
 from windlass.serve.server import listen
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
-from windlass.store.migrate import migrations, missing
+from windlass.store.migrate import find_missing, migrations
 
 _LEFT_ALONE: Final = (
     "until then its services are left alone: nothing is started, moved or erased, and deployments there wait "
@@ -91,7 +91,7 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
     async with looking(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
-        if not applied or missing(migrations(), applied):
+        if not applied or find_missing(migrations(), applied):
             return []
         reads, installation = moment.reads, (await moment.fact(INSTALLATION) or b"").decode()
         organizations = await reads.resources.of_parent(NO_PARENT, organization.name)
@@ -140,7 +140,7 @@ async def _examine(
     except (Away, EngineRefused, BadIdentity, OSError) as error:
         findings.append(fail(cluster.title, str(error), _LEFT_ALONE))
     else:
-        findings += [_running(cluster, report), _clock(cluster, report)]
+        findings += [_report_running(cluster, report), _clock(cluster, report)]
     findings += _certificates(cluster, report)
     if cluster.access.router_port:
         findings.append(await asyncio.to_thread(_router_port, settings, cluster))
@@ -185,7 +185,7 @@ async def _certificate_end(access: EngineAccess) -> datetime:
 # Judging
 
 
-def _running(cluster: ConnectedCluster, report: EngineReport) -> Finding:
+def _report_running(cluster: ConnectedCluster, report: EngineReport) -> Finding:
     engine = f"Docker {report.version} at {cluster.access.address}"
     runs = f"services {len(report.instances)} run there, with instances {sum(report.instances.values())}"
     absent = sorted(name for id, name in cluster.services.items() if id not in report.instances)

@@ -17,10 +17,10 @@ from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, to_type
 from windlass.install.key import key_file
 from windlass.operate.plain import plainly
-from windlass.operate.settings import example, flags, given, written
+from windlass.operate.settings import example, flags, settings_from, to_text
 from windlass.terminal.sections import Command
 from windlass.terminal.stopped import Misused, Stopped, ended_by_hand
-from windlass.terminal.tables import FORM, indented, pairs, print_json, wants_json
+from windlass.terminal.tables import FORM, pairs, print_json, wants_json, wrap_indented
 
 if TYPE_CHECKING:
     from windlass.operate.archive import Manifest
@@ -47,7 +47,7 @@ def serve(adopt: bool, **options: Any) -> None:
     file that --config names. Secrets (admin_token, database_url, key) are given only there.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.first_steps import begin  # noqa: PLC0415 (nothing for other commands)
 
         gateway = begin(settings)
@@ -84,7 +84,7 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
 
 def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     """Stops all services through the server if it runs, otherwise in its database; returns their number."""
-    settings, sources = given(options)
+    settings, sources = settings_from(options)
     from windlass.cli.options import api_of  # noqa: PLC0415 (nothing for a server that starts)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
@@ -118,20 +118,20 @@ def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
         click.echo(example(), nl=False)
         return
     with plainly():
-        settings = describe(*given(options))
+        settings = describe(*settings_from(options))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(settings))
         return
     for group, members in itertools.groupby(settings, lambda setting: setting.group):
         click.secho(f"\n{group}", bold=True)
         pairs(
-            (f"  {setting.name}", _valued(setting), f"{setting.meaning}. {setting.variable}")
+            (f"  {setting.name}", _setting_text(setting), f"{setting.meaning}. {setting.variable}")
             for setting in members
         )
 
 
-def _valued(setting: ShownSetting) -> str:
-    text = written(setting.value) or "(empty)"
+def _setting_text(setting: ShownSetting) -> str:
+    text = to_text(setting.value) or "(empty)"
     return text if setting.source == "default" else f"{text}   ← {setting.source}"
 
 
@@ -140,7 +140,7 @@ def _valued(setting: ShownSetting) -> str:
 def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.doctor import diagnose  # noqa: PLC0415 (both databases)
         from windlass.operate.findings import Level  # noqa: PLC0415 (with the doctor)
 
@@ -158,9 +158,9 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     wide = max(len(finding.what) for finding in findings)
     for finding in findings:
         mark = click.style(f"{finding.level:<4}", fg=colours[finding.level], bold=True)
-        click.echo(f"{mark}  {finding.what:<{wide}}  {indented(finding.found, wide + 8)}")
+        click.echo(f"{mark}  {finding.what:<{wide}}  {wrap_indented(finding.found, wide + 8)}")
         if finding.advice:
-            click.echo(f"{'':<{wide + 8}}{click.style(indented(finding.advice, wide + 8), dim=True)}")
+            click.echo(f"{'':<{wide + 8}}{click.style(wrap_indented(finding.advice, wide + 8), dim=True)}")
 
 
 @click.command("backup", cls=Command, params=flags("data_dir"))
@@ -172,12 +172,12 @@ def backup(file: Path, **options: Any) -> None:
     elsewhere. It does not contain the data of deployed services, either.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
 
         backup = asyncio.run(back_up(settings, file))
     size = file.stat().st_size
-    click.echo(f"{file}: {_contents(backup)}; {_sized(size)}.", err=True)
+    click.echo(f"{file}: {_contents(backup)}; {_size_text(size)}.", err=True)
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     click.echo(
         f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
@@ -199,7 +199,7 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     start with --adopt sets them aside.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.install.ownership import examine  # noqa: PLC0415 (with every part of a server)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
 
@@ -223,10 +223,10 @@ def set_aside() -> None:
 def list_set_aside(as_json: bool | None, **options: Any) -> None:
     """Show what was set aside: when, why, and what it has."""
     with plainly():
-        settings, _ = given(options)
-        from windlass.operate.set_aside import listed  # noqa: PLC0415 (with every part of a server)
+        settings, _ = settings_from(options)
+        from windlass.operate.set_aside import set_aside_services  # noqa: PLC0415 (with every part of a server)
 
-        services = listed(settings)
+        services = set_aside_services(settings)
     if wants_json(as_json):
         print_json(msgspec.to_builtins(services))
     elif not services:
@@ -253,7 +253,7 @@ def restore_set_aside(service: str, **options: Any) -> None:
     The database has to know it. A start does the same by itself for each service that its database knows.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.set_aside import put_back  # noqa: PLC0415 (with every part of a server)
 
         done = asyncio.run(put_back(settings, service))
@@ -267,10 +267,10 @@ def restore_set_aside(service: str, **options: Any) -> None:
 def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **options: Any) -> None:
     """Erase SERVICES, ids, for good, with their volumes."""
     with plainly():
-        settings, _ = given(options)
-        from windlass.operate.set_aside import listed, purge  # noqa: PLC0415 (with every part of a server)
+        settings, _ = settings_from(options)
+        from windlass.operate.set_aside import purge, set_aside_services  # noqa: PLC0415 (with every part of a server)
 
-        meant = [record.service for record in listed(settings)] if everything else list(services)
+        meant = [record.service for record in set_aside_services(settings)] if everything else list(services)
         if not meant:
             shown = to_type(settings, "set-aside list")
             raise Misused(f"name the services to erase, or --all; `{shown}` shows them")
@@ -301,7 +301,7 @@ def verify(head: str, as_json: bool | None, **options: Any) -> None:
     elsewhere, and compare.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.audit import verify  # noqa: PLC0415 (both databases)
 
         verdict = asyncio.run(verify(settings, head))
@@ -339,7 +339,7 @@ def _contents(manifest: Manifest) -> str:
     return f"resources {resources}, deployments {deployments}, rows in all {rows}, log files {logs}"
 
 
-def _sized(size: float) -> str:
+def _size_text(size: float) -> str:
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

@@ -37,7 +37,7 @@ from windlass.operate.keys import examine_keys
 from windlass.operate.machine import ports, runs
 from windlass.operate.place_owners import examine_owners
 from windlass.store.archive import Snapshot
-from windlass.store.migrate import migrations, missing, newest
+from windlass.store.migrate import find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.refused import CommandRefused
 
@@ -173,7 +173,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                 moment = Snapshot(line)
                 yield await _form(moment)
                 if await moment.applied():
-                    yield await _fitting_key(settings, moment)
+                    yield await _check_key(settings, moment)
                     for finding in await _owners(settings, moment):
                         yield finding
                     yield _clock(await moment.last_change())
@@ -191,7 +191,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     """Checks owners of places, unless the next start brings the database up to date."""
-    if missing(migrations(), await moment.applied()):
+    if find_missing(migrations(), await moment.applied()):
         return ()
     return await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
 
@@ -241,7 +241,7 @@ async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
 
 async def _form(moment: Snapshot) -> Finding:
     applied = await moment.applied()
-    waiting = missing(migrations(), applied)
+    waiting = find_missing(migrations(), applied)
     if not applied:
         return ok("Database", f"{moment.database} answers; the first start makes the tables")
     form = f"{moment.database} answers, with schema {max(applied)}"
@@ -250,7 +250,7 @@ async def _form(moment: Snapshot) -> Finding:
     return ok("Database", f"{form}, which is up to date")
 
 
-async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:
+async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
     state = await read_keys(moment.reads)
     try:
         encryption = load_encryption(settings)

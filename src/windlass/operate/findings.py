@@ -37,7 +37,7 @@ def fail(what: str, state: str, advice: str) -> Finding:
     return Finding(Level.FAIL, what, state, advice)
 
 
-def said_by(*command: str) -> str:
+def first_line_from(*command: str) -> str:
     """The first line of what a program says; nothing, if it is not there or does not work."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from windlass.operate.plain import plainly
-from windlass.operate.settings import flags, given
+from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORM, pairs, print_json, wants_json
 
@@ -27,7 +27,7 @@ def list_keys(as_json: bool | None, **options: Any) -> None:
     The id of a key tells nothing about the key.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.keys import describe_keys  # noqa: PLC0415 (both databases)
 
         keys = asyncio.run(describe_keys(settings))
@@ -58,7 +58,7 @@ def rotate_key(keep: bool, **options: Any) -> None:
     --keep.
     """
     with plainly():
-        settings, _ = given(options)
+        settings, _ = settings_from(options)
         from windlass.operate.keys import rotate  # noqa: PLC0415 (both databases)
 
         asyncio.run(rotate(settings, lambda text: click.echo(text, err=True), keep=keep))

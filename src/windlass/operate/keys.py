@@ -40,7 +40,7 @@ from windlass.install.ownership import check
 from windlass.operate.findings import Finding, ok, warn
 from windlass.store import Reads, Store
 from windlass.store.archive import Snapshot
-from windlass.store.migrate import migrations, missing
+from windlass.store.migrate import find_missing, migrations
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
 
@@ -248,7 +248,7 @@ async def _survey(settings: Settings, wanted: str = "") -> KeySurvey:
     async with looking(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
-        if not applied or missing(migrations(), applied):
+        if not applied or find_missing(migrations(), applied):
             raise CommandRefused("start the server once with this version: it brings the database up to date")
         reads = moment.reads
         state = await read_keys(reads)

@@ -14,7 +14,7 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
-from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
+from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_windlass
 from windlass.serve.server import listen
 
@@ -151,11 +151,11 @@ def _native(kind: ServerKind, servers: list[InstalledServer]) -> Finding:
     if not servers:
         return warn(kind.name, "not found: databases of this type cannot run here", f"install {kind.advice}")
     return ok(
-        kind.name, ", ".join(f"{_called(kind, server)} ({_short(server.program)})" for server in servers)
+        kind.name, ", ".join(f"{_title(kind, server)} ({_short(server.program)})" for server in servers)
     )
 
 
-def _called(kind: ServerKind, server: InstalledServer) -> str:
+def _title(kind: ServerKind, server: InstalledServer) -> str:
     return server.version if server.product == kind.name else f"{server.product} {server.version}"
 
 
@@ -164,14 +164,14 @@ def _short(program: Path) -> str:
 
 
 def _git() -> Finding:
-    version = said_by("git", "--version").removeprefix("git version ")
+    version = first_line_from("git", "--version").removeprefix("git version ")
     if not version:
         return warn("git", "not found", "install git: without it no application can be fetched")
     return ok("git", version)
 
 
 def _node(chosen: str) -> Finding:
-    version = said_by("node", "--version").removeprefix("v")
+    version = first_line_from("node", "--version").removeprefix("v")
     if version or chosen != "process":
         return ok("Node.js", version or "not found; images bring their own")
     return ok(

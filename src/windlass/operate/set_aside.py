@@ -22,7 +22,7 @@ from windlass.install.parts import real_parts
 from windlass.terminal.refused import CommandRefused
 
 
-def listed(settings: Settings) -> list[SetAside]:
+def set_aside_services(settings: Settings) -> list[SetAside]:
     return [*records(Path(settings.data_dir)).values()]
 
 
@@ -31,7 +31,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
     record = _record(settings, service)
     if service not in (await look(settings, None)).present:
         raise CommandRefused(
-            f"the service {_called(record)} cannot be put back: this database has no record of it. "
+            f"the service {_title(record)} cannot be put back: this database has no record of it. "
             f"Start with the database of installation {record.installation}, or restore a backup with it"
         )
     async with _holdings(settings, record) as held:
@@ -39,7 +39,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
             await held.put_back(service)
         except Occupied as error:
             raise CommandRefused(
-                f"the service {_called(record)} was deployed again meanwhile, and nothing is replaced: "
+                f"the service {_title(record)} was deployed again meanwhile, and nothing is replaced: "
                 f"uninstall it first ({error})"
             ) from error
         except (OtherEngine, OtherVersion) as error:
@@ -68,7 +68,7 @@ def _record(settings: Settings, service: str) -> SetAside:
     return record
 
 
-def _called(record: SetAside) -> str:
+def _title(record: SetAside) -> str:
     return f"{record.name} ({record.service})" if record.name else record.service
 
 

@@ -14,7 +14,7 @@ from windlass.terminal.sections import Option
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 
 
-def everything() -> list[ShownSetting]:
+def all_settings() -> list[ShownSetting]:
     return describe(Settings(), {})
 
 
@@ -22,14 +22,14 @@ def flags(*names: str) -> list[click.Option]:
     """Flags for these settings, or for all; a secret on a command line could be read by every user."""
     file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
     wanted = [
-        setting for setting in everything() if not setting.secret and (not names or setting.name in names)
+        setting for setting in all_settings() if not setting.secret and (not names or setting.name in names)
     ]
     return [*map(_flag, wanted), file]
 
 
-def given(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
+def settings_from(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
     """The settings that follow from these flags and from elsewhere, and where each came from."""
-    chosen = {setting.name: options.get(setting.name) for setting in everything()}
+    chosen = {setting.name: options.get(setting.name) for setting in all_settings()}
     flags = {name: value for name, value in chosen.items() if value not in (None, ())}
     return load(flags, file=options["config_file"])
 
@@ -49,10 +49,10 @@ def _flag(setting: ShownSetting) -> click.Option:
 
 def _default(value: Any) -> str:
     again = "  May be repeated." if isinstance(value, tuple) else ""
-    return again + (f"  [{written(value)}]" if value not in ("", (), False) else "")
+    return again + (f"  [{to_text(value)}]" if value not in ("", (), False) else "")
 
 
-def written(value: Any) -> str:
+def to_text(value: Any) -> str:
     """As one would write it on a command line."""
     match value:
         case bool():
@@ -70,7 +70,7 @@ def example() -> str:
         "# Flags win over variables of the environment, and those over this file.",
     ]
     group = ""
-    for setting in everything():
+    for setting in all_settings():
         if setting.group != group:
             group = setting.group
             lines += ["", f"# {group}"]

@@ -58,12 +58,12 @@ _LOOK = 0.1
 def through(api: Api, sure: Sure) -> int:
     """Stops all services that the token sees; returns their number."""
     api.be_patient(when_too_many)
-    running = _running(api)
+    running = _find_running(api)
     if running:
         sure(len(running))
     for service in running:
         api.call("POST", path_of(_stop(service).path, {_stop(service).params[0]: service["id"]}))
-    unreached = _unreached(api, running)
+    unreached = _find_unreached(api, running)
     left = {service for cluster in unreached for service in cluster.services}
     _wait(api, {service["id"] for service in running if service["id"] not in left})
     if unreached:
@@ -80,7 +80,7 @@ def answers(api: Api) -> bool:
     return True
 
 
-def _unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[UnreachedCluster]:
+def _find_unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[UnreachedCluster]:
     """Returns the clusters of these services whose engine does not answer."""
     unreached = []
     for org, id in sorted({(service["organization_id"], service["cluster_id"]) for service in services}):
@@ -103,7 +103,7 @@ def _services(api: Api) -> list[Any]:
     ]
 
 
-def _running(api: Api) -> list[Any]:
+def _find_running(api: Api) -> list[Any]:
     """Returns services that may run: all but stopped ones. A failed one may still run an earlier release."""
     return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
 

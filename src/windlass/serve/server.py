@@ -15,7 +15,7 @@ import uvicorn
 from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import stranger_at
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.connections import trusted
+from windlass.base.http_in.connections import trust_check
 from windlass.base.http_in.files import allow_connections
 from windlass.install.installation import Installation
 from windlass.serve.connection import Connection
@@ -66,7 +66,7 @@ async def serve(
 def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:
     """Returns the protocol settings of uvicorn."""
     proxies = installation.ctx.settings.trusted_proxies
-    trusts = trusted(proxies)
+    trusts = trust_check(proxies)
     installation.app.stream_quota.most = (bounds or Bounds()).streams
     port = PortState(bounds, trusts, partial(_rate_limit_headers, installation))
     return {

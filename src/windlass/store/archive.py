@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import apsw
 from msgspec import Struct
 
-from windlass.store.migrate import APPLIED, RECORD, RECORDS, migrations, missing
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, find_missing, migrations
 from windlass.store.tables import deletions, events, volumes
 from windlass.store.tables.table import DatabaseSession
 from windlass.store.transaction import Reads
@@ -168,7 +168,7 @@ class Refill:
         """Makes the indexes, applies the later migrations, and commits."""
         for statement in self._indexes.values():
             await self._line.run(statement)
-        for migration in missing(migrations(), applied):
+        for migration in find_missing(migrations(), applied):
             for statement in migration.statements:
                 await self._line.run(statement)
             await self._line.one(RECORD, *migration.record)
@@ -179,4 +179,4 @@ class Refill:
 
 def level(applied: Mapping[int, str]) -> int:
     """Counts applied migrations; refuses those that are not ours."""
-    return len(migrations()) - len(missing(migrations(), applied))
+    return len(migrations()) - len(find_missing(migrations(), applied))

@@ -50,7 +50,7 @@ def hash_of(before: bytes, event: Sequence[Any]) -> bytes:
     return hashlib.sha256(before + _bytes_of(event)).digest()
 
 
-def chained(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
     """Rows for the table: numbered from the head on, each with its hash at the end."""
     before = head.hash
     for number, event in enumerate(events, head.number + 1):

@@ -43,7 +43,7 @@ class Migration(Struct, frozen=True):
         return self.number, self.name, self.checksum
 
 
-def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
     """Returns the migrations to apply; refuses a database of a later or an altered version."""
     later = applied.keys() - {migration.number for migration in wanted}
     if later:

@@ -20,7 +20,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.store.groups import GroupCommit, Outcome
-from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
 from windlass.store.nudges import DEAF
 from windlass.store.postgres_clock import follow_clock
 from windlass.store.postgres_limits import (
@@ -196,7 +196,7 @@ class PostgresStore(GroupCommit):
         refusal = "The database cannot be reached; nothing was changed. Try again shortly."
         stored = False
         try:
-            connection = await self._writing()
+            connection = await self._open_writer()
             session = PostgresWriter(connection, self._migrations, self._guard)
             outcomes, nudges = await self._run_all(session, Tx(session), changes)
             refusal = (
@@ -212,7 +212,7 @@ class PostgresStore(GroupCommit):
                 self._drop_writer()
         return outcomes, nudges  # told here at once, and not only when they come back from the database
 
-    async def _writing(self) -> asyncpg.Connection[Any]:
+    async def _open_writer(self) -> asyncpg.Connection[Any]:
         if self._writer is None or self._writer.is_closed():
             self._writer = await connect(self._url)
         return self._writer
@@ -306,7 +306,7 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
     try:
         await connection.execute(RECORDS)
         applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
-        for migration in missing(wanted, applied):
+        for migration in find_missing(wanted, applied):
             async with connection.transaction():
                 await connection.execute(_LOCK)
                 for statement in migration.statements:

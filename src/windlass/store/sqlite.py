@@ -23,7 +23,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.private import private_file
 from windlass.base.subprocesses import in_thread
 from windlass.store.groups import GroupCommit, Outcome
-from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
 from windlass.store.store import KeyGuard
 from windlass.store.tables import work
 from windlass.store.tables.figures import Figure, FigureTable
@@ -283,7 +283,7 @@ def connect(path: Path) -> apsw.Connection:
 def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
     """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
     connection.execute(RECORDS)
-    for migration in missing(wanted, _applied_migrations(connection)):
+    for migration in find_missing(wanted, _applied_migrations(connection)):
         with connection:
             for statement in migration.statements:
                 connection.execute(statement)

@@ -52,7 +52,7 @@ def console(least: int = 0) -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
 
 
-def coloured(state: str) -> str:
+def paint(state: str) -> str:
     """Returns a state in its colour: green is well, yellow is on its way, red has failed."""
     colour = colour_of(state)
     return click.style(plain(state), fg=colour) if colour else plain(state)
@@ -111,13 +111,13 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
     wide = max(len(plain(name)) for name, _, _ in cells) + GAP
     for name, value, remark in cells:
         label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
-        shown = indented(value, wide)
-        click.echo(label + (coloured(shown) if states(name) else shown))
+        shown = wrap_indented(value, wide)
+        click.echo(label + (paint(shown) if states(name) else shown))
         if remark:
-            click.echo(" " * wide + click.style(indented(remark, wide), dim=True))
+            click.echo(" " * wide + click.style(wrap_indented(remark, wide), dim=True))
 
 
-def indented(text: str, by: int) -> str:
+def wrap_indented(text: str, by: int) -> str:
     """Returns text that wraps in the terminal, indented by so many columns."""
     left = max(20, room() - by)
     lines = [

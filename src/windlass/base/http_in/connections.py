@@ -222,7 +222,7 @@ def network_of(host: str) -> str:
     return str(address)
 
 
-def trusted(proxies: Iterable[str]) -> Callable[[str], bool]:
+def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
     """Returns a function that says whether an address belongs to a trusted proxy, from the setting
     `trusted_proxies`."""
     words = frozenset(proxies)

@@ -92,7 +92,7 @@ class Launcher:
         finally:
             _close_all(ours, tell, sent)
         answers = Answers(hear)
-        answer, failure = _heard(answers, ready=request["waits"])
+        answer, failure = _read_answers(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
         begun = Begun(pid or (child if failure else 0), first, theirs, answers)
         if child != begun.pid:
@@ -185,7 +185,7 @@ def _write_request(request: LaunchRequest) -> int:
     return file
 
 
-def _heard(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
+def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
     """Reads answers until the process is known and, if wanted, ready; or until it has ended."""
     answer: LaunchAnswer = {}
     until = time.monotonic() + PATIENCE

@@ -94,7 +94,7 @@ class NativeDatabases:
         return (*_run("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
-        await group.in_thread(_gone, self._home / service)
+        await group.in_thread(_remove, self._home / service)
 
     async def services(self) -> Collection[str]:
         return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
@@ -163,6 +163,6 @@ def _major(version: str) -> str:
     return number[1] if number else version.lower()
 
 
-def _gone(folder: Path) -> None:
+def _remove(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.base import subprocesses as group
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
 from windlass.builders.git.limits import measure
-from windlass.builders.git.listing import TreeListing, leaving
+from windlass.builders.git.listing import TreeListing, find_escaping_link
 from windlass.builders.git.messages import NotByName
 from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.source import GitError, GitSource, wanted_commit, wanted_ref
@@ -57,7 +57,7 @@ class Copy(Struct, frozen=True):
     def _settle(self, listing: TreeListing) -> None:
         shutil.rmtree(self.folder / ".git")
         self.remote.limits.check(*measure(self.folder))
-        if link := leaving(self.folder, listing.links):
+        if link := find_escaping_link(self.folder, listing.links):
             raise GitError(f"{link} is a symbolic link that leaves the repository.")
 
     async def _receive(self, most: int) -> None:

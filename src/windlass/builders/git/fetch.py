@@ -102,7 +102,7 @@ class Git:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
         await group.in_thread(group.end_all_with, "HOME", str(self._home))
         for left in self._home.glob(f"{SCRATCH}*"):
-            await group.in_thread(_gone, left)
+            await group.in_thread(_remove, left)
 
     async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
@@ -171,7 +171,7 @@ class Git:
         try:
             yield folder
         finally:
-            await group.in_thread(_gone, folder)
+            await group.in_thread(_remove, folder)
 
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
@@ -195,15 +195,15 @@ def _no_head(url: str, source: GitSource) -> tuple[str, str]:
 
 @asynccontextmanager
 async def _fresh(folder: Path) -> AsyncIterator[None]:
-    await group.in_thread(_gone, folder)
+    await group.in_thread(_remove, folder)
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(group.in_thread, _gone, folder)
+        undo.push_async_callback(group.in_thread, _remove, folder)
         await group.in_thread(partial(folder.mkdir, mode=0o700, parents=True))
         yield
         undo.pop_all()
 
 
-def _gone(folder: Path) -> None:
+def _remove(folder: Path) -> None:
     """Removes a folder, even while a stopping program still writes a last file."""
     for _ in range(TRIES):
         shutil.rmtree(folder, ignore_errors=True)

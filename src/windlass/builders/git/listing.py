@@ -45,7 +45,7 @@ class TreeListing:
         if mode == b"120000":
             self._link(path, int(size))
         elif kind == b"commit" and len(self.submodules) < MOST_SUBMODULES:
-            self.submodules.append(shown(path))
+            self.submodules.append(to_text(path))
 
     def _link(self, path: bytes, size: int) -> None:
         if not 0 < size <= TARGET:
@@ -53,10 +53,10 @@ class TreeListing:
         self.links.append(path)
 
 
-def leaving(top: Path, links: list[bytes]) -> str | None:
+def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
     """Returns the first symbolic link that leads out of the folder, directly or through others."""
     targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
-    return next((shown(path) for path in links if _leaves(path, targets)), None)
+    return next((to_text(path) for path in links if _leaves(path, targets)), None)
 
 
 def _leaves(link: bytes, targets: dict[bytes, bytes]) -> bool:
@@ -86,9 +86,9 @@ def _leaves(link: bytes, targets: dict[bytes, bytes]) -> bool:
     return False
 
 
-def shown(path: bytes) -> str:
+def to_text(path: bytes) -> str:
     return printable(path.decode(errors="replace"))
 
 
 def _bad(path: bytes, what: str) -> GitError:
-    return GitError(f"{shown(path[:LONGEST])} {what}.")
+    return GitError(f"{to_text(path[:LONGEST])} {what}.")

@@ -74,7 +74,7 @@ class ArtifactStore:
             try:
                 yield fresh
             finally:
-                _gone(fresh)
+                _try_to_erase(fresh)
 
     @contextmanager
     def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
@@ -95,7 +95,7 @@ class ArtifactStore:
                 yield fresh, False
             finally:
                 if not (fresh / COMPLETE).exists():
-                    _gone(fresh)
+                    _try_to_erase(fresh)
 
     def put(self, folder: Path, artifact: Artifact) -> Artifact:
         """Moves a whole artifact to its final name. An earlier one is used instead: it was made of the
@@ -129,7 +129,7 @@ class ArtifactStore:
         kept = None if keep is None else {name_of(key) for key in keep}
         for left in sorted(self.folder.iterdir()):
             if left.name.startswith(GONE):
-                _gone(left)
+                _try_to_erase(left)
             elif left.name.startswith(NEW):
                 self._sweep_leftover(left)
             elif left.name != DEPS and kept is not None and left.name not in kept:
@@ -146,7 +146,7 @@ class ArtifactStore:
         if held is None and _lock(left).exists():
             return  # in use
         _end_programs(left)
-        _gone(left)
+        _try_to_erase(left)
         _lock(left).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
@@ -179,7 +179,7 @@ class ArtifactStore:
         gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
         with suppress(FileNotFoundError):
             path.rename(gone)
-        _gone(gone)
+        _try_to_erase(gone)
 
 
 def services(folder: Path) -> list[str]:
@@ -198,7 +198,7 @@ def finish_removals(folder: Path) -> None:
         if (folder / CACHE / name).exists():
             (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
     for left in folder.glob(f"{GONE}*"):
-        _gone(left)
+        _try_to_erase(left)
 
 
 def sync_file_system(folder: Path) -> None:
@@ -287,7 +287,7 @@ def _end_programs(left: Path) -> None:
     group.end_all_with("HOME", str(left / "home"))
 
 
-def _gone(path: Path) -> None:
+def _try_to_erase(path: Path) -> None:
     """Erases a folder as far as possible. The next sweep tries the rest."""
     with suppress(OSError):
         erase(path)

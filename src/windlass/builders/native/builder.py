@@ -166,7 +166,9 @@ class _Work:
             python.alone(version, self.made / "bin")
             self.places.append((self.made / "bin", self.final / "bin"))
             return
-        variables = about_registries(self.found.variables) | python.asked_for(needed, self.found.variables)
+        variables = about_registries(self.found.variables) | python.named_variables(
+            needed, self.found.variables
+        )
         venv = await self._venv(needed, version, variables)
         self.environment["VIRTUAL_ENV"] = str(venv)
         self.places.append((venv / "bin", venv / "bin"))
@@ -182,7 +184,7 @@ class _Work:
         self, needed: python.PythonDependencies, version: python.Interpreter, variables: Mapping[str, str]
     ) -> Path:
         digest = await group.in_thread(python.digest, needed, version, variables)
-        deps, is_present = await self._depending(digest)
+        deps, is_present = await self._hold_dependencies(digest)
         if is_present:
             self.say("The Python dependencies have not changed: they are used as they were installed before.")
         else:
@@ -191,7 +193,7 @@ class _Work:
         (self.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
         return deps / "venv"
 
-    async def _depending(self, digest: str) -> tuple[Path, bool]:
+    async def _hold_dependencies(self, digest: str) -> tuple[Path, bool]:
         """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
         dependencies: tuple[Path, bool] = await group.in_thread(
             self.held.enter_context, self.store.depending(digest)
@@ -242,9 +244,9 @@ class _Work:
             settings = {name: value for name, value in variables.items() if name.upper() not in NOT_FOR_TOOLS}
             await node.in_place(self.tools, needed, self.made, self.layout.app, settings)
             return
-        settings = about_registries(variables) | node.asked_for(needed, variables)
+        settings = about_registries(variables) | node.named_variables(needed, variables)
         digest = await group.in_thread(node.digest, needed, version, settings)
-        deps, is_present = await self._depending(digest)
+        deps, is_present = await self._hold_dependencies(digest)
         if is_present:
             self.say("The Node dependencies have not changed: they are used as they were installed before.")
         else:

@@ -103,7 +103,7 @@ def _simple(text: str) -> list[str]:
 def _program(program: str, here: str, site: Site, say: Say) -> str:
     name = program.rpartition("/")[2]
     if "/" not in program:
-        return _on_path(name, site) or _missing(program, site)
+        return _on_path(name, site) or _refuse_missing(program, site)
     ours = here if not here.startswith("/") else ""
     if ours:
         place = site.layout.folder / ours
@@ -111,7 +111,7 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
             _executable(place, program, say)
             return ours if "/" in ours else f"./{ours}"
         # In a virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
-        return (_on_path(name, site) if "/bin/" in program else None) or _missing(program, site)
+        return (_on_path(name, site) if "/bin/" in program else None) or _refuse_missing(program, site)
     if (installed := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
         return installed
     if installed and tools.find_program(name, site.path[:1]):
@@ -119,7 +119,7 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
     return (
         program
         if os.access(program, os.X_OK) and Path(program).is_file()
-        else installed or _missing(program, site)
+        else installed or _refuse_missing(program, site)
     )
 
 
@@ -150,10 +150,10 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     folder = site.layout.folder
     if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED[name])):
         return
-    _missing(f"{name} {rest[0]}", site, rest[0])
+    _refuse_missing(f"{name} {rest[0]}", site, rest[0])
 
 
-def _missing(program: str, site: Site, file: str = "") -> str:
+def _refuse_missing(program: str, site: Site, file: str = "") -> str:
     what = (
         f"there is no file {file}"
         if file

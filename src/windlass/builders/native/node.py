@@ -117,7 +117,7 @@ def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str])
     return "node-" + total.hexdigest()[:32]
 
 
-def asked_for(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that .npmrc names, such as a token."""
     settings = needed.package.folder / ".npmrc"
     named = _VARIABLE.findall(settings.read_text(errors="replace")) if settings.is_file() else []

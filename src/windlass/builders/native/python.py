@@ -126,7 +126,7 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapp
     return "python-" + total.hexdigest()[:32]
 
 
-def asked_for(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that requirements name. pip replaces them."""
     named = _VARIABLE.findall(needed.requirements)
     return {name: variables[name] for name in named if name in variables}

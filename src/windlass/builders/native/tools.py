@@ -64,7 +64,7 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def meant_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of one tool, without the registries and credentials of the others."""
     own = ("NPM_CONFIG_",) if program == "npm" else ("PIP_", "UV_")
     others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
@@ -155,7 +155,7 @@ class Tools:
     async def _run(
         self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, what: str
     ) -> int:
-        own = meant_for(Path(argv[0]).name, self._environment)
+        own = environment_for(Path(argv[0]).name, self._environment)
         env = {**own, **more}
         self.ran = True
         try:

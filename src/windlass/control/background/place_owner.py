@@ -92,7 +92,7 @@ class PlaceOwner:
         row = await self._ctx.store.reads.owners.get(holder.place)
         if row is None or row.owner == holder.owner:
             return
-        while self._unchanged(row) < self._lease:
+        while self._milliseconds_unchanged(row) < self._lease:
             await asyncio.sleep(self._between_looks / SECOND)
             if await self._ctx.store.reads.owners.get(holder.place) != row:
                 raise OwnerAlive
@@ -104,7 +104,7 @@ class PlaceOwner:
     def _between_looks(self) -> int:
         return self._lease // LOOKS
 
-    def _unchanged(self, row: OwnerRow) -> int:
+    def _milliseconds_unchanged(self, row: OwnerRow) -> int:
         """Returns for how long another server has not renewed its lease, by the clock of this server. The
         clock of the other one may be fast or slow: it only shows that the lease changed.
 
@@ -166,7 +166,7 @@ class PlaceOwner:
         for row in rows.values():
             if row is own and is_owner:
                 continue
-            is_silent = self._unchanged(row) >= MISSED * self._between_looks
+            is_silent = self._milliseconds_unchanged(row) >= MISSED * self._between_looks
             if is_silent and await tx.owners.lose(row):
                 _log.error(
                     "the server that owns a place does not answer: states of its services are unknown",

@@ -71,13 +71,13 @@ class Worker:
         self._queues: dict[int, WorkQueue] = {}
         self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
         self._claiming: asyncio.Task[int] | None = None
-        ctx.store.listen(self._heard, "work")
+        ctx.store.listen(self._note_nudge, "work")
 
     @property
     def running(self) -> int:
         return len(self._all())
 
-    def _heard(self, word: str) -> None:
+    def _note_nudge(self, word: str) -> None:
         if word == "work":
             self._wake.set()
 

@@ -13,7 +13,7 @@ class Nudges:
 
     def __init__(self, store: Store) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        store.listen(self._heard)
+        store.listen(self._wake)
 
     def expect(self, word: str, event: asyncio.Event | None = None) -> asyncio.Event:
         """Returns an event that is set at each nudge with this word: a new event, or the given one."""
@@ -26,7 +26,7 @@ class Nudges:
         if not self._waiting[word]:
             del self._waiting[word]
 
-    def _heard(self, word: str) -> None:
+    def _wake(self, word: str) -> None:
         for event in self._waiting.get(word, ()):
             event.set()
         if word == DEAF:

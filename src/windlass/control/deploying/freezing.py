@@ -51,12 +51,12 @@ async def _freeze_running(ledger: Ledger) -> Workload:
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
     workload = replace(running, generation=deployment.number, deployment=deployment.id)
-    return await ledger.freeze(workload, _built_by(earlier), ledger.status.digest)
+    return await ledger.freeze(workload, _artifact_of(earlier), ledger.status.digest)
 
 
 async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
-    ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _built_by(details)
+    ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Its build is no more: deploy its commit again")
     making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
@@ -64,6 +64,6 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     return await ledger.freeze(workload, built, making.inputs.digest)
 
 
-def _built_by(details: Particulars) -> BuiltArtifact:
+def _artifact_of(details: Particulars) -> BuiltArtifact:
     assert details.made is not None
     return BuiltArtifact(details.made, details.commit, details.branch, details.image_tag)

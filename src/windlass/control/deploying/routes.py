@@ -30,14 +30,14 @@ async def reserve(ctx: Context, *generations: Workload | None) -> None:
     workloads = [workload for workload in generations if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
-    listens = {listen for workload in workloads for listen in await _listening(ctx, workload)}
+    listens = {listen for workload in workloads for listen in await _sockets_of(ctx, workload)}
     service = workloads[0].service
     place = await ctx.places.of(service)
     await _leave_former(ctx, place, service)
     await place.router.reserve(service, sorted(listens, key=lambda listen: listen.port))
 
 
-async def _listening(ctx: Context, workload: Workload) -> list[Listen]:
+async def _sockets_of(ctx: Context, workload: Workload) -> list[Listen]:
     public = [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
     return public + [Listen(port, local=True) for port in (await _inside(ctx, workload)).values()]
 

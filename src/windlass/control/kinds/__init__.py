@@ -32,7 +32,7 @@ def _in_order(kinds: Mapping[str, AnyKind]) -> Iterator[str]:
         sorter.done(*ready)
 
 
-def declared() -> Iterator[AnyKind]:
+def find_kinds() -> Iterator[AnyKind]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
             if isinstance(thing, ServiceKind):

@@ -87,9 +87,9 @@ class Authenticator:
         self._outside = _trusted_issuer(ctx)
         admin = ctx.settings.admin_token
         self._operator = tokens.digest(admin) if admin else ""
-        ctx.store.listen(self._heard, "tokens")
+        ctx.store.listen(self._note_nudge, "tokens")
 
-    def _heard(self, word: str) -> None:
+    def _note_nudge(self, word: str) -> None:
         if word == "tokens":
             self._known.clear()
             self._changes += 1

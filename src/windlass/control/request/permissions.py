@@ -19,9 +19,9 @@ from windlass.core.access import (
     Actor,
     Scope,
     Where,
+    ids_to_look_up,
     may,
     may_below,
-    narrowed_to,
     where_along,
 )
 from windlass.core.declare.operations import Operation
@@ -121,7 +121,7 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
     where = await where_of(source, parent)
     if may_below(actor, Scope.READ, where):
         return None
-    ids = narrowed_to(actor, where)
+    ids = ids_to_look_up(actor, where)
     if ids is None:
         rows = await source.resources.of_parent(parent.id, family.name)
     else:

@@ -20,7 +20,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
 from windlass.control.workloads.repositories import RepositorySettings, source_at
-from windlass.core.declare.document import Document, apply_patch, narrowed, sent_in
+from windlass.core.declare.document import Document, apply_patch, narrow_document, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest
 from windlass.core.declare.spec import Spec
@@ -62,7 +62,9 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
     """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
-    stored = narrowed(msgspec.to_builtins(at.read(RepositorySettings).git_repository), GitRepositoryRequest)
+    stored = narrow_document(
+        msgspec.to_builtins(at.read(RepositorySettings).git_repository), GitRepositoryRequest
+    )
     return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 

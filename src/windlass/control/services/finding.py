@@ -127,10 +127,10 @@ class Search:
         """Raises Missing for the first part of the path that does not exist."""
         for length, part in enumerate(parts, 1):
             if part.text and not await self.matches(parts[:length]):
-                meant = await self._meant([*parts[: length - 1], PathPart(part.family, "")], part)
+                meant = await self._similar_names([*parts[: length - 1], PathPart(part.family, "")], part)
                 raise Missing(f"There is no {part.family.noun} {part.text!r} here{did_you_mean(meant)}")
 
-    async def _meant(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
+    async def _similar_names(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
         """Returns names similar to a misspelled one, among the first that the caller sees."""
         if len(part.text) > _LONGEST_COMPARED:
             return []

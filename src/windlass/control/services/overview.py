@@ -51,7 +51,7 @@ async def list_services(ctx: Context, call: Call) -> Reply:
     above: dict[str, Row] = {}
     bodies = []
     for number, place in enumerate(places[(page - 1) * size : page * size], 1):
-        bodies.append(encode(await _shown(ctx, call, place, above)))
+        bodies.append(encode(await _document_of(ctx, call, place, above)))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return Reply(results(bodies, page, size, len(places)))
@@ -76,7 +76,7 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     ]
 
 
-async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
+async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
     source = ctx.store.reads
     service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
     assert service is not None

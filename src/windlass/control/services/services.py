@@ -91,18 +91,18 @@ def _refuse_unmet(place: Place, spec: Spec, before: Spec | None = None) -> None:
 
 @writes("*.deploy", "*.redeploy", "*.restart-service", "*.stop")
 async def act(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _done(ctx, tx, call, await target(tx, call))
+    return await _act(ctx, tx, call, await target(tx, call))
 
 
 @writes("*.uninstall")
 async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    return await _done(ctx, tx, call, service) if await was_begun(tx, service) else Reply(status=204)
+    return await _act(ctx, tx, call, service) if await was_begun(tx, service) else Reply(status=204)
 
 
-async def _done(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
+async def _act(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
     accepted = await SERVICE_ACTIONS[action_name(call)](ctx, tx, call, service, call.body)
-    return await _shown(ctx, tx, call, service, *accepted)
+    return await _answer(ctx, tx, call, service, *accepted)
 
 
 @writes("*.rollback")
@@ -120,7 +120,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
         of=earlier.id,
     )
     accepted = await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
-    return await _shown(ctx, tx, call, service, *accepted)
+    return await _answer(ctx, tx, call, service, *accepted)
 
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
@@ -167,10 +167,10 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     status = await cancel(tx, service, waiting, call)
     last = await tx.deployments.get(waiting[-1].id)
     assert last is not None
-    return await _shown(ctx, tx, call, service, last, status)
+    return await _answer(ctx, tx, call, service, last, status)
 
 
-async def _shown(
+async def _answer(
     ctx: Context, source: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
 ) -> Reply:
     fresh = await freshness(ctx, source, service, status)

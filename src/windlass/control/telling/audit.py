@@ -17,7 +17,7 @@ from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.telling.audit_entries import TargetNames, body_of, entry_type, shown
+from windlass.control.telling.audit_entries import TargetNames, body_of, entry_type, show_entry
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import FAR, EventFilter, EventRow, Reads
@@ -61,7 +61,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     page = await _page(source, query, asked)
     names = TargetNames(source, ctx.registry.audit)
     full = call.dialect.is_full
-    entries = [await shown(row, names, full=full) for row in page.rows]
+    entries = [await show_entry(row, names, full=full) for row in page.rows]
     older_gone = page.next is None and await source.events.anchor() is not None
     links = {
         name: _link(ctx, call, asked, **{token: str(number)})
@@ -93,7 +93,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     if query is not None:
         async with aclosing(_older(source, query.conditions, FAR, _BATCH)) as batches:
             async for batch in batches:
-                targets |= dict.fromkeys(getattr(row, column) for row in await _fitting(query, batch))
+                targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
@@ -155,7 +155,7 @@ def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaita
     return fits
 
 
-async def _fitting(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
+async def _filter(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
     return [row for row in rows if await query.fits(row)] if query.fits else rows
 
 
@@ -207,7 +207,7 @@ async def _take_page(
     events: list[EventRow] = []
     async with aclosing(walk) as batches:
         async for batch in batches:
-            events += await _fitting(query, batch)
+            events += await _filter(query, batch)
             if len(events) > size:
                 break
     return events[: size + 1]

@@ -81,7 +81,7 @@ def entry_type(row: EventRow, event: EventBody, *, full: bool) -> str:
     return type_of(row.kind, event.action, full=full)
 
 
-async def shown(row: EventRow, names: TargetNames, *, full: bool) -> Document:
+async def show_entry(row: EventRow, names: TargetNames, *, full: bool) -> Document:
     event = body_of(row.body)
     family = row.family or event.family
     sub = names.words.sub_target(family)

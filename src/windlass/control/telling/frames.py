@@ -12,7 +12,7 @@ def event(id: bytes, data: bytes) -> bytes:
     return b"id: %b\ndata: %b\n\n" % (id, data)
 
 
-def gone(message: str) -> bytes:
+def missing_remark(message: str) -> bytes:
     """Says that something which belongs here is missing."""
     return _remark(b"gone", message)
 

@@ -19,14 +19,14 @@ from windlass.control.context.shared_readers import SharedReader
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.telling import frames
-from windlass.control.telling.audit_entries import TargetNames, shown
+from windlass.control.telling.audit_entries import TargetNames, show_entry
 from windlass.core.declare.traits import StreamOptions
 from windlass.store import EventRow, Reads, events_word
 
 _PAGE: Final = 200
 _KEPT: Final = 300
 """Events at hand, for those who are a little behind."""
-_GONE: Final = frames.gone(
+_GONE: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"
 )
@@ -63,7 +63,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     query = call.asked(StreamOptions)
     place = await _place(ctx.store.reads, call.last_event)
-    follow = _follow if query.follow else _caught_up
+    follow = _follow if query.follow else _catch_up
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
@@ -95,9 +95,7 @@ async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> 
                 yield pieces
 
 
-async def _caught_up(
-    ctx: Context, call: Call, org: str, place: StreamPosition
-) -> AsyncGenerator[bytes, None]:
+async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.is_full, place.number
     yield _beginning(place)
     whole = False
@@ -205,4 +203,4 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
 
 
 async def _piece(row: EventRow, names: TargetNames, *, full: bool) -> bytes:
-    return frames.event(b"%d" % row.seq, encode(await shown(row, names, full=full)))
+    return frames.event(b"%d" % row.seq, encode(await show_entry(row, names, full=full)))

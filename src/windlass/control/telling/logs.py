@@ -24,7 +24,9 @@ T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
 _SECOND, _MOMENT = 1.0, 0.2
-_GONE = frames.gone("Lines that should come here are no longer kept: the log has grown too large or too old")
+_GONE = frames.missing_remark(
+    "Lines that should come here are no longer kept: the log has grown too large or too old"
+)
 
 
 @reads("*.log")

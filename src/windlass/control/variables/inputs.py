@@ -146,7 +146,7 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
     if _takes_variables(ctx, service):
         levels = await ctx.variable_digests.of(source, service.id)
         marks = await source.tree.marks(service.id, counted)
-    own = _parsed(sha, rest)
+    own = _parse(sha, rest)
     return sha == _sha(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
 
 
@@ -157,12 +157,12 @@ async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -
     families = [*(family.name for family in _KINDS), *counted]
     marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
-        own = _parsed(sha, rest)
+        own = _parse(sha, rest)
         marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]
     return sha == former_sha(ctx, service, marks)
 
 
-def _parsed(sha: str, rest: str) -> Digest:
+def _parse(sha: str, rest: str) -> Digest:
     used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
     return Digest(sha, used, missing)
 
@@ -180,17 +180,17 @@ def _counted_families(ctx: Context) -> list[str]:
 def _sha(ctx: Context, service: Row, levels: Iterable[LevelDigest], counted: Iterable[Mark]) -> str:
     """Variables count with each change; of services, only whether they are there and how they are called:
     nothing else of them is in the variables of others."""
-    return _BY_LEVEL + _hashed(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
+    return _BY_LEVEL + _hash(ctx, service, *levels, *sorted((id, name) for id, _, _, name in counted))
 
 
 def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
-    return _hashed(
+    return _hash(
         ctx, service, *sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
     )
 
 
-def _hashed(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
-    hashed = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), parts]
+def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
+    hashed = [_strip(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), parts]
     return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()
 
 
@@ -222,14 +222,14 @@ def _below(info: inspect.Type) -> Shape:
             return None
 
 
-def _running(shape: Shape, value: object) -> object:
+def _strip(shape: Shape, value: object) -> object:
     """A document without what the server added, and without what is null: that is the same as absent."""
     if shape is None or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):
-        return [_running(shape, item) for item in value]
+        return [_strip(shape, item) for item in value]
     return {
-        name: _running(shape[name], field)
+        name: _strip(shape[name], field)
         for name, field in value.items()
         if name in shape and field is not None
     }

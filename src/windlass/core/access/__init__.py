@@ -1,6 +1,6 @@
 """Permission: `may(actor, need, where)` decides it, over scopes, roles, and the limits of tokens."""
 
-from windlass.core.access.actor import SYSTEM, Actor, may, may_below, may_somewhere, narrowed_to
+from windlass.core.access.actor import SYSTEM, Actor, ids_to_look_up, may, may_below, may_somewhere
 from windlass.core.access.permits import Permit, Permits, permits_throughout
 from windlass.core.access.roles import ROLE_IDS, SCOPES, permits_of_role, role_of
 from windlass.core.access.scopes import MEANINGS, WORDS, Scope, scopes_of, words_of
@@ -18,10 +18,10 @@ __all__ = [
     "Permits",
     "Scope",
     "Where",
+    "ids_to_look_up",
     "may",
     "may_below",
     "may_somewhere",
-    "narrowed_to",
     "permits_of_role",
     "permits_throughout",
     "role_of",

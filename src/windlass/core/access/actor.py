@@ -64,7 +64,7 @@ def may_somewhere(actor: Actor, need: Scope) -> bool:
     return False
 
 
-def narrowed_to(actor: Actor, where: Where) -> frozenset[str] | None:
+def ids_to_look_up(actor: Actor, where: Where) -> frozenset[str] | None:
     """Returns ids that include all resources directly below a place that the actor may read, or None if there
     is no such set. Lists then look up those ids instead of reading everything."""
     limits = actor.limited_to

@@ -140,7 +140,7 @@ def replace_spec(
     family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
 ) -> Spec:
     """Returns the spec that was sent; kept fields that were left out have their stored values."""
-    present = {**narrowed(stored, family.spec), **hidden}
+    present = {**narrow_document(stored, family.spec), **hidden}
     kept = {name: value for name, value in present.items() if name in family.kept}
     return _convert({**kept, **sent}, present, family.spec)
 
@@ -149,7 +149,7 @@ def merge_patched(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
     """Returns the stored spec after a JSON merge patch."""
-    present = {**narrowed(stored, family.spec), **hidden}
+    present = {**narrow_document(stored, family.spec), **hidden}
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 
@@ -165,7 +165,7 @@ def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
         return convert(document, with_any_text(spec, same))
 
 
-def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
+def narrow_document(document: Mapping[str, Any], spec: type[Struct]) -> Document:
     """Returns a served document without the fields that a client cannot send, at every depth."""
     fields = {
         field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
@@ -178,7 +178,7 @@ def forgiven(document: Any, spec: type[Struct]) -> Any:
     unknown fields, and empty ids of list items, which are new then."""
     if not isinstance(document, dict):
         return document
-    return _without_empty_ids(narrowed(document, spec), spec)
+    return _without_empty_ids(narrow_document(document, spec), spec)
 
 
 def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
@@ -208,7 +208,7 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
         case msgspec.inspect.ListType(item_type=item) if isinstance(value, list):
             return [_narrow(entry, item) for entry in value]
         case msgspec.inspect.StructType(cls=cls) if isinstance(value, dict):
-            return narrowed(value, cls)
+            return narrow_document(value, cls)
         case _:
             return value
 

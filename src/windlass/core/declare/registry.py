@@ -140,20 +140,20 @@ class Registry:
     def _standalone(self, declared: StandaloneOperation) -> Operation:
         action = declared.action
         operation = of_action(action, declared.path, action.name, action.name, declared.group)
-        return self._placed(operation, action.ids)
+        return self._with_ids(operation, action.ids)
 
     def _of_union(self, union: AnyOf) -> Iterator[Operation]:
         if not self.carriers(union.trait):
             raise ValueError(f"{union.name} stands for every family with {union.trait.name}, and none has it")
-        for action, group in self._added(union):
+        for action, group in self._additions(union):
             handler = f"{union.name}.{action.name}"
             operation = of_action(
                 action, _item_path(union), action_id(action, union.title), handler, group, union.noun
             )
-            yield self._placed(operation, {union.param: union.name, **action.ids}, itself=union.param)
+            yield self._with_ids(operation, {union.param: union.name, **action.ids}, itself=union.param)
 
     def _operations(self, family: Family) -> Iterator[Operation]:
-        actions = [*((action, family.group) for action in family.actions), *self._added(family)]
+        actions = [*((action, family.group) for action in family.actions), *self._additions(family)]
         for parent in self.parents(family):
             prefix = parent.title if parent and isinstance(family.parent, Trait) else ""
             collection = f"{_item_path(parent)}/{family.segment}" if parent else f"/{family.segment}"
@@ -161,7 +161,7 @@ class Registry:
             ids = {family.param: family.name} | ({parent.param: parent.name} if parent else {})
             above = parent.param if parent else ""
             for operation in of_verbs(family, parent, prefix, collection, item):
-                yield self._placed(operation, ids, family.param, above)
+                yield self._with_ids(operation, ids, family.param, above)
             for action, group in actions:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
@@ -169,15 +169,15 @@ class Registry:
                 operation = of_action(action, path, action_id(action, title), handler, group, to_words(title))
                 answer = family.view if action.answer is Itself else action.answer
                 operation = replace(operation, family=family, parent=parent, answer=answer)
-                yield self._placed(operation, {**ids, **action.ids}, family.param, above)
+                yield self._with_ids(operation, {**ids, **action.ids}, family.param, above)
 
-    def _added(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
+    def _additions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
         """Yields actions that other files declare for a family or a union, each with its group."""
         for more in self._more:
             if more.of is subject:
                 yield from ((action, more.group) for action in more.actions)
 
-    def _placed(
+    def _with_ids(
         self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
     ) -> Operation:
         """Returns the operation, with the meaning of each path parameter."""

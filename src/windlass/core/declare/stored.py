@@ -96,24 +96,24 @@ def stored_form(struct: type[Struct]) -> type[Struct]:
 def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
     if extra_of(field.type).keys() & {"hidden", "shown_once"}:  # sealed beside the document, or not stored
         return field.name, Any, UNSET
-    annotation = _unchecked(field.type)
+    annotation = _without_limits(field.type)
     if field.default_factory is not NODEFAULT:
         return field.name, annotation, msgspec.field(default_factory=field.default_factory)
     return field.name, annotation, field.default
 
 
-def _unchecked(annotation: Any) -> Any:
+def _without_limits(annotation: Any) -> Any:
     """The same type without patterns and limits, at every depth."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return stored_form(annotation)
     match get_origin(annotation), get_args(annotation):
         case origin, (inner, *_) if origin is Annotated:
-            return _unchecked(inner)
+            return _without_limits(inner)
         case origin, values if origin is Literal:
             return Union[tuple(type(value) for value in values)]  # noqa: UP007 (made at run time)
         case origin, parts if origin in {Union, UnionType}:
-            return Union[tuple(_unchecked(part) for part in parts)]  # noqa: UP007 (made at run time)
+            return Union[tuple(_without_limits(part) for part in parts)]  # noqa: UP007 (made at run time)
         case origin, parts if origin in {list, dict}:
-            return origin[tuple(_unchecked(part) for part in parts)]
+            return origin[tuple(_without_limits(part) for part in parts)]
         case _:
             return annotation

@@ -75,7 +75,7 @@ def explain(error: Exception, wanted: Any = None) -> str:
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and wanted is not None:
-            form += _meant(match[1], _at(path, wanted))
+            form += _suggest(match[1], _at(path, wanted))
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
         if (shape := FORMS.get(_pattern_of(text))) is not None:
@@ -96,7 +96,7 @@ def _at(path: str, wanted: Any) -> type[Struct] | None:
     return struct
 
 
-def _meant(name: str, shape: type[Struct] | None) -> str:
+def _suggest(name: str, shape: type[Struct] | None) -> str:
     """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
     declared = sorted(fields(shape), key=lambda field: not field.required) if shape else []
     names = [field.encode_name for field in declared]

@@ -88,7 +88,7 @@ class Mask:
             return [self.text(parts[0])], ""
         whole = before + "".join(parts)
         spans = list(self._search.spans(whole))
-        end = self._held_from(whole, spans) if unfinished else len(whole)
+        end = self._holding_point(whole, spans) if unfinished else len(whole)
         masked, start, stop = [], 0, len(before)
         for part in parts:
             stop += len(part)
@@ -96,7 +96,7 @@ class Mask:
             start = stop
         return masked, whole[end:]
 
-    def _held_from(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
+    def _holding_point(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
         """Returns the position from which the end of an unfinished line is held back: never within a
         secret."""
         end = max(len(whole) - self._longest + 1, 0)
@@ -104,9 +104,9 @@ class Mask:
 
     def _may_hold(self, text: str) -> bool:
         raw = text.encode(errors="replace")
-        if self._words and not self._words.isdisjoint(_aligned(raw, "I", 4)):
+        if self._words and not self._words.isdisjoint(_align(raw, "I", 4)):
             return True
-        return bool(self._pairs) and not self._pairs.isdisjoint(_aligned(raw, "H", 2))
+        return bool(self._pairs) and not self._pairs.isdisjoint(_align(raw, "H", 2))
 
     @cached_property
     def _search(self) -> PatternSearch:
@@ -236,7 +236,7 @@ def _number(raw: bytes) -> int:
     return int.from_bytes(raw, _ORDER)
 
 
-def _aligned(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
+def _align(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
     return memoryview(raw + bytes(-len(raw) % size)).cast(kind)
 
 

@@ -1,6 +1,6 @@
 """Explains why a running program does not answer: it listens elsewhere than its service says.
 
-Pure. Engines find the listeners; `misplaced` compares them with what the service declares.
+Pure. Engines find the listeners; `advise_on_address` compares them with what the service declares.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
         yield ListeningPort(int(port, 16), _address(address)), int(inode)
 
 
-def misplaced(
+def advise_on_address(
     workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
 ) -> str:
     """Returns what to change so that a copy answers on `port`; empty if it listens there, or nowhere.

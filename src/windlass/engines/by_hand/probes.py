@@ -96,7 +96,7 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    reader, writer = await asyncio.open_connection(instance.address, port, ssl=_trusting(probe.scheme))
+    reader, writer = await asyncio.open_connection(instance.address, port, ssl=_tls_context(probe.scheme))
     try:
         path = probe.path if probe.path.startswith("/") else f"/{probe.path}"
         writer.write(
@@ -117,7 +117,7 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
     return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
 
 
-def _trusting(scheme: str) -> ssl.SSLContext | None:
+def _tls_context(scheme: str) -> ssl.SSLContext | None:
     """Returns a context that trusts any certificate: certificates do not name the address of an instance."""
     if scheme != "https":
         return None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.base.clock import Clock
 from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
 from windlass.engines.by_hand.copies import Copies
-from windlass.engines.by_hand.listeners import misplaced
+from windlass.engines.by_hand.listeners import advise_on_address
 from windlass.engines.engine import EngineAway, EngineError, Note, NotReady, note_nothing
 
 FIRST_PAUSE: Final = 0.005
@@ -82,7 +82,7 @@ class ReadinessWait:
             listeners = await self._copies.listeners(copy)
         except EngineError:  # the reason is told without advice
             return ""
-        return misplaced(
+        return advise_on_address(
             self._workload, copy, probe.port, listeners, from_outside=self._copies.has_go_between
         )
 

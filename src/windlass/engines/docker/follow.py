@@ -159,11 +159,11 @@ class NewOutput:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
             # The engine adds remarks of its own without a time, such as "Error grabbing logs".
-            if stamp[:4].isdecimal() and not self._seen(stamp):
+            if stamp[:4].isdecimal() and not self._is_known(stamp):
                 self._count(stamp)
                 yield stamp, text
 
-    def _seen(self, stamp: str) -> bool:
+    def _is_known(self, stamp: str) -> bool:
         if not self._skip:
             return False
         if stamp < self.position.anchor:

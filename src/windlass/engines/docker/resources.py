@@ -102,7 +102,7 @@ class DockerResources:
 
     async def discard_volumes(self, service: str) -> None:
         for name in await self._volumes(service=service):
-            await self._gone(f"/volumes/{name}")
+            await self._remove(f"/volumes/{name}")
 
     async def discard_networks(self) -> None:
         """Removes networks of environments without containers. A container that waits for its start
@@ -110,7 +110,7 @@ class DockerResources:
         for environment, network in await self._networks():
             async with self._locks[environment]:
                 if not self._entering[environment] and not await self._containers(environment=environment):
-                    await self._gone(f"/networks/{network['Id']}")
+                    await self._remove(f"/networks/{network['Id']}")
 
     async def volumes_by_service(self) -> Counter[str]:
         return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
@@ -127,7 +127,7 @@ class DockerResources:
             (network for _, network in networks), key=lambda network: (network["Created"], network["Id"])
         )
         for other in others:
-            await self._gone(f"/networks/{other['Id']}")
+            await self._remove(f"/networks/{other['Id']}")
         return str(eldest["Id"])
 
     async def _make_network(self, environment: str) -> None:
@@ -171,7 +171,7 @@ class DockerResources:
         volumes = [volume for volume in listed["Volumes"] or () if bears(volume["Labels"], wanted)]
         return {volume["Name"]: volume["Labels"] or {} for volume in volumes}
 
-    async def _gone(self, path: str) -> None:
+    async def _remove(self, path: str) -> None:
         try:
             await self._docker.raw("DELETE", path)
         except EngineRefused as refused:

@@ -130,7 +130,7 @@ class EventWatcher:
             began = loop.time()
             try:
                 async with self._docker.stream(
-                    "GET", "/events", params=self._wanted(), patience=None
+                    "GET", "/events", params=self._filter(), patience=None
                 ) as events:
                     await self._connected()
                     await self._adopt()
@@ -154,12 +154,12 @@ class EventWatcher:
     async def _follow(self, events: EngineAnswer) -> None:
         count = 0
         async for event in events.objects(LONGEST_EVENT):
-            self._happened(event)
+            self._note_event(event)
             count += 1
             if count % AT_ONCE == 0:
                 await asyncio.sleep(BREATH)
 
-    def _wanted(self) -> dict[str, Any]:
+    def _filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
         return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
 
@@ -176,7 +176,7 @@ class EventWatcher:
         for service in {container["Labels"][words.SERVICE] for container in containers}:
             self._notice(service)
 
-    def _happened(self, event: Mapping[str, Any]) -> None:
+    def _note_event(self, event: Mapping[str, Any]) -> None:
         container, labels = event["Actor"]["ID"], event["Actor"]["Attributes"]
         nanoseconds = int(event["timeNano"])
         self._since = f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"

@@ -34,7 +34,7 @@ class EndRecorder:
         reason = _reason(home, record, status, is_heard)
         await self._killer.end(home, record.process, record)
         cgroups.remove(record.cgroup)
-        return self._records.write(key, exit_reason.ended(record, status, reason, now, self._pauses))
+        return self._records.write(key, exit_reason.after_end(record, status, reason, now, self._pauses))
 
 
 def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
@@ -43,6 +43,6 @@ def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> s
     reason = exit_reason.describe_exit(status)
     if not status or is_heard:
         return reason
-    listened = listening.listened()
+    listened = listening.read_listeners()
     taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
     return exit_reason.port_taken(reason, taken, last_output(home))

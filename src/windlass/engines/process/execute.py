@@ -13,7 +13,7 @@ from windlass.base.isolation import launching
 from windlass.base.isolation.launching import Begun
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.kill import gone
+from windlass.engines.process.kill import wait_for_ends
 from windlass.engines.process.spawn import Spawner, SpawnRequest
 
 _KEPT: Final = 1024 * 1024
@@ -37,7 +37,7 @@ async def execute(
     handle = os.pidfd_open(begun.pid)
     try:
         output.listen()
-        await gone([handle], timeout)
+        await wait_for_ends([handle], timeout)
         status = kernel.status(handle)
         output.read_all()
         failure = launching.reported_failure(begun)
@@ -82,7 +82,7 @@ async def _end(child: int, handle: int) -> None:
     """With its group, whose number is its own for as long as it is not buried."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
-    await gone([handle], 5.0)
+    await wait_for_ends([handle], 5.0)
     kernel.bury(handle)
     os.close(handle)
 

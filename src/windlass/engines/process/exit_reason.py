@@ -37,7 +37,7 @@ class Pauses(Struct, frozen=True):
         return min(before * 2, self.longest)
 
 
-def ended(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
+def after_end(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
     """Returns the record of a program that has ended."""
     pause = pauses.after(record.pause, (now - record.started_at) / 1000)
     return structs.replace(
@@ -53,7 +53,7 @@ def ended(record: Record, status: int | None, reason: str, now: int, pauses: Pau
     )
 
 
-def explained(record: Record, process: Process, status: int) -> Record:
+def with_reason(record: Record, process: Process, status: int) -> Record:
     """Another engine saw that it ended, but only this one could learn how."""
     if record.last != process or record.exit_code is not None:
         return record

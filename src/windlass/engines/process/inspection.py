@@ -41,11 +41,11 @@ class InstanceInspector:
         if supervisor.process != record.process:
             return record.ports
         if len(supervisor.heard) < len(record.ports):
-            supervisor.heard = await self._heard(key, record, supervisor)
+            supervisor.heard = await self._ports_of(key, record, supervisor)
         return {**record.ports, **supervisor.heard}
 
-    async def _heard(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
-        listened = listening.listened()
+    async def _ports_of(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
+        listened = listening.read_listeners()
         heard = {inner: port for inner, port in record.ports.items() if port in listened}
         own_choice = {
             inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened

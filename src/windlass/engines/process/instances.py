@@ -63,12 +63,12 @@ class Instances:
 
     def open(self, notice: Notice) -> None:
         """May be called again after `close`: a command that only looks closes the engine, too."""
-        self.notice = self._telling(notice)
+        self.notice = self._with_wakeups(notice)
         if self._closing:
             self._closing = False
             self._starter.reopen()
 
-    def _telling(self, notice: Notice) -> Notice:
+    def _with_wakeups(self, notice: Notice) -> Notice:
         def tell(service: str) -> None:
             if change := self._changes.pop(service, None):
                 change.set()
@@ -97,10 +97,10 @@ class Instances:
         """Runs work that no cancelled caller interrupts; `close` waits for all of it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._forget_task)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) and not isinstance(error, EngineError):
             _log.error("Something went wrong with an instance", exc_info=error)
@@ -181,7 +181,7 @@ class Instances:
         except (EngineError, OSError) as error:
             now, reason = self._clock.now(), str(readable(error))
             record = structs.replace(self._records.read(key) or record, started_at=now)
-            record = self._records.write(key, exit_reason.ended(record, None, reason, now, self._pauses))
+            record = self._records.write(key, exit_reason.after_end(record, None, reason, now, self._pauses))
             self._resume_later(key, record)
             return record
 
@@ -239,7 +239,7 @@ class Instances:
             if record.process == process:
                 await self._note_end(key, home, record, status)
             elif status is not None:
-                self._records.write(key, exit_reason.explained(record, process, status))
+                self._records.write(key, exit_reason.with_reason(record, process, status))
         await self._output.flush(home)
         if not self._closing:
             self.adopt(key)

@@ -28,12 +28,12 @@ class ProcessKiller:
     async def ask(self, home: Path, record: Record, grace: float) -> None:
         """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
         of a cell gets none: with it everything in the cell would end at once."""
-        living = await self._living(home, record.process, record)
+        living = await self._find_living(home, record.process, record)
         asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
         with open_handles(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
-            await gone(handles, grace, burying=True)
+            await wait_for_ends(handles, grace, burying=True)
 
     async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
         """Ends all processes; returns whether there were any. `leader` is the program.
@@ -43,17 +43,17 @@ class ProcessKiller:
         """
         any_at_all, calm = False, 0
         while calm < 2:
-            living = await self._living(home, leader, record)
+            living = await self._find_living(home, leader, record)
             if not living:
                 calm += 1
                 continue
             any_at_all, calm = True, 0
             if record.cgroup:
                 cgroups.kill(record.cgroup)
-            await end_these([*living, *_unreaped(leader)])
+            await end_these([*living, *_find_unreaped(leader)])
         return any_at_all
 
-    async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
+    async def _find_living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
         table = await self._counting.now()
         processes = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
         for pid in cgroups.members(record.cgroup) if record.cgroup else ():
@@ -62,7 +62,7 @@ class ProcessKiller:
         return list(processes.values())
 
 
-def _unreaped(leader: Process | None) -> list[kernel.Stat]:
+def _find_unreaped(leader: Process | None) -> list[kernel.Stat]:
     """Returns ended processes that no parent has reaped."""
     present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
     return [present] if present and leader and present.start == leader.start and present.dead else []
@@ -80,7 +80,7 @@ def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
             os.close(fd)
 
 
-async def gone(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
+async def wait_for_ends(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
     """Waits until all processes have ended or the time is over; returns True if some are left. `burying`:
     reaps each at once, because the first process of a cell ends only after all others are reaped."""
     loop = asyncio.get_running_loop()
@@ -114,7 +114,7 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
             kernel.send(fd, signal.SIGKILL)
         until, pause = time.monotonic() + _SOON, _MOMENT
         # The first process of a cell may wait for long to be buried itself, and does nothing more.
-        while await gone(handles, pause, burying=True) and time.monotonic() < until:
+        while await wait_for_ends(handles, pause, burying=True) and time.monotonic() < until:
             if not any(_lives(stat) for stat in stats):
                 return
             pause *= 2

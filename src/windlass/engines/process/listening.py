@@ -32,7 +32,7 @@ Listened = Mapping[int, set[int]]
 """Inodes of sockets, by port."""
 
 
-def listened() -> Listened:
+def read_listeners() -> Listened:
     try:
         inodes: dict[int, set[int]] = {}
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asked:

@@ -69,13 +69,13 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     change."""
     prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
     return ProcessTable(
-        _unchanged(processes, stat) or _member(stat, prefix, spaces)
+        _reuse(processes, stat) or _member(stat, prefix, spaces)
         for stat in kernel.everyone()
         if not stat.dead
     )
 
 
-def _unchanged(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
+def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
     before = processes.get(stat.pid)
     if before is None or not (before.home or before.space) or before.stat.start != stat.start:
         return None

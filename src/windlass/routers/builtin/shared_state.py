@@ -107,9 +107,9 @@ class SharedState:
     def do(self, action: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(action)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._forget_task)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.error("a connection to an instance could not be used", exc_info=error)

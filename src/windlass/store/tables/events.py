@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chained
+from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chain_rows
 from windlass.store.tables import counters, facts
 from windlass.store.tables.table import ChangeSession, NewEvent, Table, columns, places
 
@@ -103,7 +103,7 @@ class EventChanges(EventTable):
         if not events:
             return
         before = await counters.advance(self._session, "event", len(events)) - len(events)
-        rows = list(chained(end.at(before) or await self._head(before), events))
+        rows = list(chain_rows(end.at(before) or await self._head(before), events))
         await self._session.many(ADD, rows)
         end.head = Head(before + len(events), rows[-1][-1])
 

@@ -180,7 +180,7 @@ ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFL
 REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
-def _asked(kind: str, id: str, due: int, org: str, queue: int | None = None) -> tuple[str | int, ...]:
+def _values_of(kind: str, id: str, due: int, org: str, queue: int | None = None) -> tuple[str | int, ...]:
     """Returns the values of the statement ASK."""
     usual = _QUEUES.get(kind, Queue.QUICK)
     return id, kind, due, secrets.randbits(48), org, usual if queue is None else queue
@@ -207,12 +207,12 @@ class WorkChanges(WorkTable):
         """Asks for a piece of work. Asking twice is asking once. Without a `queue`, it is that of the kind;
         work for a service waits in the queue of its cluster."""
         moment = self._session.now if due is None else due
-        await self._session.all(ASK, *_asked(kind, id, moment, org, queue))
+        await self._session.all(ASK, *_values_of(kind, id, moment, org, queue))
         self._session.nudge("work")
 
     async def ask_for_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
         """Asks for one piece of work for each id, which comes with its organization."""
-        await self._session.many(ASK, [_asked(kind, id, self._session.now, org) for id, org in pieces])
+        await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
         self._session.nudge("work")
 
     async def claim(

@@ -40,7 +40,7 @@ async def release(ledger: Ledger) -> None:
         seen = await refresh(ctx, service.id)
     else:
         count = count_of(new, ledger.status.instances or new.instances)
-        if not await _brought_up(ledger, new, old, count) or not await ledger.switch(new, count):
+        if not await _bring_up(ledger, new, old, count) or not await ledger.switch(new, count):
             return
         await ctx.point("switched")
         seen = await refresh(ctx, service.id)
@@ -50,7 +50,7 @@ async def release(ledger: Ledger) -> None:
     await prune(ledger)
 
 
-async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> bool:
+async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> bool:
     """True once all instances are healthy. Otherwise the deployment failed, and the old generation serves."""
     failure = particulars(ledger.deployment).message
     if not failure:

@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/":
-                self._answer(HTTPStatus.OK, page.page(self._kept(), self._facts(), self.server.docs))
+                self._answer(HTTPStatus.OK, page.page(self._render_book(), self._facts(), self.server.docs))
             case "/healthz":
                 self._answer(HTTPStatus.OK, "ok\n", "text/plain")
             case _:
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"Not kept: {error}\n", "text/plain")
         return self._answer(HTTPStatus.SEE_OTHER, "", location="./")
 
-    def _kept(self) -> str:
+    def _render_book(self) -> str:
         if self.server.book is None:
             return page.nothing("No variable names one. Add a database to the environment, and deploy again.")
         try:
