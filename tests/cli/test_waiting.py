@@ -220,7 +220,7 @@ async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windla
     waiting = asyncio.create_task(windlass(*words, "--wait"))
     await settled(lambda: len(windlass.world.installation.app._streams) == 1)
     settling = asyncio.create_task(windlass.world.settle())
-    await asyncio.sleep(0.1)
+    await settled(lambda: windlass.world.builder.built)
     await windlass.done(*deletion, "--yes", *force)
     said = await waiting
     gate.set()
@@ -237,7 +237,7 @@ async def test_a_cancelled_deployment_is_what_a_cancellation_waits_for(windlass)
     windlass.world.builder.gate = asyncio.Event()
     await windlass.done("application", "deploy", "web")
     settling = asyncio.create_task(windlass.world.settle())
-    await asyncio.sleep(0.1)
+    await settled(lambda: windlass.world.builder.built)
     said = await windlass("application", "cancel-deployment", "web", "--wait")
     assert (said.code, states(said)[-1]) == (0, "CANCELED")
     await settling
