@@ -9,6 +9,7 @@ GROWTH  ?= 3
 
 VENV := .venv
 BIN  := $(VENV)/bin
+PYTEST ?= $(BIN)/pytest
 CODE := src tests requirements docs/pictures $(wildcard bench)
 
 # pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
@@ -36,7 +37,7 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 	@exec $(BIN)/windlass serve $(ARGS)
 
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
 test-all: test  ## test, then the long form of what does the same in each run: what CI runs
 	WINDLASS_TEST_FORM=fixed $(LONG)
@@ -44,7 +45,7 @@ test-all: test  ## test, then the long form of what does the same in each run: w
 test-long: dev  ## run the long form of all that has one: other examples in each run, attacks of full size
 	WINDLASS_TEST_FORM=long $(LONG)
 
-LONG = $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
+LONG = $(PYTEST) -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \
