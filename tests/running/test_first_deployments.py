@@ -79,9 +79,8 @@ async def test_a_name_is_unknown_again_when_the_first_deployment_was_cancelled(w
         assert await routes(world, app)
         words.clear()
         await world.post(f"/application/{app}/cancelDeployment")
-        await interrupted(
-            world, app
-        )  # before its gate opens: a build that ends first leaves something to serve
+        # Before the gate opens: a build that ends first leaves something to serve.
+        await interrupted(world, app)
     await until(lambda: route_word(app) in words)
     assert await routes(world, app) == []
 
