@@ -1,0 +1,1 @@
+"""The scene of the operator's story: machines, a database with a standby, proxies, clients."""

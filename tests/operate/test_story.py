@@ -1,0 +1,120 @@
+"""The story of an operator: two machines under load, and everything that happens to them in some years."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.grounds import Ground, Processes
+from tests.faults.programs import Code
+from tests.operate.story.databases import postgres_pair
+from tests.operate.story.machines import next_wheel
+from tests.operate.story.proxies import needs_nginx
+from tests.operate.story.scene import Scene, scene
+from tests.whole import until
+
+pytestmark = [pytest.mark.elsewhere, needs_nginx, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Every user of the machine may enter it: services and PostgreSQL have users of their own."""
+    with tempfile.TemporaryDirectory(prefix="windlass-story-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+async def servers_restart(story: Scene, number: signal.Signals) -> None:
+    """One after the other, while a deployment of it is under way."""
+    for index, machine in enumerate(story.machines):
+        name = [*story.applications][index]
+        deployment = await story.asks_for_deployment(name)
+        await machine.end(number)
+        await story.api.get_on()
+        await machine.start()
+        await story.ends(name, deployment)
+        await story.all_is_well()
+
+
+async def servers_are_upgraded(story: Scene, folder: Path) -> None:
+    """One after the other. The former version changes nothing after the first has brought the database
+    forward."""
+    package = await asyncio.to_thread(next_wheel, folder / "next")
+    one, two = story.machines
+    gateways = [*one.gateways, *two.gateways]
+    await one.end()
+    await asyncio.to_thread(one.install, package)
+    await one.start()
+    await until(two.is_outdated)
+    await story.api.meet_refusal("older than the database")
+    await two.end()
+    await asyncio.to_thread(two.install, package)
+    await two.start()
+    await story.all_is_well()
+
+    async def are_replaced() -> bool:
+        return not set(gateways) & {*one.gateways, *two.gateways}
+
+    await until(are_replaced)
+
+
+async def the_database_fails_over(story: Scene) -> None:
+    await story.pair.fail_over()
+    for name in story.applications:
+        await story.ends(name, await story.asks_for_deployment(name))
+    await story.all_is_well()
+
+
+async def a_machine_is_lost(story: Scene) -> None:
+    """The one with the place `second`. A deployment there waits until the machine is back."""
+    _, lost = story.machines
+    async with story.visitors.excusing("two"):
+        await lost.lose_power()
+        await story.state_is("two", "UNAVAILABLE", 0)
+        await story.state_is("one", "RUNNING", 0)
+        deployment = await story.asks_for_deployment("two")
+        await story.visitors.see("one")
+        await story.api.get_on()
+        assert story.visitors.excused_failures, "the control: failures are seen"
+        await lost.start()
+        await story.ends("two", deployment)
+    await story.all_is_well()
+
+
+async def nothing_was_lost(story: Scene) -> None:
+    await story.api.stop()
+    assert story.visitors.failures == []
+    assert story.api.failures == []
+    names = [name for name in await story.names_of_projects() if name.startswith("project ")]
+    assert sorted(names) == sorted(story.api.created), "each request was done once"
+    code, answer = await story.machines[0].run("audit", "verify")
+    assert code == 0, answer
+
+
+async def everything_runs_once(story: Scene, grounds: Sequence[Ground]) -> None:
+    """The application `one` on the first ground, `two` on the other."""
+    wanted = [[id] for id in story.applications.values()]
+
+    async def does() -> bool:
+        return [[service for service, *_ in await ground.living()] for ground in grounds] == wanted
+
+    await until(does)
+
+
+async def test_the_story_of_two_machines_with_processes(folder: Path):
+    code = Code(folder / "code")
+    async with postgres_pair(folder / "postgres") as pair, scene(folder, pair, code) as story:
+        await story.all_is_well()
+        await servers_restart(story, signal.SIGTERM)
+        await servers_restart(story, signal.SIGKILL)
+        await servers_are_upgraded(story, folder)
+        await the_database_fails_over(story)
+        await a_machine_is_lost(story)
+        await nothing_was_lost(story)
+        await everything_runs_once(story, [Processes(machine.data) for machine in story.machines])
+    assert code.twins == []
