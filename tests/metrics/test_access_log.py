@@ -15,8 +15,8 @@ import pytest
 from tests.logs.streams import asked
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
-from windlass.api import access_log
 from windlass.api.access_log import AccessLog
+from windlass.base import line_log
 from windlass.config import BadSetting
 
 
@@ -98,7 +98,7 @@ async def test_no_line_has_a_token_or_a_query(world: World, file: Path):
 
 async def test_a_path_is_cut(world: World, file: Path):
     await world.get("/" + "a" * 10_000)
-    assert len((await lines(world, file))[-1]["path"]) == access_log.LONGEST_PATH
+    assert len((await lines(world, file))[-1]["path"]) == line_log.LONGEST_TEXT
 
 
 async def test_a_path_with_line_breaks_is_still_one_line(world: World, file: Path):
@@ -120,7 +120,7 @@ async def test_a_method_that_a_client_made_up_is_cut_and_names_no_token(world: W
     await world.call("A" * 10_000, "/organization")
     await world.call(f"GET-{token}", "/organization")
     long, masked = [line["method"] for line in await lines(world, file)][-2:]
-    assert (len(long), masked) == (access_log.LONGEST_PATH, "GET-***")
+    assert (len(long), masked) == (line_log.LONGEST_TEXT, "GET-***")
     assert token not in file.read_text()
 
 
@@ -141,6 +141,7 @@ async def test_a_folder_that_is_away_loses_its_lines_only_and_touches_no_other_f
     folder = tmp_path / "logs"
     folder.mkdir()
     log = AccessLog(str(folder / "access.log"))
+    log.open()
     folder.rename(tmp_path / "away")
     for _ in range(2):
         await log.write()
@@ -176,14 +177,14 @@ async def test_lines_that_a_disk_does_not_take_are_dropped_and_counted(tmp_path:
 
 
 async def test_waiting_lines_are_bounded(file: Path, monkeypatch):
-    monkeypatch.setattr(access_log, "MOST_WAITING", 3)
+    monkeypatch.setattr(line_log, "MOST_WAITING", 3)
     async with make_world(access_log=True, access_log_file=str(file)) as world:
         log = world.installation.app.access_log
         assert isinstance(log, AccessLog)
         await log.write()
         for _ in range(10):
             await world.get("/healthz")
-        assert (len(log._lines), log._dropped) == (3, 7)
+        assert (len(log._lines), log.dropped) == (3, 7)
 
 
 async def test_without_the_setting_there_is_no_log(tmp_path: Path):

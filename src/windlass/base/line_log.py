@@ -1,0 +1,134 @@
+"""A file of lines that many requests write: access logs.
+
+Lines are collected and written by a thread a moment later, so that no request waits for a disk. Lines that
+cannot be written in time are dropped, and the log of the program says how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from windlass.base.log import log
+from windlass.base.subprocesses import in_thread
+from windlass.base.trace import start_untraced
+
+WRITTEN_EVERY: Final = 0.2
+"""Seconds in which lines are collected."""
+MOST_WAITING: Final = 20_000
+"""Lines that wait while a disk or a pipe takes none."""
+LONGEST_TEXT: Final = 512
+# Clients put anything into a path and a user agent, also their token.
+_SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
+_COMMANDS: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+"""Commands of a terminal and ends of lines that JSON does not escape."""
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_log = log("access")
+
+
+class LineLog:
+    def __init__(self, file: str = "") -> None:
+        """Writes to a file, or to standard error. A file that is moved away is begun again; one that cannot
+        be opened is tried again with each writing."""
+        self.dropped = 0
+        """Lines that were dropped so far."""
+        self._path = Path(file) if file else None
+        self._descriptor = -1 if file else sys.stderr.fileno()
+        self._second: tuple[int, str] = (0, "")
+        """The last second, as text: it is formatted once."""
+        self._lines: list[bytes] = []
+        self._unreported = 0
+        self._turn = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Opens the file now. Raises OSError if it cannot be written."""
+        if self._path:
+            self._descriptor = os.open(self._path, _FLAGS, 0o600)
+
+    def has_room(self) -> bool:
+        """True if a line can be put. Otherwise it counts as dropped."""
+        if len(self._lines) < MOST_WAITING:
+            return True
+        self._count_dropped(1)
+        return False
+
+    def put(self, line: bytes) -> None:
+        self._lines.append(line)
+        if self._writing is None:
+            self._writing = start_untraced(self._write_all())
+
+    async def close(self) -> None:
+        """Writes what is left."""
+        if self._writing:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        await self.write()
+        if self._path and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def _write_all(self) -> None:
+        """Writes until there is nothing left for a moment."""
+        while self._lines:
+            await asyncio.sleep(WRITTEN_EVERY)
+            await asyncio.shield(self.write())
+        self._writing = None
+
+    async def write(self) -> None:
+        """Writes the lines that wait; earlier ones are written when this returns."""
+        async with self._turn:
+            await self._write()
+
+    async def _write(self) -> None:
+        lines, self._lines = self._lines, []
+        try:
+            await in_thread(self._append, b"".join(line + b"\n" for line in lines))
+        except OSError as error:
+            self._count_dropped(len(lines))
+            _log.error("the access log cannot be written", extra={"error": error.strerror})
+        if self._unreported:
+            _log.warning("lines of the access log were dropped", extra={"lines": self._unreported})
+            self._unreported = 0
+
+    def _count_dropped(self, lines: int) -> None:
+        self.dropped += lines
+        self._unreported += lines
+
+    def _append(self, data: bytes) -> None:
+        if self._path and not self._is_in_place(self._path):
+            # Opened first: if that fails, the number of a closed file could soon be that of another one.
+            before = self._descriptor
+            self.open()
+            if before >= 0:
+                os.close(before)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def _is_in_place(self, path: Path) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def stamp(self, now: float) -> str:
+        second = int(now)
+        if self._second[0] != second:
+            self._second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._second[1]}.{int(now % 1 * 1000):03d}Z"
+
+
+def presentable(text: str) -> str:
+    """Returns what a client sent without secrets of Windlass, for one line, and not longer than useful."""
+    if "wdl_" in text or "eyJ" in text:
+        text = _SECRETS.sub("***", text)
+    if not text.isprintable():
+        text = _COMMANDS.sub("\ufffd", text)
+    return text[:LONGEST_TEXT]
