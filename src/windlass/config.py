@@ -178,9 +178,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, _says("json, text, or auto: text on a terminal", pattern=r"^(json|text|auto)\Z")
     ] = "auto"
     access_log: Annotated[bool, _says("Log every request, one JSON object a line")] = False
-    access_log_file: Annotated[
-        str, _says("File of the access log; empty is standard error. It may be moved away at any time")
-    ] = ""
+    access_log_file: Annotated[str, _says("File of the access log; empty is standard error")] = ""
+    gateway_access_log_file: Annotated[str, _says("File of the access log of services; empty is none")] = ""
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.api.requests import Request
-from windlass.base.line_log import LineLog, presentable
+from windlass.base.line_log import LineLog, clean_text
 from windlass.config import BadSetting, Settings
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ class AccessLog(LineLog):
     def note(self, request: Request, status: int, size: int, seconds: float) -> None:
         if not self.has_room():
             return
-        method, path, actor = presentable(request.method), presentable(request.path), request.actor
+        method, path, actor = clean_text(request.method), clean_text(request.path), request.actor
         self.put(
             _encode(
                 AccessLine(
@@ -57,7 +57,7 @@ class AccessLog(LineLog):
                     actor=actor.id if actor else None,
                     organization=_organization(request),
                     address=request.client,
-                    user_agent=presentable(request.user_agent),
+                    user_agent=clean_text(request.user_agent),
                     request_id=request.id.decode(),
                     trace_id=request.trace.id,
                 )

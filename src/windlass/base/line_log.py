@@ -7,8 +7,10 @@ cannot be written in time are dropped, and the log of the program says how many.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
+import stat
 import sys
 import time
 from pathlib import Path
@@ -43,6 +45,7 @@ class LineLog:
         """The last second, as text: it is formatted once."""
         self._lines: list[bytes] = []
         self._unreported = 0
+        self._is_closed = False
         self._turn = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
 
@@ -52,7 +55,9 @@ class LineLog:
             self._descriptor = os.open(self._path, _FLAGS, 0o600)
 
     def has_room(self) -> bool:
-        """True if a line can be put. Otherwise it counts as dropped."""
+        """True if a line can be put. Otherwise it counts as dropped, unless the log is closed."""
+        if self._is_closed:
+            return False
         if len(self._lines) < MOST_WAITING:
             return True
         self._count_dropped(1)
@@ -64,7 +69,8 @@ class LineLog:
             self._writing = start_untraced(self._write_all())
 
     async def close(self) -> None:
-        """Writes what is left."""
+        """Writes what is left, and takes no more."""
+        self._is_closed = True
         if self._writing:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -125,7 +131,18 @@ class LineLog:
         return f"{self._second[1]}.{int(now % 1 * 1000):03d}Z"
 
 
-def presentable(text: str) -> str:
+def check_writable(path: Path) -> None:
+    """Raises OSError unless lines can be appended to this file, which is created if there is none. A pipe is
+    refused: a program that should end would wait for its reader."""
+    descriptor = os.open(path, _FLAGS | os.O_NONBLOCK, 0o600)
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ESPIPE, "it is a pipe")
+    finally:
+        os.close(descriptor)
+
+
+def clean_text(text: str) -> str:
     """Returns what a client sent without secrets of Windlass, for one line, and not longer than useful."""
     if "wdl_" in text or "eyJ" in text:
         text = _SECRETS.sub("***", text)

@@ -51,6 +51,10 @@ class Doors:
         """The number of open connections of clients."""
         return sum(router.connections for router in self._all())
 
+    @property
+    def dropped_lines(self) -> int:
+        return sum(router.dropped_lines for router in self._all())
+
     def traffic(self) -> Iterator[ServiceTraffic]:
         """Yields the traffic of each service that had requests. A service has one door."""
         for router in self._routers.values():
@@ -151,9 +155,10 @@ class Doors:
             await self._open_soon(wanted)
         elif is_same_place(opened, wanted):
             router.trust(trust_check(wanted.trusted))
+            await router.log_to(wanted.access_log)
         else:
             await self._move(router, opened, wanted)
-        return Open(wanted.door, wanted.host, self.port(wanted.door), wanted.trusted)
+        return replace(wanted, port=self.port(wanted.door))
 
     async def _open_soon(self, wanted: Open) -> None:
         """Opens a door. The gateway of an installation that has just ended may have its port for a moment."""
@@ -190,6 +195,7 @@ class Doors:
             is_complete=self._journal.told.is_complete,
         )
         await router.start()
+        await router.log_to(wanted.access_log)
         for change in list(self._journal.told.of(wanted.door)):
             await self._repeat(router, change)
         router.close_inherited()

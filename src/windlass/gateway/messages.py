@@ -18,6 +18,8 @@ class Open(Struct, frozen=True, tag=True):
     port: int
     trusted: tuple[str, ...] = ()
     """Addresses of proxies, which may use all connections."""
+    access_log: str = ""
+    """Absolute path of the file of its access log; empty is none."""
 
 
 def is_same_place(opened: Open, wanted: Open) -> bool:
@@ -117,6 +119,8 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """The doors that other servers have open, and where; only in the reply to Ask."""
     traffic: tuple[ServiceTraffic, ...] = ()
     """Traffic of services with requests, the first service first; only in the reply to AskTraffic."""
+    dropped_lines: int = 0
+    """Lines of access logs that could not be written."""
 
 
 class GatewayReply(Struct, frozen=True):

@@ -186,6 +186,7 @@ class GatewayProgram:
             doors=frozenset(self._journal.told.doors),
             held=self._held_by_others(opened) if isinstance(call, Ask) else {},
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
+            dropped_lines=self._doors.dropped_lines,
         )
 
     def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:

@@ -16,6 +16,7 @@ from windlass.gateway.messages import (
     Complete,
     DrainEndpoints,
     Forget,
+    GatewayState,
     Open,
     Reserve,
     Retire,
@@ -31,11 +32,17 @@ _SCRAPE_SECONDS: Final = 2.0
 
 class GatewayRouter:
     def __init__(
-        self, link: GatewayLink, door: str, host: str, port: int, trusted: Sequence[str] = ()
+        self,
+        link: GatewayLink,
+        door: str,
+        host: str,
+        port: int,
+        trusted: Sequence[str] = (),
+        access_log: str = "",
     ) -> None:
         """`door` tells the routers of one gateway apart."""
         self._link = link
-        self._opening = Open(door, host, port, tuple(trusted))
+        self._opening = Open(door, host, port, tuple(trusted), access_log)
         self._door = door
         self._port = port
         self._is_open = False
@@ -95,15 +102,18 @@ class GatewayRouter:
 
     async def traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the requests of services, of all doors of the gateway."""
-        return (await self._link.call(AskTraffic())).traffic
+        return (await self._ask_traffic()).traffic
+
+    async def _ask_traffic(self) -> GatewayState:
+        return await self._link.call(AskTraffic())
 
     async def metrics(self) -> Sequence[Metric]:
         try:
             async with asyncio.timeout(_SCRAPE_SECONDS):
-                traffic, is_up = await self.traffic(), True
+                state = await self._ask_traffic()
         except (RouteError, TimeoutError):
-            traffic, is_up = (), False
-        return [gauge("gateway_up", "1 if the gateway answered this scrape", is_up), *metrics_of(traffic)]
+            return [_up(False), *metrics_of(())]
+        return [_up(True), *metrics_of(state.traffic, state.dropped_lines)]
 
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services
@@ -129,3 +139,7 @@ class GatewayRouter:
             raise failed
         if self._is_complete:
             await ask(Complete())
+
+
+def _up(is_up: bool) -> Metric:
+    return gauge("gateway_up", "1 if the gateway answered this scrape", is_up)

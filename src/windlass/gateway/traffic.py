@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from windlass.base.metrics import Histogram, Metric, MetricType, Sample
+from windlass.base.metrics import Histogram, Metric, MetricType, Sample, counter
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
@@ -15,7 +15,7 @@ OTHERS: Final = "other"
 _CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
-def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
+def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Iterator[Metric]:
     own, others = traffic[:MOST_SERVICES], traffic[MOST_SERVICES:]
     shown = [*own, _sum(others)] if others else own
     answers: list[Sample] = [
@@ -46,6 +46,11 @@ def metrics_of(traffic: Sequence[ServiceTraffic]) -> Iterator[Metric]:
         MetricType.GAUGE,
         ("service",),
         active,
+    )
+    yield counter(
+        "gateway_access_log_dropped_total",
+        "Lines that the gateway could not write to its access log",
+        dropped_lines,
     )
 
 

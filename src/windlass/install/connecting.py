@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.base.addresses import Address, Reach
 from windlass.base.errors import Invalid
+from windlass.base.line_log import check_writable
 from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
@@ -62,6 +63,18 @@ def _is_own(address: Address) -> bool:
 def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
     """Returns a link to the gateway of a data directory. It starts with its first use."""
     return GatewayLink(folder_of(settings.data_dir), started)
+
+
+def gateway_access_log(settings: Settings) -> str:
+    """Returns the absolute path of the file into which the gateway logs requests; empty is none."""
+    if not settings.gateway_access_log_file:
+        return ""
+    path = Path(settings.gateway_access_log_file).absolute()
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise BadSetting(f"gateway_access_log_file: {path} cannot be written: {error.strerror}") from error
+    return str(path)
 
 
 class DockerConnector:
@@ -129,7 +142,9 @@ class DockerConnector:
 
     def router(self, access: EngineAccess) -> HttpRouter:
         host, proxies = self._settings.gateway_host, self._settings.trusted_proxies
-        return GatewayRouter(self._link, access.door, host, access.router_port, proxies)
+        return GatewayRouter(
+            self._link, access.door, host, access.router_port, proxies, gateway_access_log(self._settings)
+        )
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
         port = access.router_port

@@ -28,7 +28,7 @@ from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
-from windlass.install.connecting import DockerConnector, gateway_link
+from windlass.install.connecting import DockerConnector, gateway_access_log, gateway_link
 from windlass.install.server_id import owner_id
 from windlass.store import FIRST_PLACE
 
@@ -66,7 +66,12 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         engine=engine,
         builder=builder,
         router=GatewayRouter(
-            link, LOCAL, settings.gateway_host, settings.gateway_port, settings.trusted_proxies
+            link,
+            LOCAL,
+            settings.gateway_host,
+            settings.gateway_port,
+            settings.trusted_proxies,
+            await in_thread(gateway_access_log, settings),
         ),
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),

@@ -27,7 +27,7 @@ _SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
 class AnswerHead:
     """The head of an answer, judged and parsed."""
 
-    __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "outcome", "raw", "status", "upgrade")
+    __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "raw", "status", "upgrade")
 
     def __init__(self, raw: bytes) -> None:
         """`raw` is the head, with the empty line that ends it."""
@@ -37,7 +37,6 @@ class AnswerHead:
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
         self.status = int(line[2])
-        self.outcome = self.status // 100
         fields, rest = _fields(block)
         old = line[1] == b"0"
         tokens = {token.strip() for token in fields.get(b"connection", b"").lower().split(b",")}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windlass.routers.builtin import pages
+from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
 from windlass.routers.builtin.client_requests import RequestReader
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.pages import ErrorPage
@@ -28,6 +29,7 @@ class ClientConnection(RequestReader):
     __slots__ = (
         "_backend",
         "_began",
+        "_entry",
         "_find",
         "_peer",
         "_retried",
@@ -36,7 +38,7 @@ class ClientConnection(RequestReader):
         "_weight",
         "close",
         "head_only",
-        "outcome",
+        "status",
     )
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
@@ -51,8 +53,10 @@ class ClientConnection(RequestReader):
         self._retried = False
         self._began, self._weight = 0.0, 0
         """When it began, and for how many requests its time counts; 0 if it is not timed."""
-        self.outcome = 0
-        """The first digit of the status of its answer, as soon as there is one."""
+        self._entry: RequestEntry | None = None
+        """For the access log, if there is one."""
+        self.status = 0
+        """The status of its answer, as soon as there is one."""
         self.close = self.head_only = False
 
     @property
@@ -74,23 +78,25 @@ class ClientConnection(RequestReader):
         paths = self._find(fields.host)
         if paths is None:
             page = pages.unknown(fields.host.decode()) if self._shared.is_complete else pages.starting()
-            self._say(page)
+            self._say_unrouted(page, method, target)
             return
         backend = paths.only or paths.match(target)
         if backend is None:
-            self._say(pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1")))
+            page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
+            self._say_unrouted(page, method, target)
             return
-        if backend.path or backend.route.rewrite is not None:
-            target = backend.rewritten(target)
+        passed = backend.rewritten(target) if backend.rewrites else target
         request_id = fields.id or self._shared.request_id()
-        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, target, fields.passed, request_id, body)
+        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
         self._backend = backend
         traffic = backend.traffic
         traffic.requests += 1
-        self.outcome = 0
+        self.status = 0
         if not traffic.requests & traffic.mask:
             self._weight = traffic.mask + 1
             self._began = traffic.begin()
+            if self._shared.access_log is not None:
+                self._entry = self._begin_entry(backend.route.service, method, target, request_id)
         self._phase = BUSY
         self._served = True
         self._send(backend.pick())
@@ -104,9 +110,7 @@ class ClientConnection(RequestReader):
         if peer is None:
             backend = self._backend
             assert backend is not None
-            self.outcome = 5
-            self._end_request()
-            self._say(backend.error_page())
+            self._fail(backend.error_page())
             return
         self._peer = peer
         peer.active += 1
@@ -173,9 +177,7 @@ class ClientConnection(RequestReader):
         """Called when no answer can be passed on, and nothing of one was."""
         backend = self._backend
         assert backend is not None
-        self.outcome = 5
-        self._end_request()
-        self._say(pages.broken(backend.title, why))
+        self._fail(pages.broken(backend.title, why))
         self._advance()
 
     def cut(self) -> None:
@@ -217,10 +219,13 @@ class ClientConnection(RequestReader):
             self._retried, self._tried = False, []
         if backend is not None:
             traffic = backend.traffic
-            traffic.answers[self.outcome] += 1
+            traffic.answers[self.status // 100] += 1
             if self._weight:
                 traffic.end(self._began, self._weight)
                 self._weight = 0
+                if self._entry is not None:
+                    self._entry.end(self.status)
+                    self._entry = None
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
         """Called when the protocol switches: from here on there are no requests, only bytes."""
@@ -237,9 +242,12 @@ class ClientConnection(RequestReader):
         traffic.answers[1] += 1
         traffic.switched += 1
         self._weight = 0
+        entry, self._entry = self._entry, None
 
         def note_end() -> None:
             traffic.switched -= 1
+            if entry is not None:
+                entry.end(101)
 
         ours.eof = self._eof
         if ahead:
@@ -248,6 +256,22 @@ class ClientConnection(RequestReader):
         self._peer = self._backend = self._upstream = None
 
     # Answers of the router itself
+
+    def _fail(self, page: ErrorPage) -> None:
+        """Answers the request under way with a page, because no instance does."""
+        self.status = page.status
+        entry, self._entry = self._entry, None
+        self._end_request()
+        self._say(page)
+        if entry is not None:
+            entry.end(page.status)
+
+    def _say_unrouted(self, page: ErrorPage, method: bytes, target: bytes) -> None:
+        """Answers a request that is for no service."""
+        entry = self._begin_entry(None, method, target, self._fields.id)
+        self._say(page)
+        if entry is not None:
+            entry.end(page.status)
 
     def _say(self, page: ErrorPage) -> None:
         close = self.close or self._shared.stopping or not self.whole or self._eof
@@ -263,7 +287,9 @@ class ClientConnection(RequestReader):
         upstream = self._upstream
         if upstream is not None:
             upstream.abandon()
-        self.outcome = status // 100
+        self.status = status
+        entry = self._entry or self._begin_entry()
+        self._entry = None
         self._end_request()
         self.head_only = False
         self._shared.connections.refuse(str(status))
@@ -271,3 +297,17 @@ class ClientConnection(RequestReader):
             page = pages.refused(status, message)
             self.transport.write(page.rendered(b"", head_only=False, close=True))
             self._part()
+        if entry is not None:
+            entry.end(status)
+
+    def _begin_entry(
+        self, service: str | None = None, method: bytes = b"", target: bytes = b"", request_id: bytes = b""
+    ) -> RequestEntry | None:
+        """Begins the entry of a request in the access log, if there is one."""
+        log = self._shared.access_log
+        if log is None:
+            return None
+        self.transport = transport = count_bytes(self.transport)
+        fields = self._fields
+        head = LoggedHead(method, target, fields.host, fields.raw, request_id) if method else None
+        return RequestEntry(log, transport, self._address.decode(), self._port, service, head)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from windlass.base.http_in.connections import Admission, OpenConnection, network_of
+from windlass.routers.builtin.access_log import RequestEntry, count_bytes
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend
@@ -159,25 +160,33 @@ class Pipe:
 class Caller(PipeEnd):
     """The connection of a client to a TCP port, until an instance takes it."""
 
-    __slots__ = ("_active", "_backend", "_peer", "_shared", "_tried", "network")
+    __slots__ = ("_active", "_backend", "_entry", "_peer", "_port", "_shared", "_tried", "network")
 
-    def __init__(self, shared: SharedState, backend: Backend | None) -> None:
+    def __init__(self, shared: SharedState, backend: Backend | None, port: int) -> None:
+        """`port` is the one that the client connected to."""
         super().__init__()
         self.network = ""
         self._active = False
         self._shared = shared
         self._backend = backend
+        self._port = port
+        self._entry: RequestEntry | None = None
         self._tried: list[Peer] = []
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         peer = transport.get_extra_info("peername")
-        self.network = network_of(str(peer[0]) if peer else "unknown")
+        address = str(peer[0]) if peer else "unknown"
+        self.network = network_of(address)
         shared = self._shared
         if self._backend is None or shared.stopping or shared.connections.admit(self) is not Admission.FREE:
             shared.connections.remove(self)
             transport.abort()
             return
+        if shared.access_log is not None:
+            transport = count_bytes(transport)
+            service = self._backend.route.service
+            self._entry = RequestEntry(shared.access_log, transport, address, self._port, service)
         super().connection_made(transport)
         self._active = True
         self._backend.traffic.requests += 1
@@ -225,6 +234,8 @@ class Caller(PipeEnd):
     def _note_end(self) -> None:
         assert self._backend is not None
         self._backend.traffic.closed += 1
+        if self._entry is not None:
+            self._entry.end(0)
 
 
 def stay_awake(transport: Any) -> None:

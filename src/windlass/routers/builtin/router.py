@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.metrics import Metric
+from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
@@ -61,6 +62,8 @@ class BuiltinRouter:
         self._listening: dict[str, Servers] = {}
         self._inherited = inherited or {}
         self._changing = asyncio.Lock()
+        self._log_file = ""
+        self._dropped_before = 0
 
     @property
     def port(self) -> int:
@@ -97,6 +100,11 @@ class BuiltinRouter:
             for server in servers:
                 server.close()
             await self._shared.stop()
+            if self._log_file:
+                await asyncio.sleep(
+                    0
+                )  # Connections that were aborted end, and are logged, in the next round.
+                await self.log_to("")
 
     async def retire(self, patience: float) -> None:
         """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
@@ -215,7 +223,27 @@ class BuiltinRouter:
         self._inherited.clear()
 
     def trust(self, trusts: Callable[[str], bool]) -> None:
-        self._shared.connections.trusts = trusts
+        self._shared.trust(trusts)
+
+    # The access log
+
+    @property
+    def dropped_lines(self) -> int:
+        """Lines of the access log that could not be written."""
+        log = self._shared.access_log
+        return self._dropped_before + (log.dropped if log else 0)
+
+    async def log_to(self, file: str) -> None:
+        """Writes requests to a file from now on; to none if its name is empty."""
+        if file == self._log_file:
+            return
+        before, self._log_file = self._shared.access_log, file
+        trusts = self._shared.connections.trusts
+        self._shared.access_log = RouterAccessLog(file, trusts) if file else None
+        self._table.time_all(bool(file))
+        if before is not None:
+            await before.close()
+            self._dropped_before += before.dropped
 
     # Ports
 
@@ -268,7 +296,7 @@ class BuiltinRouter:
         def protocol() -> asyncio.Protocol:
             if self._table.port(port) is not None:
                 return ClientConnection(self._shared, lambda _: self._table.port(port), port)
-            return Caller(self._shared, self._table.tcp(port))
+            return Caller(self._shared, self._table.tcp(port), port)
 
         return protocol
 

@@ -20,6 +20,7 @@ from windlass.routers.builtin.peers import Peer
 from windlass.routers.router import Endpoint
 
 if TYPE_CHECKING:
+    from windlass.routers.builtin.access_log import RouterAccessLog
     from windlass.routers.builtin.client_socket import GiveAway
 
 _log = log("router")
@@ -42,6 +43,8 @@ class SharedState:
         self.bounds = bounds
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
         """The connections of clients."""
+        self.access_log: RouterAccessLog | None = None
+        """Set only together with `RoutingTable.time_all`: a request that is not timed is not logged."""
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
@@ -55,6 +58,11 @@ class SharedState:
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
         self._numbers = itertools.count(1)
+
+    def trust(self, trusts: Callable[[str], bool]) -> None:
+        self.connections.trusts = trusts
+        if self.access_log is not None:
+            self.access_log.trusts = trusts
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()

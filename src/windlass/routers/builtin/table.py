@@ -26,7 +26,7 @@ _SAFE: Final = "/%:@!$&'()*+,;=-._~"
 class Backend:
     """One public port of a service, and the endpoints behind it."""
 
-    __slots__ = ("_cut", "_only", "_put", "_turn", "path", "peers", "route", "title", "traffic")
+    __slots__ = ("_cut", "_only", "_put", "_turn", "path", "peers", "rewrites", "route", "title", "traffic")
 
     def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic) -> None:
         self.route = route
@@ -39,6 +39,8 @@ class Backend:
         self.path = _prefix(route.path)
         self._put = None if route.rewrite is None else _prefix(route.rewrite)
         self._cut = len(self.path)
+        self.rewrites = self._put is not None
+        """An instance gets other targets than the client sent."""
         self._turn = 0
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
@@ -102,6 +104,7 @@ class RoutingTable:
         self._claims: dict[Key, dict[str, list[Backend]]] = {}
         self._found: dict[Key, Paths] = {}
         self.traffic: dict[str, Traffic] = {}
+        self._timed = False
 
     @property
     def services(self) -> Set[str]:
@@ -125,8 +128,14 @@ class RoutingTable:
         backends = self._backends.get(service)
         return backends[0].title if backends else service
 
+    def time_all(self, timed: bool) -> None:
+        """Sets whether the time of each request is taken."""
+        self._timed = timed
+        for traffic in self.traffic.values():
+            traffic.time_all(timed)
+
     def put(self, service: str, routes: Sequence[Route]) -> None:
-        traffic = self.traffic.setdefault(service, Traffic())
+        traffic = self.traffic.setdefault(service, Traffic(timed=self._timed))
         backends = [
             Backend(route, [self._peer_at(at) for at in route.endpoints], traffic) for route in routes
         ]

@@ -21,9 +21,11 @@ _OFTEN: Final = 0.01
 class Traffic:
     """The requests of a service, and its TCP connections: those so far, and those under way."""
 
-    __slots__ = ("_last", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
+    __slots__ = ("_last", "_most", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
 
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool = False) -> None:
+        """`timed`: the time of each request is taken."""
+        self.time_all(timed)
         self.requests = 0
         self.answers = [0] * 6
         """Requests that ended, by the first digit of the status; 0 for those whose client left before."""
@@ -34,8 +36,6 @@ class Traffic:
         self.buckets = [0] * (len(BOUNDS) + 1)
         """The same by the time until the end of the answer; the last has no bound."""
         self.seconds = 0.0
-        self.mask = 0
-        """A request whose number has none of these bits is timed."""
         self._last = 0.0
 
     @property
@@ -43,10 +43,16 @@ class Traffic:
         """Requests and TCP connections under way. Counting them one by one would cost each request twice."""
         return self.requests - sum(self.answers) - self.closed + self.switched
 
+    def time_all(self, timed: bool) -> None:
+        """Sets whether the time of each request is taken, instead of some while there are many."""
+        self._most = 0 if timed else _MOST - 1
+        self.mask = 0
+        """A request whose number has none of these bits is timed."""
+
     def begin(self) -> float:
         """Starts to time a request; returns the present time, as `end` wants it."""
         now = monotonic()
-        self.mask = _MOST - 1 if now - self._last < _OFTEN * (self.mask + 1) else 0
+        self.mask = self._most if now - self._last < _OFTEN * (self.mask + 1) else 0
         self._last = now
         return now
 

@@ -209,7 +209,7 @@ class Upstream(asyncio.Protocol):
     def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes) -> None:
         """Begins to pass on an answer. `data` starts with its head."""
         end = len(answer.raw)
-        client.outcome = answer.outcome
+        client.status = answer.status
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
         if answer.as_it_is and not client.close and len(data) - end == length:
