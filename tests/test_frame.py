@@ -107,7 +107,7 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
         @pytest.mark.anyio
         async def test_other(): pass
     """)
-    ran = pytester.runpytest_subprocess(*BARE, timeout=30)
+    ran = pytester.runpytest_subprocess(*BARE, timeout=100)
     ran.assert_outcomes(failed=1, passed=1)
     ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
 
@@ -127,7 +127,7 @@ def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytes
 
         def test_other(): pass
     """)
-    ran = pytester.runpytest_subprocess(*BARE, timeout=30)
+    ran = pytester.runpytest_subprocess(*BARE, timeout=100)
     ran.stdout.no_fnmatch_line("INTERNALERROR*")
     ran.stdout.fnmatch_lines(["*1 failed, 1 passed*"])
 

@@ -225,9 +225,9 @@ class HangingEngine(FakeEngine):
 async def test_an_engine_that_hangs_is_down_and_holds_up_no_scrape():
     engine = HangingEngine()
     async with make_world(engine=engine) as world:
-        source = InstallationMetrics(world.installation.ctx, patience=0.05)
-        assert sample(await source.all(), "engine_up", "local", "fake") == 1
+        assert await measured(world, "engine_up", place="local") == 1
         engine.hangs = True
+        source = InstallationMetrics(world.installation.ctx, patience=0.05)
         assert sample(await source.all(), "engine_up", "local", "fake") == 0
         engine.hangs = False
 

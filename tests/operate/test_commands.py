@@ -43,7 +43,7 @@ def start(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     command = [sys.executable, "-m", "windlass", *words]
-    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=100)
 
 
 def check_plain(ended, code: int, *said: str) -> None:
@@ -359,7 +359,7 @@ def test_a_server_starts_without_what_only_some_need(tmp_path):
         env=os.environ | {"WINDLASS_ENGINE": "process", "WINDLASS_GATEWAY_PORT": "0"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=True,
     )
     loaded = set(ended.stdout.partition("LOADED ")[2].split())
