@@ -89,6 +89,7 @@ PROGRAMS = {
 }
 IN_CONTAINERS = {
     "serves": "echo listening; exec httpd -f -p $PORT",
+    "answers": "mkdir -p /tmp/www; echo hi > /tmp/www/index.html; exec httpd -f -p $PORT -h /tmp/www",
     "sleeps": "echo here; exec sleep 100000",
     "exits": "echo cannot read its settings; exit 3",
     "floods": f"exec yes {'x' * 1000}",

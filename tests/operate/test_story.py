@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.grounds import Ground, Processes
+from tests.engines.dockers import docker_host
+from tests.engines.proxies import Proxy, proxied
+from tests.faults.grounds import Containers, Ground, Processes
 from tests.faults.programs import Code
 from tests.operate.story.databases import postgres_pair
 from tests.operate.story.machines import next_wheel
 from tests.operate.story.proxies import needs_nginx
 from tests.operate.story.scene import Scene, scene
 from tests.whole import until
+from windlass.docker import Docker
 
 pytestmark = [pytest.mark.elsewhere, needs_nginx, pytest.mark.timeout(600)]
 
@@ -70,8 +73,8 @@ async def the_database_fails_over(story: Scene) -> None:
     await story.all_is_well()
 
 
-async def a_machine_is_lost(story: Scene) -> None:
-    """The one with the place `second`. A deployment there waits until the machine is back."""
+async def a_machine_with_a_place_is_lost(story: Scene) -> None:
+    """A deployment there waits until the machine is back."""
     _, lost = story.machines
     async with story.visitors.excusing("two"):
         await lost.lose_power()
@@ -86,6 +89,31 @@ async def a_machine_is_lost(story: Scene) -> None:
     await story.all_is_well()
 
 
+async def a_machine_of_several_is_lost(story: Scene) -> None:
+    """The other machine has the same place, so all goes on."""
+    _, lost = story.machines
+    await lost.lose_power()
+    for name in story.applications:
+        await story.ends(name, await story.asks_for_deployment(name))
+        await story.state_is(name, "RUNNING", 0)
+        await story.visitors.see(name)
+    await story.api.get_on()
+    await lost.start()
+    await story.all_is_well()
+
+
+async def the_engine_is_away(story: Scene, engine: Proxy) -> None:
+    """Its containers go on. A deployment waits until it is back."""
+    await engine.vanish()
+    deployment = await story.asks_for_deployment("one")
+    for name in story.applications:
+        await story.visitors.see(name)
+    await story.api.get_on()
+    await engine.appear()
+    await story.ends("one", deployment)
+    await story.all_is_well()
+
+
 async def nothing_was_lost(story: Scene) -> None:
     await story.api.stop()
     assert story.visitors.failures == []
@@ -97,11 +125,12 @@ async def nothing_was_lost(story: Scene) -> None:
 
 
 async def everything_runs_once(story: Scene, grounds: Sequence[Ground]) -> None:
-    """The application `one` on the first ground, `two` on the other."""
-    wanted = [[id] for id in story.applications.values()]
+    """Each application is on its ground; with one ground for all, all are there."""
+    ids = [*story.applications.values()]
+    wanted = [[id] for id in ids] if len(grounds) > 1 else [sorted(ids)]
 
     async def does() -> bool:
-        return [[service for service, *_ in await ground.living()] for ground in grounds] == wanted
+        return [sorted(service for service, *_ in await ground.living()) for ground in grounds] == wanted
 
     await until(does)
 
@@ -114,7 +143,29 @@ async def test_the_story_of_two_machines_with_processes(folder: Path):
         await servers_restart(story, signal.SIGKILL)
         await servers_are_upgraded(story, folder)
         await the_database_fails_over(story)
-        await a_machine_is_lost(story)
+        await a_machine_with_a_place_is_lost(story)
         await nothing_was_lost(story)
         await everything_runs_once(story, [Processes(machine.data) for machine in story.machines])
     assert code.twins == []
+
+
+async def test_the_story_of_two_machines_with_a_docker_engine(folder: Path):
+    code = Code(folder / "code", contained=True)
+    host = Docker(docker_host()).host
+    ground = Containers(host, folder / "one/data")
+    async with (
+        ground.watched(),
+        proxied(Path(host.removeprefix("unix://")), folder) as engine,
+        postgres_pair(folder / "postgres") as pair,
+        scene(folder, pair, code, docker=engine.host) as story,
+    ):
+        await story.all_is_well()
+        await servers_restart(story, signal.SIGTERM)
+        await servers_restart(story, signal.SIGKILL)
+        await servers_are_upgraded(story, folder)
+        await the_database_fails_over(story)
+        await a_machine_of_several_is_lost(story)
+        await the_engine_is_away(story, engine)
+        await nothing_was_lost(story)
+        await everything_runs_once(story, [ground])
+    assert ground.twins == []
