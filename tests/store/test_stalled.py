@@ -16,6 +16,7 @@ from windlass.store.nudges import DEAF
 
 BOUND = 30.0
 """Seconds after which a call counts as never answered."""
+SLEEP = "SELECT pg_sleep(600)"
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +104,34 @@ async def test_a_server_whose_database_stalls_answers_503_and_is_not_ready(serve
         way.free.set()
         assert (await world.get("/readyz")).status == 200
         assert (await world.get("/organization")).status == 200
+
+
+async def test_a_server_stops_while_the_database_stalls(served: Place, monkeypatch, caplog):
+    monkeypatch.setattr(postgres_limits, "ANSWER_SECONDS", None)  # so that nothing else ends what waits
+    async with way_to(served.url) as way, make_world(way.url, folder=served.folder) as world:
+        installation = world.installation
+        way.free.clear()
+        change = asyncio.create_task(installation.ctx.store.write(adds("waits")))
+        claim = asyncio.create_task(installation.worker.start_due())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(BOUND):
+            await installation.stop()
+            await asyncio.wait([change, claim])
+        assert [record.message for record in caplog.records].count("stopping without the database") == 1
+
+
+async def test_the_statement_of_a_connection_that_was_cut_ends(served: Place, monkeypatch):
+    monkeypatch.setattr(postgres_limits, "_SERVER", "SET statement_timeout = 0")  # as above
+
+    async def sleeps() -> bool:
+        active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = $1"
+        return bool(await served.sql(active, SLEEP))
+
+    async def is_over() -> bool:
+        return not await sleeps()
+
+    async with served.opened() as store:
+        asking = asyncio.create_task(store.reads.session.all(SLEEP))
+        await until(sleeps)
+        asking.cancel()
+        await until(is_over)

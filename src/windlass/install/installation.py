@@ -63,6 +63,7 @@ from windlass.store.migrate import newest
 
 _log = log("main")
 _STORM = 0.05
+_SILENT = "The database does not answer"
 _REST = 1.0
 """Seconds until a database that refused is asked again."""
 MARK_EVERY = 5
@@ -156,6 +157,8 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        reasons: set[str] = set()
+        deadline = asyncio.get_running_loop().time() + await self._patience()
         for last in (
             self.worker.stop,
             self.authenticator.note,
@@ -164,9 +167,12 @@ class Installation:
             self.key_rotation.stop,
         ):
             try:
-                await last()
-            except Unavailable as error:
-                _log.warning("stopping without the database", extra={"error": str(error)})
+                async with asyncio.timeout_at(deadline):
+                    await last()
+            except (Unavailable, TimeoutError) as error:
+                reasons.add(str(error) or _SILENT)
+        for reason in reasons:
+            _log.warning("stopping without the database", extra={"error": reason})
         await self.ctx.git_reader.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
@@ -174,6 +180,14 @@ class Installation:
         await self.ctx.places.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()
+
+    async def _patience(self) -> float:
+        """Returns the seconds for what is stored last; none if the database does not store anything now."""
+        try:
+            trouble = await self.ctx.store.trouble()
+        except Unavailable as error:
+            trouble = str(error)
+        return 0.0 if trouble else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> int:
         with suppress(EngineError, TimeoutError):

@@ -140,7 +140,10 @@ class GroupCommit:
         """Refuses new changes, and waits until the queued ones are stored."""
         self._closed = True
         if self._committing:
-            await self._committing
+            try:
+                await asyncio.wait([self._committing])
+            finally:
+                self._committing.cancel()  # if this is cancelled, because the database does not answer
 
     async def _drain(self) -> None:
         while self._waiting:

@@ -45,6 +45,7 @@ CHANNEL = "windlass"
 LISTEN = f'LISTEN "{CHANNEL}"'
 LISTEN_SECONDS = 15.0
 """Seconds after which a connection that listens is tried."""
+_CLOSE_SECONDS = 2.0
 # Any two numbers, as long as they stay the same.
 WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
@@ -185,12 +186,21 @@ class PostgresStore(GroupCommit):
         return await FigureTable(self.reads.session).all(now)
 
     async def close(self) -> None:
-        await self._wind_up()
-        self._ear.cancel()
-        await asyncio.gather(self._ear, return_exceptions=True)
-        if self._writer:
-            await self._writer.close()
-        await self._pool.close()
+        """Waits for changes under way, but not for a database that stalls: then connections are cut."""
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._wind_up()
+                self._ear.cancel()
+                await asyncio.gather(self._ear, return_exceptions=True)
+                if self._writer:
+                    await self._writer.close()
+                await self._pool.close()
+        except TimeoutError:
+            _log.warning("connections to the database are cut: it does not answer")
+        finally:
+            self._ear.cancel()
+            self._drop_writer()
+            self._pool.terminate()
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
         refusal = "The database cannot be reached; nothing was changed. Try again shortly."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import asyncpg
@@ -23,6 +24,10 @@ LOOK_SECONDS = 2.0
 """Seconds for the statement that shows whether the database answers."""
 _SERVER: Final = """
 SET statement_timeout = '30s'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '5s'"""
+_CLIENT_GONE: Final = "SET client_connection_check_interval = '1s'"
+"""Ends the statement of a connection that was cut, such as that of figures which took too long."""
+_LOOKS_FOR_CLIENTS: Final = (14,)
+"""The version of PostgreSQL that can do so."""
 # Failures of the server or of the network, and not of one change.
 AWAY: Final = (
     asyncpg.PostgresConnectionError,
@@ -58,7 +63,12 @@ async def connect(url: str) -> asyncpg.Connection[Any]:
 
 
 async def limit(connection: asyncpg.Connection[Any]) -> None:
-    """Sets the limits of the server, for a client that has gone silent."""
+    """Sets the limits of the server, for a client that has gone silent or away."""
+    if connection.get_server_version() >= _LOOKS_FOR_CLIENTS:
+        # Refused where the operating system of the server does not tell it.
+        with suppress(asyncpg.InvalidParameterValueError):
+            await connection.execute(f"{_SERVER}; {_CLIENT_GONE}")
+            return
     await connection.execute(_SERVER)
 
 

@@ -166,16 +166,25 @@ class Worker:
                 await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
-        """Stops; interrupted work is due again at once, for the next worker."""
+        """Stops; interrupted work is due again at once, for the next worker. Ends the work also if this is
+        cancelled, because the database does not answer."""
+        try:
+            if self._claiming:
+                await asyncio.wait([self._claiming])
+        finally:
+            running = await self._end_all()
+        interrupted = [claim for task, claim in running.items() if task.cancelled()]
+        if interrupted:
+            await self._let_go(interrupted)
+
+    async def _end_all(self) -> Mapping[asyncio.Task[None], Claim]:
         if self._claiming:
-            await asyncio.wait([self._claiming])
+            self._claiming.cancel()
         running = self._all()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        interrupted = [claim for task, claim in running.items() if task.cancelled()]
-        if interrupted:
-            await self._let_go(interrupted)
+        return running
 
     async def _let_go(self, claims: Sequence[Claim]) -> None:
         async def change(tx: Tx) -> None:
