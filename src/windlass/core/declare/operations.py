@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -11,6 +12,8 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
 from windlass.core.declare.removal import REMOVAL, Removal
 from windlass.core.declare.resource import Family, Spec, Verb
+from windlass.core.declare.spec import fields_of
+from windlass.core.declare.structs import extra_of
 from windlass.core.words.naming import plural, to_words, with_article
 
 PAGE, MOST_PER_PAGE = 100, 1000
@@ -64,7 +67,9 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """The parameter with the id of the resource that the operation is about."""
     above: PathId | None = None
     """The parameter with the id of its parent, or of the parent of the collection."""
-    body: type[Spec] | None = None
+    declared_body: type[Spec] | None = None
+    """The struct of the body, unless a verb of the family has one of its own."""
+    verb: Verb | None = None
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
@@ -75,11 +80,26 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
     tagged: bool = False
     """True if the answer is one resource, with an ETag."""
-    shown_once: frozenset[str] = frozenset()
-    """Fields of the answer that are shown once."""
     conditional: bool = False
     """True if `If-Match` is honoured."""
     description: str = ""
+
+    @property
+    def body(self) -> type[Spec] | None:
+        """The struct of the body. Those of PUT and PATCH are built when they are first needed: all of them
+        would make each start longer."""
+        match self.verb:
+            case Verb.UPDATE:
+                return self.own_family.edit
+            case Verb.PATCH:
+                return self.own_family.patch
+            case _:
+                return self.declared_body
+
+    @property
+    def shown_once(self) -> frozenset[str]:
+        """Fields of the answer that are shown once."""
+        return _shown_once(self.answer) if self.answer else frozenset()
 
     @property
     def writes(self) -> bool:
@@ -101,6 +121,13 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def params(self) -> list[str]:
         return [id.param for id in self.ids]
+
+
+@cache
+def _shown_once(answer: type[Struct]) -> frozenset[str]:
+    """Cached, because many operations share an answer."""
+    names = (field.encode_name for field in fields_of(answer) if "shown_once" in extra_of(field.type))
+    return frozenset(names)
 
 
 def _for_people(title: str) -> str:
@@ -136,7 +163,8 @@ def of_verbs(
             status=status,
             family=family,
             parent=parent,
-            body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit, Verb.PATCH: family.patch}.get(verb),
+            declared_body=family.spec if verb is Verb.CREATE else None,
+            verb=verb,
             query=_query(verb, family),
             answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
             listing=verb is Verb.LIST,
@@ -180,7 +208,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         handler=handler,
         status=action.status,
         also=action.also,
-        body=action.body,
+        declared_body=action.body,
         query=action.query or (Paging if action.listing and action.paged else None),
         answer=action.answer,
         tagged=action.answer is Itself and not action.listing,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from windlass.core.declare.actions import WORD, Action, Itself, Trait
 from windlass.core.declare.operations import MOST_PER_PAGE as MOST_PER_PAGE
@@ -22,7 +22,6 @@ from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import Paging as Paging
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
 from windlass.core.declare.resource import Family, ServiceLists
-from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames
 from windlass.core.words.naming import to_words
@@ -185,7 +184,10 @@ class Registry:
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
         lists = self._service_lists
-        body, answer = (lists.get(struct, struct) for struct in (operation.body, operation.answer))  # type: ignore[arg-type]
+        body, answer = (
+            lists.get(struct, struct)  # type: ignore[arg-type]
+            for struct in (operation.declared_body, operation.answer)
+        )
         placed = {
             param: self._path_id(operation, param, position, ids) for position, param in enumerate(params)
         }
@@ -194,9 +196,8 @@ class Registry:
             ids=tuple(placed.values()),
             itself=placed.get(itself),
             above=placed.get(above),
-            body=body,
+            declared_body=body,
             answer=answer,
-            shown_once=_shown_once(answer) if answer else frozenset(),
         )
 
     def _path_id(self, operation: Operation, param: str, position: int, ids: Mapping[str, str]) -> PathId:
@@ -287,13 +288,6 @@ def is_service(family: Family) -> bool:
 
 def runs_once(family: Family) -> bool:
     return any(trait.runs_once for trait in family.traits)
-
-
-@cache
-def _shown_once(answer: type[Struct]) -> frozenset[str]:
-    """Returns the fields of an answer that are shown only once. Cached, because many operations share an
-    answer."""
-    return frozenset(field.encode_name for field in fields(answer) if "shown_once" in extra_of(field.type))
 
 
 def _item_path(family: Family | AnyOf) -> str:

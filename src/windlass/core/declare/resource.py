@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.access import Scope
@@ -23,6 +22,7 @@ from windlass.core.declare.spec import Base as Base
 from windlass.core.declare.spec import Owner as Owner
 from windlass.core.declare.spec import Shown as Shown
 from windlass.core.declare.spec import Spec as Spec
+from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import (
     DeclaredField,
     ReferenceField,
@@ -197,7 +197,7 @@ class Family:
     @cached_property
     def owners(self) -> frozenset[str]:
         """Fields of the answer that hold the id of a resource above."""
-        return frozenset(field.name for field in fields(self.shown) if _is_owner(field.type))
+        return frozenset(field.name for field in fields_of(self.shown) if _is_owner(field.type))
 
     @cached_property
     def view(self) -> type[Struct]:
@@ -213,7 +213,7 @@ class Family:
             if entry.name not in self.hidden
         }
         flags = {flag: (flag, self._flag(field), False) for field, flag in self.flags.items()}
-        base = {field.name: declaration(field) for field in fields(Base)}
+        base = {field.name: declaration(field) for field in fields_of(Base)}
         if own.keys() >= base.keys() and not sent:
             return self.shown  # It declares all fields itself.
         declared = [*(base | sent | own | flags).values()]
@@ -230,7 +230,7 @@ class Family:
         shown_once = [entry.info for entry in self.additions if "shown_once" in entry.extra]
         if not shown_once:
             return self.view
-        declared = [declaration(field) for field in (*fields(self.view), *shown_once)]
+        declared = [declaration(field) for field in (*fields_of(self.view), *shown_once)]
         return build_struct(f"{self.title}Created", declared, Shown)
 
     @cached_property

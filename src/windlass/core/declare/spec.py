@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar, dataclass_transform
 
 import msgspec
@@ -57,14 +58,20 @@ class Base(Shown):
     updated_at: Timestamp
 
 
+@cache
+def fields_of(struct: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Returns the fields of a struct. Cached: each time, msgspec evaluates all annotations."""
+    return fields(struct)
+
+
 def ordered_fields(struct: type[Struct]) -> tuple[FieldInfo, ...]:
     """Returns the fields of a struct in the order in which they are shown."""
-    declared = fields(struct)
+    declared = fields_of(struct)
     follows = getattr(struct, "own_fields_follow", "")
     if not follows:
         return declared
     parents = [cls for cls in reversed(struct.__mro__) if getattr(cls, "own_fields_follow", "")]
-    shared = [field.name for field in fields(parents[0])]
+    shared = [field.name for field in fields_of(parents[0])]
     last = shared.index(follows)
 
     def place(field: FieldInfo) -> int:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo
 
-from windlass.core.declare.spec import Spec, ordered_fields
+from windlass.core.declare.spec import Spec, fields_of, ordered_fields
 
 T = TypeVar("T", bound=Struct)
 
@@ -66,7 +66,7 @@ def _partial(annotation: Any) -> Any:
 def with_any_text(spec: type[Spec], names: frozenset[str]) -> type[Spec]:
     """Returns the spec with any text allowed in these fields: for values that were stored under earlier
     rules."""
-    declarations = [declaration(field) for field in fields(spec) if field.encode_name in names]
+    declarations = [declaration(field) for field in fields_of(spec) if field.encode_name in names]
     return build_struct(
         spec.__name__, [(name, _any_text(type), *default) for name, type, *default in declarations], spec
     )
@@ -118,7 +118,7 @@ def extra_of(annotation: Any) -> Mapping[str, Any]:
 
 
 def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, ReferenceField]]:
-    for info in fields(spec):
+    for info in fields_of(spec):
         extra, path = extra_of(info.type), above + info.encode_name
         if "refers" in extra:
             opens = extra.get("opens", "")
