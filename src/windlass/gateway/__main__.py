@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
-import uvloop
+gc.disable()  # until everything is loaded: these objects stay to the end
 
-from windlass.base.log import start_logging
-from windlass.gateway.program import GatewayProgram
+import uvloop  # noqa: E402
+
+from windlass.base.log import start_logging  # noqa: E402
+from windlass.gateway.program import GatewayProgram  # noqa: E402
 
 
 async def _run(folder: Path) -> None:
@@ -16,5 +19,7 @@ async def _run(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
     start_logging("info", "json")
     uvloop.run(_run(Path(sys.argv[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import shlex
 import sys
@@ -46,6 +47,7 @@ def serve(adopt: bool, **options: Any) -> None:
     Every setting is also a variable of the environment, as WINDLASS_PORT is for --port, and a line of the
     file that --config names. Secrets (admin_token, database_url, key) are given only there.
     """
+    gc.disable()  # until it listens: nearly all objects of a start stay to the end
     with plainly():
         settings, _ = settings_from(options)
         from windlass.operate.first_steps import begin  # noqa: PLC0415 (nothing for other commands)

@@ -130,6 +130,7 @@ def look_less_for_garbage() -> None:
     look at them several times for each request."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()  # a start goes without
 
 
 class _NoSignals:
