@@ -10,6 +10,7 @@ from windlass.base.clock import SystemClock
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners
+from windlass.store import Surroundings
 
 LEASE = 15_000
 
@@ -32,6 +33,16 @@ async def test_the_owner_of_a_place_is_named_with_its_lease(owned):
     assert level == "ok"
     assert found.startswith("belongs to the server one, with a lease until 20")
     assert "the server of this data directory" in (await finding(owned, own="one"))[1]
+
+
+async def test_an_owner_is_named_with_its_host_and_its_docker_engine(owned):
+    def renew(tx):
+        return tx.owners.renew("local", "one", LEASE, Surroundings("image", "apps.example.com"))
+
+    await owned.installation.ctx.store.write(renew)
+    assert (
+        "belongs to the servers of the Docker engine one at apps.example.com, " in (await finding(owned))[1]
+    )
 
 
 async def test_an_owner_whose_lease_has_ended_does_not_run(owned):

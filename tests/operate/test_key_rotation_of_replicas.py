@@ -63,7 +63,8 @@ async def test_a_new_key_seals_nothing_before_every_server_has_it(replicas: Repl
     await look(first, second, first)
     assert present(first) == present(second) == former
     (lacking,) = first.installation.key_rotation.lacking
-    assert f"process {os.getpid()}" in lacking.name
+    settings = settings_of(second)
+    assert f", http://{settings.host}:{settings.port}, process {os.getpid()}" in lacking.name
     bring_key(first, second)
     await look(second, first, second)
     assert present(first) == present(second) == new

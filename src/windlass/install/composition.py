@@ -164,7 +164,14 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
 
 def rotation_of(ctx: Context) -> KeyRotation:
     load, is_shared = given_keys(ctx.settings), bool(ctx.settings.database_url)
-    return KeyRotation(ctx.store, ctx.encryption, load, is_shared=is_shared, point=ctx.point)
+    return KeyRotation(
+        ctx.store,
+        ctx.encryption,
+        load,
+        is_shared=is_shared,
+        address=ctx.settings.url,
+        point=ctx.point,
+    )
 
 
 async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:

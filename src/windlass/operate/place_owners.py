@@ -14,7 +14,7 @@ async def examine_owners(reads: Reads, own: str, now: int) -> list[Finding]:
 
 def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:
     place, lease = f"Place {row.place}", f"its lease ended at {stamp(row.until)}"
-    server = "the server of this data directory" if row.owner == own else f"the server {row.owner}"
+    server = "the server of this data directory" if row.owner == own else _server_of(row)
     if row.is_lost:
         advice = "start that server; if it is gone for good, see `windlass serve --adopt`"
         return warn(place, f"belongs to {server}, which does not answer: {lease}", advice)
@@ -26,3 +26,10 @@ def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:
             place, f"belongs to {server}, and was taken from {', '.join(sorted(row.formers))}", advice
         )
     return ok(place, f"belongs to {server}, with a lease until {stamp(row.until)}")
+
+
+def _server_of(row: OwnerRow) -> str:
+    """Names the owner by its id, and by the host where it is reached."""
+    runs_images = row.takes == "image"
+    owner = f"{'the servers of the Docker engine' if runs_images else 'the server'} {row.owner}"
+    return f"{owner} at {row.host}" if row.host else owner

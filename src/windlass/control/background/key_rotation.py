@@ -51,13 +51,16 @@ class KeyRotation:
         load_keys: Callable[[], Sequence[bytes]],
         *,
         is_shared: bool,
+        address: str = "",
         point: Callable[[str], Awaitable[None]] = no_point,
     ) -> None:
         """`load_keys` returns the keys that the operator gives now, the one that is to seal first. It returns
-        none if they cannot be read. `is_shared`: several servers may have the database."""
+        none if they cannot be read. `is_shared`: several servers may have the database, and `address` tells
+        people which one this is."""
         self._store, self._encryption, self._load_keys = store, encryption, load_keys
         self._is_shared, self._point = is_shared, point
         self._server = new_id()
+        self._name = f"{socket.gethostname()}, {address}, process {os.getpid()}"
         self._outage = Outage(_log, "sealing keys are not compared", "sealing keys are compared again")
         store.guard_key(self)
         self._wanted = ""
@@ -123,8 +126,7 @@ class KeyRotation:
             self._held, self._held_at = keys, time.monotonic()
 
     async def _hold(self, tx: Tx) -> None:
-        name = f"{socket.gethostname()}, process {os.getpid()}"
-        await tx.key_holders.hold(self._server, name, self._encryption.known, LEASE)
+        await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE)
 
     async def _switch(self, tx: Tx) -> bool:
         """Makes the wanted key the present one, unless a server does not have it yet."""
