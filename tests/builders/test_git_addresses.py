@@ -233,7 +233,7 @@ async def test_an_address_that_is_not_public_is_refused(make_git, harmless, refu
     git = make_git(allow_local=False)
     for text in NOT_PUBLIC:
         said = await refused(git, GitSource(harmless(text)))
-        assert "has no public address" in said or "git_allow_local" in said, text
+        assert "has no public address" in said or "WINDLASS_GIT_ALLOW_LOCAL=1" in said, text
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,13 @@ async def test_going_back_starts_what_was_built_then_and_builds_nothing(world: W
     assert shown["deployed_commit_id"] == first["git_commit_id"]
 
 
+async def test_going_back_before_any_deployment_succeeded_says_to_deploy_first(world: World):
+    app = await world.application(name="shop")
+    answer = await world.post(f"/application/{app}/rollback")
+    assert answer.status == 409
+    assert answer["message"].startswith("Deploy shop first: no deployment of it has succeeded")
+
+
 async def test_going_back_without_saying_where_is_to_the_version_before(world: World):
     app = await deployed(world)
     first = (await deployments(world, app))[0]["git_commit_id"]

@@ -145,7 +145,10 @@ class Git:
         """Returns the addresses of the host, after every one was found to be allowed."""
         if where.scheme == "file":
             if not self._allow_local:
-                raise GitError("Name a repository of a git server: file:// is off (setting git_allow_local).")
+                raise GitError(
+                    "Name a repository of a git server, or start Windlass with "
+                    "WINDLASS_GIT_ALLOW_LOCAL=1: without it, file:// is refused."
+                )
             return ()
         addresses = await self._addresses(where)
         if not all(map(self._reach.admits, addresses)):

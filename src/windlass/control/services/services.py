@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -144,8 +144,13 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
         other = build is None or (details.made is not None and details.made.artifact != build.artifact)
         if row.status == Progress.SUCCEEDED and details.made and other:
             return row
-    name = name_of(service)
-    raise Conflict(f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build")
+    raise Conflict(_why_nothing_earlier(name_of(service), past))
+
+
+def _why_nothing_earlier(name: str, past: Sequence[DeploymentRow]) -> str:
+    if any(row.status == Progress.SUCCEEDED for row in past):
+        return f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build"
+    return f"Deploy {name} first: no deployment of it has succeeded, so there is no version to go back to"
 
 
 async def _find_wanted(tx: Tx, service: Row, wanted: str) -> DeploymentRow | None:
