@@ -47,3 +47,29 @@ async def test_a_name_that_no_service_has_is_refused_with_the_families(windlass)
     await shop(windlass)
     with pytest.raises(Misused, match=r"^check the name 'nothing', or give an id: there is none of "):
         await resolved(windlass, "nothing")
+
+
+async def test_a_token_is_limited_to_resources_by_their_names(windlass):
+    await shop(windlass)
+    words = (
+        "--name",
+        "ci",
+        "--scopes",
+        "Read",
+        "--limited-to",
+        "shop/production/web",
+        "--limited-to",
+        "shop",
+    )
+    token = await windlass.done("api-token", "create", *words)
+    names = {"application": "web", "project": "shop"}
+    ids = [(await windlass.done(family, "get", name))["id"] for family, name in names.items()]
+    assert token["limited_to"] == ids
+
+
+async def test_chosen_services_are_found_by_name(windlass):
+    await shop(windlass)
+    words = ("environment", "service/uninstall", "shop/production", "--application-ids")
+    said = await windlass(*words, "no-such")
+    assert said.err == "windlass: There is no application 'no-such' here\n"
+    await windlass.done(*words, "web")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.derived.operations import for_operations
-from windlass.control.people.tokens import limitable
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 from windlass.families import registry
@@ -44,4 +43,4 @@ def about_the_organization(operation: Operation) -> bool:
     return families_on_the_way(operation) == {"organization"}
 
 
-LIMITABLE = limitable(registry())
+LIMITABLE = frozenset(family.name for family in registry().services_and_above)

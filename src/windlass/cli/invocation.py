@@ -13,6 +13,7 @@ from windlass.cli.fields import body_of
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, base_body, free_fields, values
 from windlass.cli.overviews import services_in
+from windlass.core.declare.fields import SERVICE_OR_ABOVE
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.resource import Family, Trait
 from windlass.families import registry
@@ -143,4 +144,10 @@ class Invocation:
         return list(values("field", self._options.fields, self._given))
 
     def _resolve(self, refers: str, value: Any) -> Any:
-        return self._names.id_of(registry()[refers], value) if refers else value
+        """Returns ids in the place of names, if the field takes ids."""
+        if not refers:
+            return value
+        families = registry().services_and_above if refers == SERVICE_OR_ABOVE else (registry()[refers],)
+        if isinstance(value, list):
+            return [self._names.id_of_any(families, text) for text in value]
+        return self._names.id_of_any(families, value)

@@ -62,7 +62,7 @@ class NameResolver:
         missing: ApiRefused | None = None
         candidates: list[tuple[str, ResolvedResource]] = []
         for family in families:
-            if family.names is None:
+            if family.names is None or text.count("/") >= len(self._line(family)):
                 continue
             try:
                 candidates.append((_spoken(family), self.find(family, text)))

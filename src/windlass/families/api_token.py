@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
 from windlass.core.declare.fields import (
+    SERVICE_OR_ABOVE,
     Description,
     Id,
     Maybe,
@@ -17,6 +18,7 @@ from windlass.core.declare.fields import (
     fixed,
     shaped,
     shown_once,
+    takes_names,
 )
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.words.audit import AuditWords
@@ -57,7 +59,7 @@ class ApiToken(Spec):
     expires_at: Annotated[Annotated[Timestamp, fixed()] | None, example("2027-01-31T00:00:00.000Z")] = None
     limited_to: Maybe[
         Annotated[
-            list[Id],
+            list[Annotated[Id, takes_names(SERVICE_OR_ABOVE)]],
             Meta(
                 min_length=1,
                 max_length=1000,

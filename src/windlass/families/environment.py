@@ -18,6 +18,7 @@ from windlass.core.declare.fields import (
     id_of_subject,
     refers,
     shown_in_examples,
+    takes_names,
 )
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
@@ -131,7 +132,7 @@ def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
 
 def _chosen_ids(family: Family) -> tuple[str, Any]:
     return f"{family.name}_ids", Annotated[
-        list[Id],
+        list[Annotated[Id, takes_names(family.name)]],
         Meta(description=f"Ids of each {family.name} that is chosen"),
         example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"]),
     ]

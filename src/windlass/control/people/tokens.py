@@ -17,8 +17,6 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.creating import NewResource, create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
-from windlass.core.declare.registry import Registry
-from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
 from windlass.store import Row, Tx
@@ -28,16 +26,6 @@ from windlass.store import Row, Tx
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
-
-
-def limitable(registry: Registry) -> frozenset[str]:
-    """The families that a token can be limited to: services, and what contains them in an organization."""
-    families = set()
-    for family in registry.services:
-        while isinstance(family.parent, Family):
-            families.add(family.name)
-            family = family.parent
-    return frozenset(families)
 
 
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
@@ -81,7 +69,7 @@ class ApiTokens(Behaviour[ApiToken]):
         return {"role_id": ROLE_IDS[role], "role_name": role.word}
 
     async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
-        limits = limitable(ctx.registry)
+        limits = {family.name for family in ctx.registry.services_and_above}
         for place, id in enumerate(draft.spec.limited_to or ()):
             row = await tx.resources.get(id)
             if row is None or row.org != draft.org or row.family not in limits:

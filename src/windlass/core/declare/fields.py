@@ -167,6 +167,15 @@ def refers(family: str, *, opens: str = "") -> Meta:
     return Meta(extra=extra, description=f"Id of a {family} of the organization")
 
 
+SERVICE_OR_ABOVE: Final = "service or above"
+"""In the place of a family: any family of services, project or environment."""
+
+
+def takes_names(family: str) -> Meta:
+    """Marks ids in a list: the command line takes names in their place."""
+    return Meta(extra={"refers": family})
+
+
 def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
     """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
     says whether it is set.

@@ -123,6 +123,16 @@ class Registry:
         """The families of services: those that can be deployed."""
         return tuple(family for family in self.families.values() if is_service(family))
 
+    @cached_property
+    def services_and_above(self) -> tuple[Family, ...]:
+        """Families of services, after those that contain them in an organization."""
+        by_name: dict[str, Family] = {}
+        for family in self.services:
+            while isinstance(family.parent, Family):
+                by_name[family.name] = family
+                family = family.parent
+        return tuple(sorted(by_name.values(), key=self.services.__contains__))
+
     def service_of_type(self, service_type: str) -> Family:
         """Returns the family of a service in a list of services of all kinds."""
         return next(family for family in self.services if family.enum_value == service_type)
