@@ -1,0 +1,57 @@
+"""Names and contents of the files below a folder of strangers. Follows no link, and reads only files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+MOST: Final = 200_000
+DEEPEST: Final = 30
+_NOT_ENTERED: Final = frozenset(
+    [".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".next", ".tox", ".mypy_cache"]
+)
+"""Folders of tools, which hold many files and none that a person wrote."""
+
+
+def file_names(top: Path) -> Iterator[str]:
+    """Yields the paths of the files below a folder, relative to it, those near the top first."""
+    ahead = [("", 0)]
+    count = 0
+    for folder, deep in ahead:
+        for name, is_folder in _entries(top / folder):
+            path = f"{folder}/{name}" if folder else name
+            if not is_folder:
+                count += 1
+                yield path
+            elif deep < DEEPEST and name not in _NOT_ENTERED:
+                ahead.append((path, deep + 1))
+            if count >= MOST:
+                return
+
+
+def read_beginning(top: Path, path: str, most: int) -> bytes:
+    """Returns the first bytes of a file. Refuses links, and all that is not a file."""
+    opened = os.open(top / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as file:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError("it is not a file")
+        return file.read(most)
+
+
+def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """Returns names, each with True for a folder. Names that are no text are left out."""
+    try:
+        with os.scandir(folder) as scan:
+            return [
+                (entry.name, is_folder)
+                for entry in scan
+                if entry.name.isprintable()
+                and (
+                    (is_folder := entry.is_dir(follow_symlinks=False)) or entry.is_file(follow_symlinks=False)
+                )
+            ]
+    except OSError:
+        return []  # it was removed meanwhile, or may not be read

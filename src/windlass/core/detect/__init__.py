@@ -1,0 +1,8 @@
+"""Detection of applications: from a tree of files to a recipe, without I/O."""
+
+from windlass.core.detect.detect import detect, language_named
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
+from windlass.core.detect.tree import Tree
+
+__all__ = ["Candidate", "Language", "ProcessType", "Recipe", "Toolchain", "Tree", "detect", "language_named"]

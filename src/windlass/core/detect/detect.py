@@ -1,0 +1,112 @@
+"""Finds out from the files alone how an application is installed, built and started: `detect(tree)`.
+
+Decides and does nothing: the command line shows the recipe, and builders follow it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.core.detect.hints import apply_hints
+from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.language import Language
+from windlass.core.detect.languages import languages
+from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
+from windlass.core.detect.tree import Tree
+
+DEEPEST: Final = 3
+MOST_CANDIDATES: Final = 30
+MOST_FOLDERS: Final = 2000
+_NOT_APPLICATIONS: Final = frozenset(
+    [
+        "test",
+        "tests",
+        "test_files",
+        "spec",
+        "docs",
+        "doc",
+        "examples",
+        "example",
+        "fixtures",
+        "vendor",
+        "dist",
+        "build",
+        "scripts",
+    ]
+)
+
+
+def detect(tree: Tree) -> Recipe:
+    """Returns the recipe of the application in a folder. Lists the folders of applications below it."""
+    recipe = _recipe_of(tree)
+    recipe.candidates = _candidates(tree, is_one=recipe.is_runnable)
+    if not recipe.is_runnable and recipe.candidates:
+        folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
+        recipe.problems.append(f"Set root_path to the folder of one application, such as {folders}.")
+    elif not (recipe.is_runnable or recipe.problems):
+        recipe.problems.append(_way_out(recipe))
+    return recipe
+
+
+def language_named(name: str) -> Language | None:
+    return next((language for language in languages() if language.name == name), None)
+
+
+def _recipe_of(tree: Tree) -> Recipe:
+    """Returns the first recipe that starts something, or else the first of a language that is recognized."""
+    marked = [language for language in languages() if language.marker(tree)]
+    recipes = [_filled(language, tree) for language in marked]
+    for recipe in recipes:
+        if recipe.is_runnable:
+            return recipe
+    if recipes:
+        return recipes[0]
+    return _filled(None, tree)
+
+
+def _filled(language: Language | None, tree: Tree) -> Recipe:
+    files = KnownFiles(tree)
+    recipe = Recipe()
+    apply_hints(files, recipe)
+    if language is not None:
+        recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
+        language.fill(files, recipe)
+    if recipe.start and not recipe.processes:
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType("web", recipe.start)])
+    if recipe.build == recipe.install:
+        recipe.forget("build")
+    recipe.problems = [*files.problems[:20], *recipe.problems]
+    return recipe
+
+
+def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
+    """Returns the applications below the folder. Inside of another one, only a manifest makes one."""
+    candidates: list[Candidate] = []
+    outer = ""
+    for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
+        own = is_one or bool(outer and folder.startswith(outer))
+        if not any(language.marker(tree, folder, own=own) for language in languages()):
+            continue
+        recipe = _recipe_of(tree.below(folder))
+        if recipe.is_runnable:
+            candidates.append(Candidate(f"/{folder}", recipe.language, recipe.framework))
+            outer = outer if outer and folder.startswith(outer) else f"{folder}/"
+        if len(candidates) == MOST_CANDIDATES:
+            break
+    return candidates
+
+
+def _may_hold_one(folder: str) -> bool:
+    parts = folder.split("/")
+    return len(parts) <= DEEPEST and not any(
+        part.startswith(".") or part.lower() in _NOT_APPLICATIONS for part in parts
+    )
+
+
+def _way_out(recipe: Recipe) -> str:
+    if recipe.language:
+        return (
+            f"Add a Procfile with a line such as `web: command`: this is {recipe.language}, and no file "
+            "says how it is started."
+        )
+    return "Add a Procfile with a line such as `web: command`, or a Dockerfile: no language was recognized."

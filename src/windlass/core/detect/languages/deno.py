@@ -1,0 +1,41 @@
+"""Deno: deno.json or deno.jsonc, with its tasks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.core.detect.known_files import KnownFiles, table, word
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.versions import choose_version_by_file
+
+_CONFIG: Final = ("deno.json", "deno.jsonc")
+_ENTRY: Final = ("main.ts", "main.js", "mod.ts", "server.ts", "src/main.ts", "index.ts")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    config = files.has(*_CONFIG)
+    content = files.json(config) if config else {}
+    choose_version_by_file(files, recipe, "deno", ".dvmrc")
+    imported = " ".join(str(value) for value in table(content, "imports").values())
+    if "fresh" in imported:
+        recipe.choose(f"{config} imports fresh.", framework="Fresh")
+    elif "hono" in imported:
+        recipe.choose(f"{config} imports hono.", framework="Hono")
+    if files.has("deno.lock"):
+        recipe.choose("deno.lock is there.", install="deno install --frozen")
+    if word(content, "tasks", "build"):
+        recipe.choose(f"It is a task of {config}.", build="deno task build")
+    if word(content, "tasks", "start"):
+        recipe.choose(f"It is a task of {config}.", start="deno task start")
+    if entry := files.has(*_ENTRY):
+        recipe.choose(f"{entry} is there.", start=f"deno run --allow-net --allow-env --allow-read {entry}")
+
+
+deno = Language(
+    name="Deno",
+    manifests=(*_CONFIG, "deno.lock"),
+    rank=30,
+    fill=fill,
+    toolchain=Toolchain("Deno", "deno", "deno"),
+)

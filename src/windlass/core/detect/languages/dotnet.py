@@ -1,0 +1,41 @@
+""".NET: a project of C#, F# or Visual Basic."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.versions import choose_version
+
+_ENDS: Final = (".csproj", ".fsproj", ".vbproj")
+_TARGET: Final = re.compile(r"<TargetFrameworks?>[ \t]*+net(?:coreapp)?([\d.]++)")
+_NAME: Final = re.compile(r"<AssemblyName>([\w.-]{1,200}+)<")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    project = next((name for name in sorted(files.tree.names()) if name.endswith(_ENDS)), "")
+    text = files.text(project)
+    if version := _TARGET.search(text):
+        choose_version(recipe, version[1], project)
+    named = _NAME.search(text)
+    name = named[1] if named else project.rpartition(".")[0]
+    recipe.choose(f"{project} is there.", package_manager="nuget", install=f'dotnet restore "{project}"')
+    recipe.choose(f"{project} is there.", build=f'dotnet publish "{project}" -c Release -o out')
+    if "Microsoft.NET.Sdk.Web" in text:
+        recipe.choose(f"{project} uses the SDK for the web.", framework="ASP.NET Core", port=8080)
+        start = f'env ASPNETCORE_URLS=http://0.0.0.0:${{PORT:-8080}} dotnet "out/{name}.dll"'
+    else:
+        start = f'dotnet "out/{name}.dll"'
+    recipe.choose("The build makes it.", start=start)
+
+
+dotnet = Language(
+    name=".NET",
+    manifests=tuple(f"*{end}" for end in _ENDS),
+    rank=20,
+    fill=fill,
+    toolchain=Toolchain(".NET", "dotnet", "dotnet-sdk-8.0"),
+)

@@ -1,0 +1,76 @@
+"""Go: go.mod, and the folder of the main package."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.versions import choose_version, choose_version_by_file
+
+_MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
+_GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
+_MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
+_FRAMEWORKS: Final = {
+    "github.com/gin-gonic/gin": "Gin",
+    "github.com/labstack/echo": "Echo",
+    "github.com/gofiber/fiber": "Fiber",
+    "github.com/go-chi/chi": "Chi",
+    "github.com/gorilla/mux": "Gorilla",
+    "github.com/beego/beego": "Beego",
+}
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    module = files.text("go.mod")
+    choose_version_by_file(files, recipe, "golang", ".go-version")
+    if version := _GO.search(module):
+        choose_version(recipe, version[1], "go.mod")
+    for path, name in _FRAMEWORKS.items():
+        if path in module:
+            recipe.choose(f"go.mod names {path}.", framework=name)
+    if files.has("go.mod"):
+        recipe.choose("go.mod is there.", package_manager="go")
+        if not files.has("vendor/modules.txt"):
+            recipe.choose("go.mod names the modules.", install="go mod download")
+    main = _main_folder(files)
+    if main is not None:
+        package = f"./{main}" if main else "."
+        where = main or "The top folder"
+        recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/ {package}")
+        recipe.choose(
+            f"The build makes it, called like {'its folder' if main else 'the module'}.",
+            start=f"./bin/{_program_name(module, main)}",
+        )
+
+
+def _program_name(module: str, main: str) -> str:
+    """Returns the name that `go build` gives to the program."""
+    path = _MODULE.search(module)
+    parts = (main or (path[1] if path else "app")).split("/")
+    return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
+
+
+def _main_folder(files: KnownFiles) -> str | None:
+    folders = sorted(
+        (folder for folder in files.tree.folders() if folder.count("/") <= 1),
+        key=lambda folder: (not folder.startswith("cmd/"), folder),
+    )
+    for folder in ("", *folders[:100]):
+        sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
+        for name in sorted(sources, key=lambda name: name != "main.go")[:10]:
+            if not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/"))):
+                return folder
+    return None
+
+
+go = Language(
+    name="Go",
+    manifests=("go.mod",),
+    code=("main.go",),
+    rank=20,
+    fill=fill,
+    toolchain=Toolchain("Go", "go", "golang"),
+)

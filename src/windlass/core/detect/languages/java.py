@@ -1,0 +1,82 @@
+"""Java and Kotlin: Maven or Gradle, by their wrappers; Spring Boot, Quarkus, Micronaut, Ktor."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.versions import choose_version, choose_version_by_file
+
+_FRAMEWORKS: Final = {
+    "spring-boot": ("Spring Boot", "/actuator/health"),
+    "io.quarkus": ("Quarkus", "/q/health"),
+    "io.micronaut": ("Micronaut", "/health"),
+    "io.ktor": ("Ktor", ""),
+    "io.javalin": ("Javalin", ""),
+    "io.dropwizard": ("Dropwizard", ""),
+}
+_HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
+_VERSIONS: Final = re.compile(
+    r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
+    r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
+)
+_BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    file = files.has(*_BUILD_FILES)
+    text = files.text(file)
+    choose_version_by_file(files, recipe, "java", ".java-version")
+    for line in files.text("system.properties").splitlines():
+        name, _, version = line.partition("=")
+        if name.strip() == "java.runtime.version":
+            choose_version(recipe, version, "system.properties")
+    if numbers := _VERSIONS.search(text):
+        choose_version(recipe, numbers[1] or numbers[2], file)
+    for name, (title, health) in _FRAMEWORKS.items():
+        if name in text or name.replace("-", ".") in text:
+            recipe.choose(f"{file} names {name}.", framework=title, port=8080)
+            if health and any(word in text for word in _HEALTH):
+                recipe.choose(f"{file} includes its health checks.", health_path=health)
+    if file == "pom.xml":
+        _maven(files, recipe)
+    else:
+        _gradle(files, recipe, file)
+
+
+def _maven(files: KnownFiles, recipe: Recipe) -> None:
+    program = "./mvnw" if files.has("mvnw") else "mvn"
+    because = "mvnw is there." if files.has("mvnw") else "pom.xml is there."
+    recipe.choose(because, package_manager="maven", build=f"{program} -B -DskipTests package")
+    _start(recipe, "target", "target/quarkus-app/quarkus-run.jar")
+
+
+def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
+    program = "./gradlew" if files.has("gradlew") else "gradle"
+    because = "gradlew is there." if files.has("gradlew") else f"{file} is there."
+    goal = {"Spring Boot": "bootJar", "Ktor": "buildFatJar"}.get(recipe.framework, "build -x test")
+    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon {goal}")
+    _start(recipe, "build/libs", "build/quarkus-app/quarkus-run.jar")
+
+
+def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
+    archive = f"$(ls {folder}/*.jar | grep -v -e plain -e sources | head -n 1)"
+    if recipe.framework == "Quarkus":
+        start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
+    elif recipe.framework == "Spring Boot":
+        start = f"java -Dserver.port=${{PORT:-8080}} -jar {archive}"
+    else:
+        start = f"java -jar {archive}"
+    recipe.choose("The build puts the archive of the application there.", start=start)
+
+
+java = Language(
+    name="Java",
+    manifests=_BUILD_FILES,
+    rank=20,
+    fill=fill,
+    toolchain=Toolchain("Java", "java", "default-jdk"),
+)

@@ -1,0 +1,285 @@
+"""Python: requirements, pyproject.toml or Pipfile; Django, FastAPI, Flask and other frameworks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from windlass.core.detect.known_files import KnownFiles, table, texts, word
+from windlass.core.detect.language import Language
+from windlass.core.detect.python_code import PythonFile, python_files
+from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.versions import choose_version, choose_version_by_file
+
+MOST_FILES: Final = 20
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
+_INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
+_SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
+_DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
+_SYSTEM: Final = {
+    "psycopg2": ("gcc", "libpq-dev"),
+    "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
+    "pdf2image": ("poppler-utils",),
+    "pydub": ("ffmpeg",),
+    "ffmpeg-python": ("ffmpeg",),
+    "opencv-python": ("libgl1", "libglib2.0-0"),
+    "weasyprint": ("libpango-1.0-0", "libpangoft2-1.0-0"),
+    "pycairo": ("gcc", "libcairo2-dev", "pkg-config"),
+    "python-ldap": ("gcc", "libldap2-dev", "libsasl2-dev"),
+}
+_ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
+_WSGI: Final = ("Flask", "Bottle", "Dash")
+_MODULES: Final = {
+    "FastAPI": "fastapi",
+    "Starlette": "starlette",
+    "Litestar": "litestar",
+    "Quart": "quart",
+    "Sanic": "sanic",
+    "Flask": "flask",
+    "Bottle": "bottle",
+    "Dash": "dash",
+}
+_ENTRY: Final = ("main.py", "app.py")
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
+    _packages(files, recipe)
+    needed = dependencies(files)
+    system = sorted({package for name, packages in _SYSTEM.items() if name in needed for package in packages})
+    names = ", ".join(name for name in _SYSTEM if name in needed)
+    recipe.choose(f"The dependencies name {names}.", system_packages=system)
+    if not (_django(files, recipe, needed) or _by_code(files, recipe, needed)):
+        _plain(files, recipe)
+
+
+def dependencies(files: KnownFiles) -> dict[str, str]:
+    """Returns the names of the packages that the application needs, each with the file that names it."""
+    names: dict[str, str] = {}
+    for file in _requirements(files):
+        for line in files.text(file).splitlines():
+            _add(names, line.strip(), file)
+    content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    for line in texts(content, "project", "dependencies"):
+        _add(names, line, "pyproject.toml")
+    for name in table(content, "tool", "poetry", "dependencies"):
+        _add(names, name, "pyproject.toml")
+    for name in table(files.toml("Pipfile") if files.has("Pipfile") else {}, "packages"):
+        _add(names, name, "Pipfile")
+    return names
+
+
+def _add(names: dict[str, str], line: str, file: str) -> None:
+    if name := _NAME.match(line):
+        names.setdefault(re.sub(r"[-_.]+", "-", name[0]).lower(), file)
+        if "[" in line[:200] and ("standard" in line or "all" in line) and name[0].lower() == "fastapi":
+            names.setdefault("uvicorn", file)
+
+
+def _requirements(files: KnownFiles) -> Iterator[str]:
+    """Yields the requirements file, and those that it includes, each once."""
+    ahead = ["requirements.txt"]
+    for path in ahead:
+        if not files.has(path):
+            continue
+        yield path
+        folder = path.rpartition("/")[0]
+        for line in files.text(path).splitlines():
+            if included := _INCLUDE.fullmatch(line.strip()):
+                inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")
+                if inner not in ahead and len(ahead) < MOST_FILES:
+                    ahead.append(inner)
+
+
+def _packages(files: KnownFiles, recipe: Recipe) -> None:
+    content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    choose_version(recipe, word(content, "project", "requires-python"), "pyproject.toml")
+    choose_version(recipe, word(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
+    if files.has("Pipfile"):
+        choose_version(recipe, word(files.toml("Pipfile"), "requires", "python_version"), "Pipfile")
+    manager, install, reason = _manager(files, content)
+    recipe.choose(reason, package_manager=manager, install=install)
+
+
+def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+    backend = word(content, "build-system", "build-backend")
+    if files.has("uv.lock"):
+        return "uv", "uv sync --frozen --no-dev", "uv.lock is there."
+    if files.has("poetry.lock"):
+        return "poetry", "poetry install --only main --no-interaction", "poetry.lock is there."
+    if files.has("pdm.lock"):
+        return "pdm", "pdm install --prod --frozen-lockfile", "pdm.lock is there."
+    if files.has("requirements.txt"):
+        return "pip", "pip install -r requirements.txt", "requirements.txt is there."
+    if files.has("Pipfile.lock"):
+        return "pipenv", "pipenv install --deploy", "Pipfile.lock is there."
+    if files.has("Pipfile"):
+        return "pipenv", "pipenv install", "Pipfile is there."
+    if backend.startswith("poetry") or table(content, "tool", "poetry"):
+        return (
+            "poetry",
+            "poetry install --only main --no-interaction",
+            "pyproject.toml has a table of Poetry.",
+        )
+    if table(content, "project") or table(content, "build-system"):
+        return "pip", "pip install .", f"pyproject.toml is built by {backend or 'setuptools'}."
+    if files.has("setup.py"):
+        return "pip", "pip install .", "setup.py is there."
+    return "", "", ""
+
+
+def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
+    settings = _SETTINGS.search(files.text("manage.py"))
+    project = settings[1].partition(".")[0] if settings else ""
+    if not settings or not files.has(f"{project}/wsgi.py", f"{project}/asgi.py"):
+        return False
+    recipe.choose(f"manage.py names the settings {settings[1]}.", framework="Django")
+    recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
+    if "STATIC_ROOT" in _settings_text(files, settings[1]):
+        collects = "python manage.py collectstatic --noinput"
+        recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)
+    if files.has(f"{project}/asgi.py") and (
+        not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
+    ):
+        _serve_asgi(recipe, needed, f"{project}.asgi:application", f"{project}/asgi.py is there", "")
+    else:
+        _serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
+    _celery(files, recipe, needed)
+    return True
+
+
+def _settings_text(files: KnownFiles, module: str) -> str:
+    path = module.replace(".", "/")
+    inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
+    beside = f"{path.rpartition('/')[0]}/base.py"
+    return "".join(files.text(name) for name in (f"{path}.py", beside, *inner))
+
+
+def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
+    code = python_files(files)
+    serving = any(_script_framework(recipe, needed, code)) or any(_server(recipe, needed, code))
+    _celery(files, recipe, needed, code)
+    return serving or bool(recipe.start)
+
+
+def _script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
+    """Frameworks whose own program runs a file."""
+    for file in code if "streamlit" in needed else ():
+        if file.imports("streamlit"):
+            because = f"{needed['streamlit']} names Streamlit; {file.path} imports it."
+            options = "--server.port ${PORT:-8501} --server.address 0.0.0.0 --server.headless true"
+            recipe.choose(
+                because, framework="Streamlit", start=f"streamlit run {file.path} {options}", port=8501
+            )
+            recipe.choose("Streamlit answers there when it is ready.", health_path="/_stcore/health")
+            yield True
+            return
+    for file in code if "gradio" in needed else ():
+        if file.imports("gradio") and not any(file.made_by(name) for name in (*_ASGI, *_WSGI)):
+            because = f"{needed['gradio']} names Gradio; {file.path} imports it."
+            place = "env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860}"
+            recipe.choose(because, framework="Gradio", start=f"{place} python {file.path}", port=7860)
+            yield True
+            return
+
+
+def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
+    """Frameworks whose application is an object that a server loads."""
+    for name in (*_ASGI, *_WSGI):
+        if _MODULES[name] not in needed:
+            continue
+        for file in code:
+            variable = file.made_by(name)
+            factory = file.factory if not variable and file.imports(_MODULES[name]) else ""
+            if not variable and not factory:
+                continue
+            because = f"{needed[_MODULES[name]]} names {name}; {file.path} defines `{variable or factory}`"
+            recipe.choose(f"{because}.", framework=name)
+            if file.starts_a_server and file.path in _ENTRY:
+                recipe.choose(f"{because}, and serves when it is run.", start=f"python {file.path}")
+            elif name in _ASGI:
+                more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
+                _serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
+            else:
+                inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
+                target = inner[1] if inner else variable or f"'{factory}()'"
+                more = " --pythonpath src" if file.in_src else ""
+                _serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
+            yield True
+            return
+
+
+def _serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+    if recipe.start:
+        return
+    if "hypercorn" in needed and "uvicorn" not in needed:
+        start = f"hypercorn {target} --bind 0.0.0.0:${{PORT:-8000}}"
+    elif "daphne" in needed and "uvicorn" not in needed:
+        start = f"daphne --bind 0.0.0.0 --port ${{PORT:-8000}} {target}"
+    else:
+        start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
+        _add_server(recipe, needed, "uvicorn")
+    recipe.choose(f"{because}.", start=start)
+    recipe.choose("The start command listens there unless PORT names another.", port=8000)
+
+
+def _serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+    if recipe.start:
+        return
+    if "waitress" in needed and "gunicorn" not in needed:
+        start = f"waitress-serve --listen=0.0.0.0:${{PORT:-8000}} {target}"
+    else:
+        start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
+        _add_server(recipe, needed, "gunicorn")
+    recipe.choose(f"{because}.", start=start)
+    recipe.choose("The start command listens there unless PORT names another.", port=8000)
+
+
+def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
+    if server not in needed:
+        recipe.choose("The start command needs it, and no file names a server.", added_packages=[server])
+
+
+def _celery(
+    files: KnownFiles, recipe: Recipe, needed: dict[str, str], code: list[PythonFile] | None = None
+) -> None:
+    """Adds a worker beside the web process, or as the only process."""
+    if "celery" not in needed or recipe.processes:
+        return
+    code = python_files(files) if code is None else code
+    named = [*code, *(PythonFile(path, files.text(path)) for path in _celery_paths(files))]
+    file = next((file for file in named if file.made_by("Celery")), None)
+    if file is None:
+        return
+    because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
+    worker = ProcessType("worker", f"celery -A {file.module} worker --loglevel INFO")
+    web = [ProcessType("web", recipe.start)] if recipe.start else []
+    recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
+
+
+def _celery_paths(files: KnownFiles) -> list[str]:
+    folders = ["", *(folder for folder in files.tree.folders() if folder.count("/") <= 1)]
+    names = ("celery.py", "celery_app.py", "tasks.py", "worker.py")
+    paths = [f"{folder}/{name}".strip("/") for folder in folders[:200] for name in names]
+    return [path for path in paths if files.has(path)]
+
+
+def _plain(files: KnownFiles, recipe: Recipe) -> None:
+    scripts = (
+        [*table(files.toml("pyproject.toml"), "project", "scripts")] if files.has("pyproject.toml") else []
+    )
+    if len(scripts) == 1:
+        recipe.choose("It is the one script of pyproject.toml.", start=scripts[0])
+    for name in _ENTRY:
+        if files.has(name):
+            recipe.choose(f"{name} is there.", start=f"python {name}")
+
+
+python = Language(
+    name="Python",
+    manifests=("requirements.txt", "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
+    code=_ENTRY,
+    rank=40,
+    fill=fill,
+)

@@ -1,0 +1,65 @@
+"""Rust: Cargo.toml, and the program that it builds."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from windlass.core.detect.known_files import KnownFiles, table, texts, word
+from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.versions import choose_version, choose_version_by_file
+
+_FRAMEWORKS: Final = {
+    "axum": "Axum",
+    "actix-web": "Actix Web",
+    "rocket": "Rocket",
+    "warp": "Warp",
+    "poem": "Poem",
+    "salvo": "Salvo",
+    "hyper": "Hyper",
+}
+
+
+def fill(files: KnownFiles, recipe: Recipe) -> None:
+    content = files.toml("Cargo.toml")
+    choose_version_by_file(files, recipe, "rust", "rust-toolchain")
+    if files.has("rust-toolchain.toml"):
+        channel = word(files.toml("rust-toolchain.toml"), "toolchain", "channel")
+        choose_version(recipe, channel, "rust-toolchain.toml")
+    choose_version(recipe, word(content, "package", "rust-version"), "Cargo.toml")
+    for name, title in _FRAMEWORKS.items():
+        if name in table(content, "dependencies"):
+            recipe.choose(f"Cargo.toml names {name}.", framework=title)
+    recipe.choose("Cargo.toml is there.", package_manager="cargo")
+    program, package, because = _program(files, content)
+    if program:
+        locked = " --locked" if files.has("Cargo.lock") else ""
+        of = f" --package {package}" if package else ""
+        recipe.choose(
+            because, build=f"cargo build --release{locked}{of}", start=f"./target/release/{program}"
+        )
+
+
+def _program(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+    """Returns the program, the package of a workspace that builds it, and the reason."""
+    listed = content.get("bin")
+    named = [word(program, "name") for program in listed] if isinstance(listed, list) else []
+    default = word(content, "package", "default-run")
+    if named or default:
+        return default or named[0], "", "Cargo.toml names the program."
+    if (name := word(content, "package", "name")) and files.has("src/main.rs"):
+        return name, "", "src/main.rs is there; the program is called like the package."
+    for member in texts(content, "workspace", "members")[:100]:
+        if files.has(f"{member}/src/main.rs"):
+            inner = word(files.toml(f"{member}/Cargo.toml"), "package", "name")
+            return inner, inner, f"{member}/src/main.rs is the first program of the workspace."
+    return "", "", ""
+
+
+rust = Language(
+    name="Rust",
+    manifests=("Cargo.toml",),
+    rank=20,
+    fill=fill,
+    toolchain=Toolchain("Rust", "cargo", "cargo"),
+)

@@ -1,0 +1,97 @@
+"""The Python files of an application: the object that a server loads, and the files that frameworks run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.detect.known_files import KnownFiles
+
+MOST_FILES: Final = 60
+_USUAL: Final = (
+    "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
+    "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
+)  # fmt: skip
+_NOT_CODE: Final = frozenset({"tests", "test", "docs", "migrations", "scripts", "examples", "node_modules"})
+
+_OBJECT: Final = re.compile(
+    r"^(\w{1,80}+)[ \t]*+(?::[ \t]*+[\w.]++[ \t]*+)?=[ \t]*+(?:\w++\.){0,3}+(\w++)\(", re.MULTILINE
+)
+_FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
+_MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
+_RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
+_DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+
+
+class PythonFile(Struct, frozen=True):
+    path: str
+    text: str
+
+    @property
+    def module(self) -> str:
+        """Returns the name to import it by, from the folder of the application or its `src`."""
+        plain = self.path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+        return plain.replace("/", ".")
+
+    @property
+    def in_src(self) -> bool:
+        return self.path.startswith("src/")
+
+    def imports(self, module: str) -> bool:
+        return any(match[1] == module for match in _IMPORT.finditer(self.text))
+
+    def made_by(self, *classes: str) -> str:
+        """Returns the name of the first object at the top level that one of these classes makes."""
+        return next((match[1] for match in _OBJECT.finditer(self.text) if match[2] in classes), "")
+
+    @property
+    def factory(self) -> str:
+        match = _FACTORY.search(self.text)
+        return match[1] if match else ""
+
+    @property
+    def starts_a_server(self) -> bool:
+        """True if running the file serves on a port that its author chose."""
+        main = _MAIN.search(self.text)
+        if main is None:
+            return False
+        block = self.text[main.start() :]
+        return bool(_RUN.search(block) and _DELIBERATE.search(block))
+
+
+def python_files(files: KnownFiles) -> list[PythonFile]:
+    """Returns the files that may hold the application: at the top first, then in packages, usual names
+    first."""
+    modules: list[PythonFile] = []
+    for path in _paths(files):
+        if text := files.text(path):
+            modules.append(PythonFile(path, text))
+        if len(modules) == MOST_FILES:
+            break
+    return modules
+
+
+def _paths(files: KnownFiles) -> Iterator[str]:
+    for folder in ("", *_packages(files)):
+        names = files.tree.names(folder)
+        usual = [name for name in _USUAL if name in names]
+        others = sorted(name for name in names if name.endswith(".py") and name not in _USUAL)
+        for name in (*usual, *(others if folder in ("", "src") else ())):
+            if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
+                yield f"{folder}/{name}".strip("/")
+
+
+def _packages(files: KnownFiles) -> list[str]:
+    """Returns folders at most two deep; below `src`, three."""
+    folders = [
+        folder
+        for folder in files.tree.folders()
+        if folder.removeprefix("src/").count("/") <= 1
+        and not _NOT_CODE & set(folder.split("/"))
+        and not folder.startswith(".")
+    ]
+    return sorted(folders, key=lambda folder: (folder.count("/"), folder not in ("app", "src"), folder))[:200]

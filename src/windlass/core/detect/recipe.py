@@ -1,0 +1,116 @@
+"""A recipe: how to install, build and start an application, with the reason for each value."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct, field
+
+LONGEST: Final = 2000
+"""Most characters of a value or a reason."""
+
+
+class ProcessType(Struct, frozen=True):
+    """A process that an application runs: its name, such as `web` or `worker`, and its command."""
+
+    name: str
+    command: str
+
+
+class Candidate(Struct, frozen=True):
+    """A folder of a repository that holds an application of its own."""
+
+    root_path: Annotated[str, Meta(description="Value for git_repository.root_path")]
+    language: str
+    framework: str = ""
+
+
+class Recipe(Struct, kw_only=True):
+    """Each value that is empty was not found. A value that is chosen first stays."""
+
+    language: Annotated[str, Meta(description="Empty if no language was recognized")] = ""
+    language_version: Annotated[str, Meta(description="As the repository writes it")] = ""
+    framework: str = ""
+    package_manager: str = ""
+    system_packages: Annotated[list[str], Meta(description="Debian packages that dependencies need")] = field(
+        default_factory=list
+    )
+    added_packages: Annotated[
+        list[str], Meta(description="Packages that are installed although the repository does not name them")
+    ] = field(default_factory=list)
+    install: Annotated[str, Meta(description="Command that installs the dependencies")] = ""
+    build: Annotated[str, Meta(description="Command that builds the application")] = ""
+    release: Annotated[str, Meta(description="Command to run once for a release, before it serves")] = ""
+    start: Annotated[str, Meta(description="Command of the web process, or of the only process")] = ""
+    processes: Annotated[list[ProcessType], Meta(description="All processes, the web process first")] = field(
+        default_factory=list
+    )
+    port: Annotated[int, Meta(description="Port it listens on unless PORT says another; 0 if none")] = 0
+    static_folder: Annotated[str, Meta(description="Folder of files to serve instead of a process")] = ""
+    health_path: str = ""
+    reasons: Annotated[dict[str, str], Meta(description="For each value that was found, its reason")] = field(
+        default_factory=dict
+    )
+    problems: Annotated[list[str], Meta(description="Files that could not be read, and what is missing")] = (
+        field(default_factory=list)
+    )
+    candidates: Annotated[
+        list[Candidate], Meta(description="Folders of the repository that hold applications")
+    ] = field(default_factory=list)
+
+    def choose(self, reason: str, **values: Any) -> None:
+        """Sets the values that are still empty, each for this reason."""
+        for name, value in values.items():
+            plain = _plain(value)
+            if plain and not getattr(self, name):
+                setattr(self, name, plain)
+                self.reasons[name] = _line(reason)
+
+    def forget(self, *names: str) -> None:
+        """Makes values empty again."""
+        empty = Recipe()
+        for name in names:
+            setattr(self, name, getattr(empty, name))
+            self.reasons.pop(name, None)
+
+    @property
+    def is_runnable(self) -> bool:
+        return bool(self.start or self.static_folder)
+
+    @property
+    def values(self) -> list[tuple[str, str, str]]:
+        """The name, the value as text, and the reason of each value that was found."""
+        return [
+            (name, _shown(getattr(self, name)), self.reasons[name]) for name in _ORDER if name in self.reasons
+        ]
+
+
+_ORDER: Final = [
+    name for name in Recipe.__struct_fields__ if name not in ("reasons", "problems", "candidates")
+]
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case [ProcessType(), *_]:
+            return "; ".join(f"{process.name}: {process.command}" for process in value)
+        case list():
+            return ", ".join(value)
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case str():
+            return _line(value)
+        case [ProcessType(), *_]:
+            return [ProcessType(_line(process.name), _line(process.command)) for process in value]
+        case list() | tuple():
+            return [_line(text) for text in value]
+    return value
+
+
+def _line(text: str) -> str:
+    """Returns the text as one line without control characters: it comes from files of strangers."""
+    line = " ".join(text[: LONGEST * 2].split())
+    return "".join(filter(str.isprintable, line))[:LONGEST]

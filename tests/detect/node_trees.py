@@ -1,0 +1,154 @@
+"""Trees of Node, and the recipes that they must give."""
+
+from __future__ import annotations
+
+from tests.detect.trees import Row, package
+
+ROWS = [
+    Row(
+        "Express",
+        {"package.json": package("express", start="node app.js"), "package-lock.json": "{}"},
+        {
+            "language": "Node",
+            "framework": "Express",
+            "package_manager": "npm",
+            "install": "npm ci",
+            "start": "npm run start",
+        },
+        {"start": "It is a script of package.json: `node app.js`."},
+    ),
+    Row(
+        "the main of package.json",
+        {"package.json": package("koa", main="./lib/serve.js"), "lib/serve.js": ""},
+        {"framework": "Koa", "install": "npm install", "start": "node lib/serve.js"},
+    ),
+    Row("server.js", {"package.json": "{}", "server.js": ""}, {"start": "node server.js", "install": ""}),
+    Row(
+        "Nest",
+        {"package.json": package("@nestjs/core", start="nest start", build="nest build")},
+        {"framework": "Nest", "start": "node dist/main", "build": "npm run build"},
+    ),
+    Row(
+        "Next.js",
+        {"package.json": package("next", "react", start="next start", build="next build"), "yarn.lock": ""},
+        {
+            "framework": "Next.js",
+            "start": "yarn run start",
+            "build": "yarn run build",
+            "install": "yarn install --frozen-lockfile",
+            "port": 3000,
+        },
+    ),
+    Row(
+        "Next.js that exports files",
+        {
+            "package.json": package("next", build="next build"),
+            "next.config.mjs": "export default {output: 'export'}",
+        },
+        {"framework": "Next.js", "static_folder": "out", "start": ""},
+    ),
+    Row(
+        "Nuxt",
+        {"package.json": package("nuxt", build="nuxt build")},
+        {"framework": "Nuxt", "start": "node .output/server/index.mjs"},
+    ),
+    Row(
+        "Remix",
+        {"package.json": package("@remix-run/serve", "vite", build="remix vite:build")},
+        {"framework": "Remix", "start": "npx remix-serve ./build/server/index.js"},
+    ),
+    Row(
+        "React Router",
+        {"package.json": package("@react-router/serve", "vite")},
+        {"framework": "React Router", "build": "npx react-router build"},
+    ),
+    Row(
+        "SvelteKit for Node",
+        {"package.json": package("@sveltejs/kit", "@sveltejs/adapter-node", "vite", build="vite build")},
+        {"framework": "SvelteKit", "start": "node build"},
+    ),
+    Row(
+        "SvelteKit as files",
+        {"package.json": package("@sveltejs/kit", "@sveltejs/adapter-static", "vite", build="vite build")},
+        {"framework": "SvelteKit", "static_folder": "build"},
+    ),
+    Row(
+        "Astro as files",
+        {"package.json": package("astro", start="astro dev", build="astro build")},
+        {"framework": "Astro", "static_folder": "dist", "start": ""},
+    ),
+    Row(
+        "Astro for Node",
+        {"package.json": package("astro", "@astrojs/node", build="astro build")},
+        {"static_folder": "", "start": "env HOST=0.0.0.0 node ./dist/server/entry.mjs"},
+    ),
+    Row(
+        "Vite",
+        {"package.json": package("vite", "vue", build="vite build"), "pnpm-lock.yaml": "", "index.html": ""},
+        {
+            "language": "Node",
+            "framework": "Vite",
+            "static_folder": "dist",
+            "install": "pnpm install --frozen-lockfile",
+            "build": "pnpm run build",
+        },
+    ),
+    Row(
+        "Vite with another folder",
+        {
+            "package.json": package("vite"),
+            "vite.config.ts": "export default {build: {outDir: './public_html/'}}",
+        },
+        {"static_folder": "public_html", "build": "npx vite build"},
+    ),
+    Row(
+        "Vite beside Express",
+        {"package.json": package("vite", "express", start="node server.js", build="vite build")},
+        {"static_folder": "", "start": "npm run start", "build": "npm run build"},
+    ),
+    Row(
+        "Create React App",
+        {"package.json": package("react-scripts", start="react-scripts start", build="react-scripts build")},
+        {"framework": "Create React App", "static_folder": "build", "start": ""},
+    ),
+    Row(
+        "Angular",
+        {
+            "package.json": package("@angular/core", start="ng serve", build="ng build"),
+            "angular.json": '{"projects": {"shop": {"architect": {"build": '
+            '{"builder": "@angular-devkit/build-angular:application", "options": {}}}}}}',
+        },
+        {"framework": "Angular", "static_folder": "dist/shop/browser", "start": ""},
+    ),
+    Row(
+        "Vue",
+        {"package.json": package("@vue/cli-service", build="vue-cli-service build")},
+        {"framework": "Vue", "static_folder": "dist"},
+    ),
+    Row("Gatsby", {"package.json": package("gatsby")}, {"static_folder": "public"}),
+    Row("Docusaurus", {"package.json": package("@docusaurus/core")}, {"static_folder": "build"}),
+    Row("Eleventy", {"package.json": package("@11ty/eleventy")}, {"static_folder": "_site"}),
+    Row(
+        "a packageManager",
+        {
+            "package.json": package("express", start="node .", packageManager="pnpm@9.1.0"),
+            ".nvmrc": "v22.1\n",
+        },
+        {"package_manager": "pnpm", "install": "pnpm install", "language_version": "22.1"},
+    ),
+    Row(
+        "a newer yarn",
+        {"package.json": package("express", packageManager="yarn@4.1.0"), "yarn.lock": "", "index.js": ""},
+        {"install": "yarn install --immutable"},
+    ),
+    Row(
+        "bun",
+        {"package.json": package("hono", start="bun run index.ts"), "bun.lockb": ""},
+        {"package_manager": "bun", "start": "bun run start", "framework": "Hono"},
+    ),
+    Row(
+        "the engines of package.json",
+        {"package.json": package("express", start="node .", engines={"node": ">=18"})},
+        {"language_version": ">=18"},
+    ),
+]

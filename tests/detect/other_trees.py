@@ -1,0 +1,172 @@
+"""Trees of other languages, and the recipes that they must give."""
+
+from __future__ import annotations
+
+from tests.detect.trees import Row, package
+
+ROWS = [
+    Row("HTML", {"index.html": "<h1>"}, {"language": "HTML", "static_folder": ".", "start": ""}),
+    Row("HTML in a folder", {"public/index.html": "<h1>"}, {"language": "HTML", "static_folder": "public"}),
+    Row(
+        "Go",
+        {"go.mod": "module example.com/shop/v2\n\ngo 1.22\n", "main.go": "package main\n"},
+        {"language": "Go", "language_version": "1.22", "build": "go build -o bin/ .", "start": "./bin/shop"},
+    ),
+    Row(
+        "Go below cmd",
+        {
+            "go.mod": "module example.com/shop\nrequire github.com/gin-gonic/gin v1\n",
+            "cmd/api/main.go": "// x\npackage main\n",
+        },
+        {"framework": "Gin", "build": "go build -o bin/ ./cmd/api", "start": "./bin/api"},
+    ),
+    Row(
+        "Rust",
+        {
+            "Cargo.toml": '[package]\nname="shop"\n[dependencies]\naxum="0.8"\n',
+            "Cargo.lock": "",
+            "src/main.rs": "",
+        },
+        {
+            "language": "Rust",
+            "framework": "Axum",
+            "build": "cargo build --release --locked",
+            "start": "./target/release/shop",
+        },
+    ),
+    Row(
+        "Rust in a workspace",
+        {
+            "Cargo.toml": '[workspace]\nmembers=["lib","api"]\n',
+            "lib/Cargo.toml": '[package]\nname="lib"\n',
+            "lib/src/lib.rs": "",
+            "api/Cargo.toml": '[package]\nname="api"\n',
+            "api/src/main.rs": "",
+        },
+        {"build": "cargo build --release --package api", "start": "./target/release/api"},
+    ),
+    Row(
+        "Spring Boot with Maven",
+        {
+            "pom.xml": "<a>spring-boot-starter-actuator</a><java.version>21</java.version>",
+            "mvnw": "#!/bin/sh\n",
+        },
+        {
+            "language": "Java",
+            "framework": "Spring Boot",
+            "language_version": "21",
+            "build": "./mvnw -B -DskipTests package",
+            "health_path": "/actuator/health",
+            "port": 8080,
+        },
+    ),
+    Row(
+        "Quarkus with Gradle",
+        {"build.gradle.kts": 'plugins { id("io.quarkus") }\n', "gradlew": ""},
+        {
+            "framework": "Quarkus",
+            "build": "./gradlew --no-daemon build -x test",
+            "start": "java -Dquarkus.http.port=${PORT:-8080} -jar build/quarkus-app/quarkus-run.jar",
+        },
+    ),
+    Row(
+        "Rails",
+        {
+            "Gemfile": 'ruby "3.3.0"\ngem "rails"\ngem "pg"\n',
+            "config/application.rb": "",
+            "config/database.yml": "",
+            "app/assets/stylesheets/application.css": "",
+        },
+        {
+            "language": "Ruby",
+            "framework": "Rails",
+            "language_version": "3.3.0",
+            "release": "bundle exec rails db:migrate",
+            "start": "bundle exec rails server -b 0.0.0.0 -p ${PORT:-3000}",
+            "system_packages": ["libpq-dev"],
+        },
+    ),
+    Row(
+        "Sinatra",
+        {"Gemfile": "gem 'sinatra'\n", "app.rb": "", ".ruby-version": "ruby-3.3.1\n"},
+        {
+            "framework": "Sinatra",
+            "start": "bundle exec ruby app.rb -o 0.0.0.0 -p ${PORT:-4567}",
+            "language_version": "3.3.1",
+        },
+    ),
+    Row(
+        "Rack",
+        {"Gemfile": "gem 'puma'\n", "config.ru": ""},
+        {"start": "bundle exec puma -p ${PORT:-3000}"},
+    ),
+    Row(
+        "Laravel",
+        {
+            "composer.json": '{"require": {"php": "^8.2", "laravel/framework": "^12"}}',
+            "public/index.php": "",
+            "package.json": package("vite", build="vite build"),
+        },
+        {
+            "language": "PHP",
+            "framework": "Laravel",
+            "language_version": "^8.2",
+            "release": "php artisan migrate --force",
+            "build": "npm install && npm run build",
+            "start": "php -S 0.0.0.0:${PORT:-8000} -t public",
+        },
+    ),
+    Row(
+        "Symfony",
+        {
+            "composer.json": '{"require": {"symfony/framework-bundle": "7.*", "ext-intl": "*"}}',
+            "public/index.php": "",
+        },
+        {"framework": "Symfony", "system_packages": ["php-intl"]},
+    ),
+    Row(
+        "plain PHP",
+        {"index.php": "<?php"},
+        {"language": "PHP", "start": "php -S 0.0.0.0:${PORT:-8000}", "install": ""},
+    ),
+    Row(
+        "a command of Heroku for PHP",
+        {"composer.json": "{}", "Procfile": "web: heroku-php-apache2 web/\n", "web/index.php": ""},
+        {"start": "php -S 0.0.0.0:${PORT:-8000} -t web"},
+    ),
+    Row(
+        "Deno",
+        {"deno.jsonc": '{\n  // tasks\n  "tasks": {"start": "deno run main.ts"}\n}', "deno.lock": ""},
+        {"language": "Deno", "start": "deno task start", "install": "deno install --frozen"},
+    ),
+    Row("Deno by its entry", {"deno.json": "{}", "main.ts": ""}, {"language": "Deno"}),
+    Row(
+        ".NET",
+        {
+            "Shop.csproj": '<Project Sdk="Microsoft.NET.Sdk.Web">'
+            "<TargetFramework>net8.0</TargetFramework></Project>"
+        },
+        {
+            "language": ".NET",
+            "framework": "ASP.NET Core",
+            "language_version": "8.0",
+            "start": 'env ASPNETCORE_URLS=http://0.0.0.0:${PORT:-8080} dotnet "out/Shop.dll"',
+        },
+    ),
+    Row(
+        "Phoenix",
+        {"mix.exs": 'elixir: "~> 1.15"\n{:phoenix, "~> 1.7"}\n{:ecto_sql, "~> 3.0"}\n'},
+        {
+            "language": "Elixir",
+            "framework": "Phoenix",
+            "language_version": "~> 1.15",
+            "release": "env MIX_ENV=prod mix ecto.migrate",
+            "port": 4000,
+        },
+    ),
+    Row(
+        "a script of the shell",
+        {"start.sh": "#!/bin/bash\n"},
+        {"language": "Shell", "start": "bash start.sh"},
+    ),
+]

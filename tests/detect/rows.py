@@ -1,0 +1,7 @@
+"""All rows: trees of files, and the recipe that each must give."""
+
+from __future__ import annotations
+
+from tests.detect import hint_trees, node_trees, other_trees, python_trees
+
+ROWS = [*python_trees.ROWS, *node_trees.ROWS, *other_trees.ROWS, *hint_trees.ROWS]

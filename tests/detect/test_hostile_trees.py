@@ -1,0 +1,202 @@
+"""Trees of strangers: malformed, huge and deep files give a recipe or a clear problem, at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.detect.rows import ROWS
+from tests.detect.trees import FLASK, package, tree_of
+from windlass.base.file_names import file_names, read_beginning
+from windlass.core.detect import Tree, detect
+from windlass.core.detect.known_files import LARGEST
+from windlass.core.detect.recipe import LONGEST, Recipe
+
+NAMES = sorted({path for row in ROWS for path in row.files})
+CONTENTS = sorted({text for row in ROWS for text in row.files.values() if isinstance(text, str)})
+PIECES = st.one_of(st.binary(max_size=60), st.sampled_from(CONTENTS).map(str.encode))
+TREES = st.dictionaries(st.sampled_from(NAMES), st.lists(PIECES, max_size=3).map(b"".join), max_size=8)
+
+
+@settings(max_examples=60)
+@given(TREES)
+def test_no_content_of_known_files_raises(files):
+    recipe = detect(tree_of(files))
+    assert isinstance(recipe, Recipe)
+    assert recipe.is_runnable or recipe.problems
+    for name, value, reason in recipe.values:
+        assert value, name
+        assert value.isprintable(), name
+        assert reason.isprintable(), name
+
+
+KEYS = [
+    "scripts",
+    "start",
+    "build",
+    "dependencies",
+    "engines",
+    "node",
+    "next",
+    "main",
+    "tasks",
+    "require",
+    "projects",
+    "architect",
+    "healthchecks",
+    "web",
+    "path",
+    "packageManager",
+    "imports",
+    "options",
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+DOCUMENTS = ["package.json", "angular.json", "composer.json", "deno.json", "app.json"]
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.sampled_from(DOCUMENTS), JSON, min_size=1))
+def test_no_form_of_a_json_document_raises(documents):
+    assert detect(tree_of({name: json.dumps(value) for name, value in documents.items()})) is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        ("package.json", '{\n "scripts": {\n', "Mend package.json, line 3: "),
+        ("package.json", "[" * 100_000, "Mend package.json: it is nested too deep."),
+        ("package.json", "[]", "Mend package.json: it must hold an object."),
+        ("package.json", "1" * 5000, "Mend package.json: "),
+        ("pyproject.toml", "[project]\nname=\n", "Mend pyproject.toml, line 2: "),
+        ("pyproject.toml", "a=" + "[" * 100_000, "Mend pyproject.toml"),
+        ("Cargo.toml", "x", "Mend Cargo.toml"),
+    ],
+)
+def test_a_malformed_file_is_a_problem_with_its_name_and_line(file, text, problem):
+    recipe = detect(tree_of({file: text}))
+    assert recipe.problems[0].startswith(problem)
+    assert recipe.language
+
+
+def test_a_huge_file_is_read_only_at_its_beginning(tmp_path):
+    with (tmp_path / "package.json").open("wb") as file:
+        file.truncate(2 << 30)
+    asked = []
+
+    def read(path, most):
+        asked.append(most)
+        return read_beginning(tmp_path, path, most)
+
+    recipe = detect(Tree(file_names(tmp_path), read))
+    assert recipe.problems[0] == "Shorten package.json: it is larger than 1 MiB, and was not read."
+    assert max(asked) == LARGEST + 1
+
+
+def test_locks_are_not_read():
+    def read(path, most):
+        assert "lock" not in path
+        return package("express", start="node .").encode()
+
+    for lock in ("package-lock.json", "yarn.lock", "pnpm-lock.yaml", "bun.lockb", "npm-shrinkwrap.json"):
+        assert detect(Tree(["package.json", lock], read)).install
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("app.py", "x" * LARGEST),
+        ("app.py", "app" + " " * (LARGEST - 10) + "="),
+        ("app.py", "app = " + "a." * 400_000),
+        ("app.py", "a = b(\n" * 100_000),
+        ("app.py", "app: " + "x" * 900_000),
+        ("Procfile", "web" + " " * 900_000),
+        ("Procfile", "a" * 900_000),
+        ("render.yaml", " " * 900_000 + "x"),
+        ("render.yaml", "- " * 400_000),
+        ("Dockerfile", "EXPOSE " * 100_000),
+        ("Gemfile", "gem " * 200_000),
+        ("Gemfile", "ruby '" + "1" * 900_000),
+        ("pom.xml", "sourceCompatibility" * 50_000),
+        ("pom.xml", "languageVersion" + " " * 900_000),
+        ("mix.exs", "elixir:" + " " * 900_000),
+        ("Shop.csproj", "<TargetFramework>" * 50_000),
+        ("go.mod", "module " * 100_000),
+        ("vite.config.js", "outDir:" + "'" * 900_000),
+        ("next.config.js", "output" + " " * 900_000),
+        (".python-version", "3" * 900_000),
+        (".tool-versions", "python " * 100_000),
+        ("requirements.txt", "-r " * 300_000),
+        ("requirements.txt", "-r requirements.txt\n" * 50_000),
+        ("requirements.txt", "-r a.txt\n" * 1000),
+    ],
+)
+@pytest.mark.timeout(20)
+def test_no_expression_backtracks_over_a_long_file(file, text):
+    """The limit of time is the negative control: an expression that backtracks takes hours."""
+    included = {"a.txt": "-r b.txt\n" * 1000, "b.txt": "-r c.txt\n" * 1000, "c.txt": "-r a.txt\n" * 1000}
+    files = {"requirements.txt": "flask\n", "app.py": FLASK, **included}
+    if file in ("vite.config.js", "next.config.js"):
+        files = {"package.json": package("vite" if file.startswith("vite") else "next")}
+    elif file in ("pom.xml", "mix.exs", "Shop.csproj", "go.mod", "Gemfile"):
+        files = {}
+    assert detect(tree_of({**files, file: text})) is not None
+
+
+def test_commands_of_strangers_come_without_control_characters_and_end_somewhere():
+    recipe = detect(tree_of({"Procfile": "web: run \x1b[31m\u202e" + "x" * 90_000, "main.py": ""}))
+    assert recipe.start.startswith("run [31mx")
+    assert len(recipe.start) <= LONGEST
+
+
+def test_no_link_is_followed_and_no_pipe_is_opened(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("web: secret\n")
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "Procfile").symlink_to(secret)
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "requirements.txt")
+    (folder / "main.py").write_text("")
+    names = list(file_names(folder))
+    assert names == ["main.py"]
+    for name in ("Procfile", "requirements.txt"):  # put there after the names were read
+        with pytest.raises(OSError, match=r"link|file"):
+            read_beginning(folder, name, 10)
+    recipe = detect(Tree([*names, "Procfile", "requirements.txt"], partial(read_beginning, folder)))
+    assert recipe.start == "python main.py"
+    assert len(recipe.problems) == 2
+
+
+def test_a_file_that_is_removed_meanwhile_is_a_problem(tmp_path):
+    recipe = detect(Tree(["package.json"], partial(read_beginning, tmp_path)))
+    assert recipe.problems[0] == "package.json cannot be read: No such file or directory."
+
+
+def test_folders_of_tools_are_not_entered(tmp_path):
+    for name in ("node_modules/x", ".git/x", "a/.venv/x", "a/b/c"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert list(file_names(tmp_path)) == ["a/b/c"]
+
+
+def test_a_tree_of_fifty_thousand_files_is_read_once_by_folder():
+    """Counts the work instead of the time: the files that are opened do not grow with the tree."""
+    opened = []
+
+    def read(path, most):
+        opened.append(path)
+        return b""
+
+    paths = [f"p{number % 10}/a{number % 500}/f{number}.py" for number in range(50_000)]
+    detect(Tree(["requirements.txt", "app.py", *paths], read))
+    assert len(opened) < 1000

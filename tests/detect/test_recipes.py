@@ -1,0 +1,117 @@
+"""Trees of files and the recipes that follow from them: one row each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.detect.rows import ROWS
+from tests.detect.trees import FLASK, package, tree_of
+from windlass.core.detect import Candidate, detect, language_named
+from windlass.core.detect.languages import languages
+from windlass.core.detect.node_frameworks import FRAMEWORKS
+from windlass.core.detect.recipe import Recipe
+
+
+def values_of(recipe: Recipe, names) -> dict[str, object]:
+    found = {name: getattr(recipe, name) for name in names}
+    if "processes" in found:
+        found["processes"] = [process.name for process in recipe.processes]
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_tree_gives_its_recipe(row):
+    recipe = detect(tree_of(row.files))
+    assert values_of(recipe, row.values) == row.values
+    assert {name: recipe.reasons[name] for name in row.reasons} == row.reasons
+    assert recipe.problems == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_each_value_has_a_reason_in_a_sentence(row):
+    recipe = detect(tree_of(row.files))
+    named = {name for name, _, _ in recipe.values}
+    empty = Recipe()
+    own = [name for name in empty.__struct_fields__ if name not in ("reasons", "problems", "candidates")]
+    assert named == {name for name in own if getattr(recipe, name) != getattr(empty, name)}
+    assert all(reason.endswith(".") and len(reason) > 10 for _, _, reason in recipe.values)
+
+
+def test_each_language_has_a_row():
+    shown = {row.values.get("language") for row in ROWS}
+    assert {language.name for language in languages()} <= shown
+    assert len(languages()) == 12
+
+
+def test_each_framework_of_node_has_a_row():
+    shown = {row.values.get("framework") or detect(tree_of(row.files)).framework for row in ROWS}
+    assert {framework.name for framework in FRAMEWORKS} <= shown
+
+
+def test_each_language_but_those_that_need_no_program_names_its_toolchain():
+    assert [language.name for language in languages() if language.toolchain is None] == [
+        "Python",
+        "HTML",
+        "Shell",
+    ]
+    go = language_named("Go")
+    assert go
+    assert go.toolchain
+    assert go.toolchain.package == "golang"
+
+
+def test_an_unknown_tree_says_what_to_add():
+    recipe = detect(tree_of({"README.md": "x"}))
+    assert not recipe.is_runnable
+    assert recipe.problems == [
+        "Add a Procfile with a line such as `web: command`, or a Dockerfile: no language was recognized."
+    ]
+
+
+def test_a_known_language_without_a_start_says_what_to_add():
+    recipe = detect(tree_of({"Cargo.toml": '[package]\nname="shop"\n', "src/lib.rs": ""}))
+    assert recipe.language == "Rust"
+    assert recipe.problems == [
+        "Add a Procfile with a line such as `web: command`: this is Rust, and no file says how it is started."
+    ]
+
+
+def test_svelte_without_an_adapter_says_which_one_to_add():
+    recipe = detect(tree_of({"package.json": package("@sveltejs/kit", build="vite build")}))
+    assert recipe.problems[0].startswith("Add the package @sveltejs/adapter-node")
+
+
+MONOREPO = {
+    "README.md": "x",
+    "apps/api/requirements.txt": "flask\n",
+    "apps/api/app.py": FLASK,
+    "apps/api/templates/index.html": "x",
+    "apps/web/package.json": package("next", start="next start"),
+    "packages/tools/package.json": package("left-pad"),
+    "docs/index.html": "x",
+    "site/index.html": "x",
+    "tests/fixtures/package.json": package("next", start="next start"),
+}
+
+
+def test_the_applications_of_a_monorepo_are_listed_by_folder():
+    recipe = detect(tree_of({name: text for name, text in MONOREPO.items() if not name.startswith("site/")}))
+    assert recipe.candidates == [
+        Candidate("/apps/api", "Python", "Flask"),
+        Candidate("/apps/web", "Node", "Next.js"),
+    ]
+    assert recipe.problems == [
+        "Set root_path to the folder of one application, such as /apps/api, /apps/web."
+    ]
+
+
+def test_a_folder_of_a_monorepo_is_detected_by_itself():
+    recipe = detect(tree_of(MONOREPO).below("/apps/api/"))
+    assert (recipe.framework, recipe.candidates) == ("Flask", [])
+
+
+def test_an_application_lists_only_the_folders_below_it_that_have_a_manifest():
+    files = {"requirements.txt": "flask\n", "app.py": FLASK, "templates/index.html": "x", "jobs/main.py": ""}
+    assert detect(tree_of(files)).candidates == []
+    recipe = detect(tree_of({**files, "web/package.json": package("next", start="next start")}))
+    assert recipe.candidates == [Candidate("/web", "Node", "Next.js")]
