@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ from tests.store.stores import Place, names, until
 from tests.store.test_migrations import LATER
 from tests.world import make_world
 from windlass.base.errors import Unavailable
+from windlass.control.background import worker
+from windlass.control.background.worker import Worker
 from windlass.install import installation
 from windlass.store.migrate import RECORD, migrations
 from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
@@ -123,6 +125,59 @@ async def test_the_log_of_an_older_server_says_what_to_do(served: Place, caplog:
         with pytest.raises(Unavailable):
             await store.write(adds("after"))
     assert [vars(record)["error"] for record in caplog.records if "error" in vars(record)] == [OUTDATED]
+
+
+class WatchedWorker(Worker):
+    """Tells whether its last look for work was refused."""
+
+    was_refused: bool | None = None
+
+    async def start_due(self) -> int:
+        try:
+            count = await super().start_due()
+        except Unavailable:
+            self.was_refused = True
+            raise
+        self.was_refused = False
+        return count
+
+    async def looks(self) -> bool:
+        """Returns True if the next look is refused."""
+        self.was_refused = None
+        self._wake.set()
+        await until(lambda: self.was_refused is not None)
+        return self.was_refused is True
+
+
+async def test_the_log_of_an_older_server_says_once_that_its_worker_waits(
+    served: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Newer servers do the work, so that sometimes there is none to be refused. Last, the control: the
+    migration is undone, and the worker goes on."""
+    monkeypatch.setattr(worker, "_PAUSE", 0.0)
+    async with make_world(served.url, folder=served.folder) as world:
+        await world.settle()
+        await bring_forward(served)
+        watched = WatchedWorker(world.installation.ctx)
+        running = asyncio.create_task(watched.run())
+        for _ in range(3):
+            await served.sql("INSERT INTO work VALUES ('due', 'reconcile', 0, 0, 1, 0, '', 0)")
+            assert await watched.looks()
+            await served.sql("DELETE FROM work WHERE id = 'due'")
+            await until(watched_is_accepted(watched))
+        lines = [record.message for record in caplog.records]
+        assert (lines.count("the worker waits for the database"), "the worker goes on" in lines) == (1, False)
+        await served.sql("DELETE FROM migration WHERE number = $1", LATER.record[0])
+        watched._wake.set()
+        await until(lambda: "the worker goes on" in caplog.text)
+        running.cancel()
+
+
+def watched_is_accepted(watched: WatchedWorker) -> Callable[[], Awaitable[bool]]:
+    async def is_accepted() -> bool:
+        return not await watched.looks()
+
+    return is_accepted
 
 
 async def waits_for_the_lock(place: Place) -> bool:

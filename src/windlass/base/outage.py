@@ -18,6 +18,10 @@ class Outage:
         self._attempts = 0
         self._began = 0.0
 
+    @property
+    def lasts(self) -> bool:
+        return self._attempts > 0
+
     def note(self, reason: str) -> None:
         """Notes an attempt that failed."""
         if not self._attempts:

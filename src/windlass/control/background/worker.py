@@ -30,6 +30,8 @@ LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
+_PAUSE = 1.0
+"""Seconds after an error."""
 QUICK_SLOTS, CALLING_SLOTS = 8, 256
 """Slots: of what is soon done, and of what waits for other people's servers."""
 _log = log("worker")
@@ -87,14 +89,15 @@ class Worker:
             self._wake.clear()
             try:
                 await self.start_due()
-                self._outage.end()
+                if self._outage.lasts and not await self._ctx.store.trouble():
+                    self._outage.end()
                 await self._sleep()
             except Unavailable as error:
                 self._outage.note(str(error))
-                await asyncio.sleep(1)
+                await asyncio.sleep(_PAUSE)
             except Exception:  # noqa: BLE001 (the loop must outlive its items)
                 _log.exception("the worker stumbled")
-                await asyncio.sleep(1)
+                await asyncio.sleep(_PAUSE)
 
     async def start_due(self) -> int:
         """Claims what is due, as far as there is room, and starts it."""
