@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.metrics.prometheus import needs_promtool, promtool, scraped
+from tests.running.deployments import deployed
 from tests.world import World
 from windlass.gateway.traffic import metrics_of
 
@@ -53,6 +56,7 @@ HEALTHY: Mapping[str, str] = {
     f'{POOL}"used"}}': STEADY,
     f'{POOL}"most"}}': "8+0x200",
     f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x200",
+    f"windlass_former_key_values{{{SERVER}}}": OFF,
     f'windlass_build_info{{{SERVER},version="1.0.0",commit="a",schema="22"}}': STEADY,
 }
 BROKEN: Mapping[str, Mapping[str, str]] = {
@@ -72,6 +76,7 @@ BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassDescriptorsShort": {f"windlass_process_open_fds{{{SERVER}}}": "60000+0x200"},
     "WindlassPoolUsedUp": {f'{POOL}"used"}}': "8+0x200"},
     "WindlassBackupOld": {f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - 4 * DAY}+0x200"},
+    "WindlassKeyReplacementStuck": {f"windlass_former_key_values{{{SERVER}}}": "7+0x200"},
     "WindlassVersionsDiffer": {
         'windlass_build_info{instance="two:8080",version="1.0.0",commit="b",schema="22"}': STEADY
     },
@@ -135,6 +140,65 @@ async def test_alerts_and_dashboard_read_only_metrics_that_there_are(world: Worl
 
 def names_in(text: str) -> set[str]:
     return set(re.findall(r"\bwindlass_\w+", text))
+
+
+ADDED = frozenset({"instance", "job", "alertname", "le"})
+"""Labels that Prometheus adds, and that of buckets."""
+
+
+async def labels_there_are(world: World) -> dict[str, frozenset[str]]:
+    """Returns the labels of each metric."""
+    known = {f"windlass_{metric.name}": frozenset(metric.labels) for metric in metrics_of([])}
+    known |= {"windlass_gateway_up": frozenset(), "windlass_database_connections": frozenset({"state"})}
+    for family in text_string_to_metric_families(await scraped(world)):
+        for sample in family.samples:
+            known[sample.name] = frozenset(sample.labels) - ADDED
+    return known
+
+
+def unknown_labels(expression: str, known: Mapping[str, frozenset[str]]) -> set[str]:
+    """Returns labels that no metric of a query has."""
+    there = set().union(*(known.get(name, ()) for name in names_in(expression)))
+    read = re.findall(r'(\w+)(?:=~|!~|!=|=)"', expression)
+    for group in re.findall(r"(?:by|without|on|ignoring) \(([^)]*)\)", expression):
+        read += group.replace(",", " ").split()
+    return set(read) - there - ADDED
+
+
+def queries() -> list[str]:
+    """Returns the queries of all alerts and of the dashboard."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    rules = re.findall(r"expr: >-\n\s+(.*)", RULES.read_text())
+    assert len(rules) == len(ALERTS)
+    return [*rules, *(target["expr"] for panel in panels for target in panel["targets"])]
+
+
+async def test_queries_read_labels_that_their_metrics_have(world: World):
+    await deployed(world)
+    known = await labels_there_are(world)
+    assert {query: unknown_labels(query, known) for query in queries() if unknown_labels(query, known)} == {}
+    assert unknown_labels('sum by (customer) (windlass_services{state="x"})', known) == {"customer"}
+
+
+async def test_series_of_the_alerts_have_the_labels_of_a_scrape(world: World):
+    await deployed(world)
+    known = await labels_there_are(world)
+    series = {**HEALTHY, **{name: value for broken in BROKEN.values() for name, value in broken.items()}}
+    for name in series:
+        metric, _, labels = name.removesuffix("}").partition("{")
+        given = frozenset(re.findall(r'(\w+)="', labels)) - ADDED
+        assert metric == "up" or given == known[metric], name
+
+
+@needs_promtool
+def test_promtool_understands_every_query_of_the_dashboard(tmp_path: Path):
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries())]
+    file = tmp_path / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    code, answer = promtool("check", "rules", str(file))
+    assert code == 0, answer
+    file.write_text(file.read_text().replace("sum by", "sum buy"))
+    assert promtool("check", "rules", str(file))[0] != 0
 
 
 def test_each_panel_of_the_dashboard_has_a_question_and_a_place_of_its_own():

@@ -17,14 +17,14 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.clock import SystemClock, stamp
-from windlass.base.encryption import Encryption, id_of, key_of, new_key
+from windlass.base.encryption import Encryption, id_of, new_key
 from windlass.base.filelock import try_hold
 from windlass.base.private import owner_of
 from windlass.config import Settings
 from windlass.control.background.key_rotation import KeyRotation
 from windlass.control.background.resealing import reseal
 from windlass.control.context.context import no_point
-from windlass.control.records.sealing_keys import KeyState, read_keys, unlock
+from windlass.control.records.sealing_keys import KeyState, read_keys, unlock, values_by_key
 from windlass.install.composition import open_store
 from windlass.install.database import looking
 from windlass.install.key import (
@@ -95,15 +95,6 @@ async def describe_keys(settings: Settings) -> list[ListedKey]:
         )
         for record in survey.state.records
     ]
-
-
-async def values_by_key(source: Reads, state: KeyState) -> dict[str, int]:
-    """Counts sealed values by the id of their key. Values that name none are of the first key."""
-    counts: dict[str, int] = {}
-    for head, count in (await source.sealed.counts()).items():
-        id = key_of(head) or state.records[0].id
-        counts[id] = counts.get(id, 0) + count
-    return counts
 
 
 async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: Point = no_point) -> None:

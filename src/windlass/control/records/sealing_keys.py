@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.base.encryption import Encryption
+from windlass.base.encryption import Encryption, key_of
 from windlass.store import Reads, Tx
 from windlass.store.tables.sealed import DIGEST_KEY, FACT
 
@@ -78,6 +78,15 @@ async def read_keys(source: Reads) -> KeyState | None:
     noted = await source.facts.get(UNREADABLE)
     unreadable = msgspec.json.decode(noted, type=UnreadableValues) if noted else UnreadableValues()
     return KeyState(id, records, unreadable.names, unreadable.at)
+
+
+async def values_by_key(source: Reads, state: KeyState) -> dict[str, int]:
+    """Counts sealed values by the id of their key. Values that name none are of the first key."""
+    counts: dict[str, int] = {}
+    for head, count in (await source.sealed.counts()).items():
+        id = key_of(head) or state.records[0].id
+        counts[id] = counts.get(id, 0) + count
+    return counts
 
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:

@@ -18,6 +18,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.telling.sealing_metrics import FormerKeyMetrics
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
@@ -52,6 +53,7 @@ class EngineScrape(Struct, frozen=True):
 class InstallationMetrics:
     def __init__(self, ctx: Context, patience: float = PATIENCE) -> None:
         self._ctx, self._patience = ctx, patience
+        self._former_keys = FormerKeyMetrics(ctx)
         self.restarts: dict[str, dict[str, int]] = {}
         """By place: the restarts of each instance when the engine last answered."""
 
@@ -71,7 +73,9 @@ class InstallationMetrics:
         except (Unavailable, TimeoutError):
             figures = None
         seconds = time.perf_counter() - began
+        keys = await self._former_keys.all() if figures is not None else ()
         return [
+            *keys,
             gauge("database_up", "1 if the database answered this scrape", int(figures is not None)),
             gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
             *_of_pool(store.connections),

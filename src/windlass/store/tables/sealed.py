@@ -99,7 +99,7 @@ class SealedTable(Table):
         return [_value(sealed, row) for row in rows]
 
     async def counts(self) -> Mapping[bytes, int]:
-        """Counts values by their first bytes. Reads everything: for commands, and not for a server."""
+        """Counts values by their first bytes. Reads everything: for commands, and seldom for a server."""
         counts: dict[bytes, int] = {}
         for statement in COUNTS.values():
             for head, count in await self._session.all(statement):

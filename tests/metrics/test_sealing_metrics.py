@@ -1,0 +1,68 @@
+"""The metric of values that are still sealed with a former key is true, and costs nothing without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.metrics.prometheus import measured
+from tests.world import World, make_world
+from windlass.base.clock import SECOND
+from windlass.control.telling.sealing_metrics import KEPT, FormerKeyMetrics
+from windlass.install.key import add_key
+from windlass.store.tables.sealed import SealedTable
+
+METRIC = "former_key_values"
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets the number of values at each count."""
+    seen: list[int] = []
+    count = SealedTable.counts
+
+    async def counted(table: SealedTable):
+        values = await count(table)
+        seen.append(sum(values.values()))
+        return values
+
+    monkeypatch.setattr(SealedTable, "counts", counted)
+    return seen
+
+
+async def begin_replacement(world: World) -> None:
+    """A new key seals; nothing is sealed again yet."""
+    app = await world.application()
+    for number in range(3):
+        await world.made(f"/application/{app}/secret", {"key": f"KEY_{number}", "value": "value"})
+    add_key(world.installation.ctx.settings)
+    await world.installation.key_rotation.look()
+
+
+async def test_values_sealed_with_a_former_key_are_counted_until_all_are_sealed_again(counts):
+    async with make_world() as world:
+        await begin_replacement(world)
+        before = await measured(world, METRIC)
+        assert before is not None
+        assert before >= 3
+        await world.settle()
+        world.clock.turn(KEPT / SECOND)
+        assert await measured(world, METRIC) == 0
+
+
+async def test_values_are_counted_once_a_minute_at_most(counts):
+    async with make_world() as world:
+        await begin_replacement(world)
+        source = FormerKeyMetrics(world.installation.ctx)
+        for _ in range(5):
+            await source.all()
+        assert len(counts) == 1
+        world.clock.turn(KEPT / SECOND)
+        await source.all()
+        assert len(counts) == 2
+
+
+async def test_nothing_is_counted_unless_a_key_is_being_replaced(counts):
+    async with make_world() as world:
+        await world.application()
+        assert await measured(world, METRIC) == 0
+        assert counts == []
