@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.rollouts import write
 from tests.engines.stations import Station, until, wanted
-from windlass.engines.process.output import OutputFile, prepare
+from windlass.engines.process.output import OutputFile, UnreadableOutput, prepare
 from windlass.engines.process.records import Record
 
 
@@ -46,6 +48,55 @@ def test_output_becomes_lines(tmp_path, written, lines):
     )
     assert again.lines(unfinished=True) == []
     again.close()
+
+
+def test_output_of_another_instance_with_the_same_name_is_not_read(tmp_path):
+    home = tmp_path / "home"
+    record = Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    home.mkdir()
+    tail = OutputFile(home, SERVICE, record)
+    _write(home, b"one\n")
+    assert tail.lines(unfinished=True) == ["one"]
+    tail.advance()
+    assert tail.current()
+    home.rename(tmp_path / "aside")
+    home.mkdir()
+    _write(home, b"another's, and longer\n")
+    assert not tail.current()
+    with pytest.raises(UnreadableOutput):
+        tail.lines(unfinished=True)
+    tail.close()
+    assert not (home / "read").exists()
+    assert OutputFile(home, SERVICE, record).lines(unfinished=True) == ["another's, and longer"]
+
+
+@pytest.fixture
+def _ignored_lease_breaks():
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.usefixtures("_ignored_lease_breaks")
+def test_output_that_its_program_has_a_lease_of_is_read_later(tmp_path):
+    record = Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    tail = OutputFile(tmp_path, SERVICE, record)
+    _write(tmp_path, b"one\n")
+    leased = os.open(tmp_path / "output", os.O_RDWR)
+    fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    with pytest.raises(UnreadableOutput):
+        tail.lines(unfinished=True)
+    assert tail.waiting()
+    fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    os.close(leased)
+    assert tail.lines(unfinished=True) == ["one"]
+    tail.close()
+
+
+def _write(home, words):
+    with (home / "output").open("ab") as file:
+        prepare(file.fileno())
+        file.write(words)
 
 
 async def test_output_of_a_program_takes_no_space_once_read(rig, station):

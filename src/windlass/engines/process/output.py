@@ -2,7 +2,8 @@
 
 The file belongs to the instance: readers never block it, and it grows without readers. The reading position
 is stored beside it, and the part that was read is cut out of the file as a hole, so its size on disk is the
-unread part, whatever its length.
+unread part, whatever its length. Both are opened only where something was written, so that instances cost no
+descriptor for their output.
 
 A shell script that says `> /dev/stderr` truncates the file and then writes at its beginning. To tell this
 from appended output, the file begins with a hole, the foreland: the file is shorter than it only after a
@@ -16,10 +17,12 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from windlass.base.cleanup import on_failure
 from windlass.engines.process import kernel
 from windlass.engines.process.records import Record
 
@@ -40,16 +43,23 @@ def prepare(file: int) -> None:
         os.ftruncate(file, FORELAND)
 
 
+class UnreadableOutput(OSError):
+    """The file cannot be opened now: another instance may have its name, or its program a lease of it."""
+
+
 class OutputFile:
-    """One file, and how far it was read."""
+    """One file, and how far it was read.
+
+    Only the one reader of the folder writes positions. So a folder without one is that of an instance which
+    was created again under the same name."""
 
     def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
-        self._file = _open(home / "output")
-        self._mark = os.open(home / "read", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        saved = os.pread(self._mark, 64, 0).split() or [b"0", b"-1"]
+        self._path, self._mark = home / "output", home / "read"
+        os.close(_open(self._path, os.O_CREAT))
+        saved = _read_mark(self._mark).split() or [b"0", b"-1"]
         self._position, self._fore = max(int(saved[0]), FORELAND), int(saved[1])
         """In what is appended, and in the foreland; -1: it was never truncated."""
         self._saved = self._now()
@@ -65,18 +75,21 @@ class OutputFile:
     def close(self) -> None:
         self.save()
         self.closed = True
-        os.close(self._file)
-        os.close(self._mark)
 
     def lines(self, *, unfinished: bool) -> list[str]:
         """The next ones, which `advance` confirms. Of a line without an end, only when it will get none."""
         size = self._size()
-        fore = self._foreland()
-        if end := _end(fore, unfinished):
-            self._next_fore += end
-            return list(_split(fore[:end]))
-        lost = self._give_up_oldest(size)
-        raw = os.pread(self._file, PIECE, self._next) if self._next < size else b""
+        if FORELAND <= size <= self._next and self._next_fore < 0:
+            return []
+        with self._open() as file:
+            if size < FORELAND:
+                self._truncate(file)
+            fore = self._foreland(file)
+            if end := _end(fore, unfinished):
+                self._next_fore += end
+                return list(_split(fore[:end]))
+            lost = self._give_up_oldest(file, size)
+            raw = os.pread(file, PIECE, self._next) if self._next < size else b""
         end = _end(raw, unfinished)
         self._next += end
         lines = list(_split(raw[:end])) if end else []
@@ -95,19 +108,26 @@ class OutputFile:
 
     def current(self) -> bool:
         """False for an instance that was removed and created again under the same name."""
-        try:
-            return os.path.samestat(os.fstat(self._file), (self.home / "output").stat())
-        except FileNotFoundError:
-            return False
+        return self._mark.exists() and self._path.exists()
 
     def waiting(self) -> bool:
         """Returns whether there is unread output, with or without a line end."""
-        return self._size() > self._position or bool(self._foreland())
+        try:
+            size = self._size()
+            if size > self._position or size < FORELAND:
+                return True
+            if self._fore < 0:
+                return False
+            with self._open() as file:
+                return bool(self._foreland(file))
+        except OSError:
+            return False  # it has gone, or is read when it can be opened
 
     def save(self) -> None:
         if self._saved != self._now():
             # In place: a part of a short write is never seen, and a lost one only repeats lines.
-            os.pwrite(self._mark, b"%-31d %-31d\n" % self._now(), 0)
+            with suppress(FileNotFoundError):  # it was laid aside by another engine, or erased
+                _write_mark(self._mark, b"%-31d %-31d\n" % self._now())
             self._saved = self._now()
 
     def can_free(self) -> bool:
@@ -117,8 +137,7 @@ class OutputFile:
         """Gives back the space of what was read, off the event loop: the file system may have to write.
         False: this one cannot do it."""
         until = self._position - self._position % _BLOCK
-        # A descriptor of its own: the file may be closed by then, and its number reused.
-        file = os.dup(self._file)
+        file = self._open_again()
         start, self._free_from = self._free_from, until
         return lambda: _punch(file, start, until - start) and until < _END
 
@@ -126,50 +145,86 @@ class OutputFile:
         """Starts a new file once everything is read, where holes are unsupported or the file reaches its
         maximum length. Output between these two lines is lost; this cannot be avoided from outside of the
         program."""
-        if not self.closed and os.fstat(self._file).st_size == self._position:
-            os.ftruncate(self._file, FORELAND)
-            self._position = self._next = self._free_from = FORELAND
-            self.save()
+        if self.closed or self._size() != self._position:
+            return
+        with self._open() as file:
+            os.ftruncate(file, FORELAND)
+        self._position = self._next = self._free_from = FORELAND
+        self.save()
 
     def _now(self) -> tuple[int, int]:
         return self._position, self._fore
 
     def _size(self) -> int:
-        size = os.fstat(self._file).st_size
-        if size < FORELAND:
-            self._truncate()
-            size = FORELAND
+        try:
+            size = self._path.stat().st_size
+        except OSError as error:
+            raise UnreadableOutput(*error.args) from error
         if size != self._seen:
             self._seen, self.grown = size, time.monotonic()
         return size
 
-    def _truncate(self) -> None:
-        os.pwrite(self._file, b"\0", FORELAND - 1)  # makes it longer, and never shorter
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        file = self._open_again()
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _open_again(self) -> int:
+        """Opens the file. The mark is looked at afterwards, so that it is known to be of this instance."""
+        try:
+            file = _open(self._path)
+            with on_failure(partial(os.close, file)):
+                self._mark.stat()
+        except OSError as error:
+            raise UnreadableOutput(*error.args) from error
+        return file
+
+    def _truncate(self, file: int) -> None:
+        os.pwrite(file, b"\0", FORELAND - 1)  # makes it longer, and never shorter
         self._position = self._next = self._free_from = FORELAND
         self._fore = self._next_fore = 0
         self.grown = time.monotonic()
 
-    def _foreland(self) -> bytes:
+    def _foreland(self, file: int) -> bytes:
         if self._next_fore < 0:
             return b""
-        raw = os.pread(self._file, min(PIECE, FORELAND - self._next_fore), self._next_fore)
+        raw = os.pread(file, min(PIECE, FORELAND - self._next_fore), self._next_fore)
         return raw.partition(b"\0")[0]
 
-    def _give_up_oldest(self, size: int) -> int:
+    def _give_up_oldest(self, file: int, size: int) -> int:
         """So much is waiting that the oldest of it is given up."""
         if size - self._next <= self._backlog:
             return 0
         target = size - self._backlog // 2
-        piece = os.pread(self._file, PIECE, target)
+        piece = os.pread(file, PIECE, target)
         target += piece.find(b"\n") + 1
         lost, self._next = target - self._next, target
         return lost
 
 
-def _open(file: Path) -> int:
+def _read_mark(mark: Path) -> bytes:
+    file = os.open(mark, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return os.pread(file, 64, 0)
+    finally:
+        os.close(file)
+
+
+def _write_mark(mark: Path, text: bytes) -> None:
+    file = os.open(mark, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(file, text, 0)
+    finally:
+        os.close(file)
+
+
+def _open(file: Path, how: int = 0) -> int:
     """Opens the output also where the program has closed it to its own user, which is perhaps ours, or has
     a lease of it, for which others have to wait."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | how
     try:
         return os.open(file, flags, 0o600)
     except PermissionError:

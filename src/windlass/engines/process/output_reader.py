@@ -21,7 +21,7 @@ from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.engines.engine import Sink
 from windlass.engines.process.inotify import Inotify
-from windlass.engines.process.output import OutputFile
+from windlass.engines.process.output import OutputFile, UnreadableOutput
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names
 
 _log = log("engines.process")
@@ -123,6 +123,8 @@ class OutputReader:
             while output is not None and not output.closed and self._take(output, unfinished=True):
                 await self._free(output)
                 await asyncio.sleep(0)
+        except UnreadableOutput:
+            return  # laid aside by another engine, and finished there; or it is read in the next round
         except OSError:  # it is tried again; the instance goes on
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
@@ -223,14 +225,24 @@ class OutputReader:
             if output is None:
                 self._awake.discard(home)
                 continue
-            silent = time.monotonic() - output.grown > _SILENCE
-            if self._take(output, unfinished=silent):
-                more, self._wait = True, _PAUSE
-                await self._free(output)
-                await asyncio.sleep(0)
-            elif silent:
-                self._let_sleep(home, output)
+            try:
+                more |= await self._read_piece(home, output)
+            except UnreadableOutput as error:
+                self._awake.discard(home)  # until the next look at all files
+                _log.info("output of an instance is read later", extra={"pod": output.pod, "why": str(error)})
         return more
+
+    async def _read_piece(self, home: Path, output: OutputFile) -> bool:
+        """Reads one piece. Returns true if there was one."""
+        silent = time.monotonic() - output.grown > _SILENCE
+        if self._take(output, unfinished=silent):
+            self._wait = _PAUSE
+            await self._free(output)
+            await asyncio.sleep(0)
+            return True
+        if silent:
+            self._let_sleep(home, output)
+        return False
 
     def _take(self, output: OutputFile, *, unfinished: bool) -> bool:
         """Returns whether there was output."""
