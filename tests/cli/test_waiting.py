@@ -140,6 +140,7 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     gate = windlass.world.builder.gate = asyncio.Event()
     await windlass.done("application", "deploy", "web")
     settling = asyncio.create_task(windlass.world.settle())
+    await settled(lambda: windlass.world.builder.built)  # else the next one takes the place of this one
     waiting = asyncio.create_task(windlass("application", "deploy", "web", "--wait"))
     await settled(lambda: len(windlass.world.installation.app._streams) == 1)
     await windlass.done("application", "deploy", "web")
