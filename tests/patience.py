@@ -1,10 +1,12 @@
 """A test that waits for ever is a failing test: a pytest plugin.
 
 pytest-timeout raises into whatever runs at that moment, and if that is the event loop, it shrugs and goes on.
-So a coroutine gets a limit of its own, somewhat below, which also lets its fixtures clean up.
+So a coroutine gets a limit of its own, somewhat below, which also lets its fixtures clean up. If even that
+does not end it, because a thread of it waits for ever, its process ends: xdist names the test, and goes on.
 """
 
 import asyncio
+import faulthandler
 import functools
 import hashlib
 import inspect
@@ -13,6 +15,30 @@ import os
 import signal
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
+
+GRACE = 60
+"""Seconds past its limit after which the process of a test ends."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    end_process_later(item)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item):
+    end_process_later(item)  # once more: pytest has cancelled it if the test has failed
+
+
+def end_process_later(item):
+    if limit := limit_of(item):
+        told = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=told)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -112,6 +112,27 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
     ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
 
 
+def test_a_test_whose_thread_waits_for_ever_ends_its_process_and_the_next_one_runs(pytester):
+    pytester.makeconftest((ROOT / "tests/patience.py").read_text().replace("GRACE = 60", "GRACE = 1"))
+    pytester.makepyfile("""
+        import asyncio, threading, pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio", {"use_uvloop": True}
+
+        @pytest.mark.timeout(1)
+        @pytest.mark.anyio
+        async def test_waiting():
+            await asyncio.to_thread(threading.Event().wait)
+
+        def test_other(): pass
+    """)
+    ran = pytester.runpytest_subprocess(*BARE, "-n", "1", timeout=100)
+    ran.assert_outcomes(failed=1, passed=1)
+    ran.stdout.fnmatch_lines(["*crashed while running 'test_*.py::test_waiting'*"])
+
+
 def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytester):
     pytester.makeconftest((ROOT / "tests/patience.py").read_text())
     pytester.makepyfile("""
