@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
+from windlass.builders.native.start import nothing_found
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
@@ -237,6 +238,20 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
     assert "line 4: RUN go build -o /out/server" in said
     assert "engine docker" in said
     assert "Dockerfile line 6: COPY --from=build /out/server /server: not executed" in site.log()
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("server.js", "node server.js"),
+        ("index.html", "python3 -m http.server $PORT"),
+        ("start.py", "python start.py"),
+        ("README", "python main.py"),
+    ],
+)
+def test_an_example_of_a_start_command_suits_the_files(tmp_path, file, command):
+    (tmp_path / file).touch()
+    assert str(nothing_found(tmp_path)).startswith(f"Add a Procfile with a line such as `web: {command}`: ")
 
 
 async def test_without_a_start_command_the_message_names_what_to_add(site):

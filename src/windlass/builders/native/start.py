@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,14 @@ LOOKED_FOR: Final = (
     "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
     "[project.scripts]), main.py, app.py, manage.py"
 )
+
+_EXAMPLES: Final = (
+    (".py", "python {}"),
+    (".js", "node {}"),
+    (".mjs", "node {}"),
+    ("index.html", "python3 -m http.server $PORT"),
+)
+"""Start commands by the end of the name of a file."""
 
 
 class Start(Struct, frozen=True):
@@ -101,7 +110,8 @@ def plain_to_see(folder: Path) -> Start | None:
         return Start(ExecForm((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
     for name in ("main.py", "app.py"):
         if (folder / name).is_file():
-            return Start(ExecForm(("python", name)), name)
+            origin = f"{name}, with `python {name}`; a Procfile with a line `web: …` can name another command"
+            return Start(ExecForm(("python", name)), origin)
     if (folder / "manage.py").is_file():
         serving = Shell("python manage.py runserver --noreload 0.0.0.0:${PORT:-8000}")
         return Start(
@@ -111,11 +121,19 @@ def plain_to_see(folder: Path) -> Start | None:
 
 
 def nothing_found(folder: Path) -> BuildError:
-    entries = sorted(path.name for path in folder.iterdir())[:10]
+    entries = sorted(path.name for path in folder.iterdir())
     return BuildError(
-        f"Nothing says how to start this. Looked for: {LOOKED_FOR}. Add a Procfile with a line such as "
-        f"`web: python main.py`. The folder holds: {', '.join(entries) or 'nothing'}."
+        f"Add a Procfile with a line such as `web: {_example_for(entries)}`: nothing says how to start this. "
+        f"Looked for: {LOOKED_FOR}. The folder holds: {', '.join(entries[:10]) or 'nothing'}."
     )
+
+
+def _example_for(entries: Sequence[str]) -> str:
+    """Returns a start command that suits the files of a folder."""
+    for ending, command in _EXAMPLES:
+        if file := next((name for name in entries if name.endswith(ending)), None):
+            return command.format(file)
+    return "python main.py"
 
 
 def _project_scripts(folder: Path) -> list[str]:
