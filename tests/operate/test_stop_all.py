@@ -88,6 +88,8 @@ async def test_without_running_services_nothing_is_stopped(windlass):
     await shop(windlass)
     said = await windlass("stop", "--all")
     assert (said.code, said.out, said.err) == (0, "", "Nothing was running\n")
+    assert (await windlass("stop", "--all", "--text")).err == "Nothing was running\n"
+    assert (await windlass("stop", "--all", "--json")).json == {"stopped": 0}
 
 
 async def test_a_token_that_may_only_read_stops_nothing(windlass):

@@ -63,7 +63,8 @@ def serve(adopt: bool, **options: Any) -> None:
 @click.option("--token", help="API token.")
 @click.option("--all", "everything", is_flag=True, help="Every service of the installation.")
 @click.option("-y", "--yes", is_flag=True, help="Stop without asking.")
-def stop(everything: bool, yes: bool, **options: Any) -> None:
+@click.option("--json/--text", FORM, default=False, help="The number of services as JSON, or as text.")
+def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
     """Stop every service that this installation runs. Data, settings and history stay.
 
     With the server running, this calls its API for all organizations of the token. Without, it works on the
@@ -81,7 +82,10 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
         count = _stop_all(options, sure)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
-    stopping.report(count)
+    if as_json:
+        print_json({"stopped": count})
+    else:
+        stopping.report(count)
 
 
 def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
