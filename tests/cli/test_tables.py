@@ -229,6 +229,24 @@ def test_a_list_of_deployments_says_which_version_a_rollback_went_back_to():
     assert actions == ["DEPLOY of v5", "DEPLOY", "DEPLOY"]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_message_that_has_no_room_in_its_row_is_below_the_table(width):
+    row = {"status": "FAILED", "action": "DEPLOY", "created_at": "2020-01-31T12:00:00.000Z"}
+    ids = [f"6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a1{number}" for number in range(2)]
+    message = "Choose a port: " + "this one is in use, " * 20
+    rows = [
+        row | {"id": ids[0], "number": 8, "message": message},
+        row | {"id": ids[1], "number": 7, "message": ""},
+    ]
+    with listening() as server:
+        server.answer = (200, {}, json.dumps({"results": rows}).encode())
+        said = say("deployment", "list", "--application", ids[0], "--text", url=server.url, width=width)
+    head, _, _, *below = said.out.splitlines()
+    assert "MESSAGE" not in head
+    assert " ".join(line.strip() for line in below) == f"v8: {message.strip()}"
+    assert max(map(len, below)) <= width
+
+
 def test_times_in_a_table_are_shown_by_their_distance_from_now():
     noon = datetime.fromisoformat("2026-01-31T12:00:00.000Z")
     distances = [
@@ -247,8 +265,8 @@ async def test_the_statuses_of_an_environment_are_a_table_of_its_services(windla
     said = await windlass("environment", "statuses", "shop/production", "--text", width=80)
     state, head, *rows = said.out.splitlines()
     assert state == "shop/production: RUNNING"
-    assert head.split()[:4] == ["NAME", "STATE", "URL", "VERSION"]
-    assert sorted(row.split()[:4] for row in rows)[1] == ["web", "RUNNING", url, "v1"]
+    assert head.split()[:5] == ["NAME", "STATE", "URL", "INSTANCES", "VERSION"]
+    assert sorted(row.split()[:5] for row in rows)[1] == ["web", "RUNNING", url, "1/1", "v1"]
 
 
 async def test_a_service_that_serves_after_a_failure_shows_both_with_its_version(windlass):
@@ -258,7 +276,7 @@ async def test_a_service_that_serves_after_a_failure_shows_both_with_its_version
     assert said.code == 1
     said = await windlass("application", "list", "--text", width=140)
     [row] = [re.split("  +", row) for row in said.out.splitlines() if row.startswith("web")]
-    assert (row[1], row[3:5]) == ("ERROR, serving", ["v1", "1/1"])
+    assert (row[1], row[3:5]) == ("ERROR, serving", ["1/1", "v1"])
     status = await windlass("application", "status", "web", "--text")
     assert re.search(r"^state +ERROR, serving$", status.out, re.MULTILINE)
 

@@ -17,17 +17,19 @@ from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
-from windlass.terminal.tables import GAP, room, table
+from windlass.terminal.tables import GAP, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE: Final = ("created_at", "updated_at")
 _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
 _SOON: Final = (
-    "engine", "engine_address", "version", "instances", "environment_name", "project_name", "message",
+    "engine", "engine_address", "instances", "version", "message", "environment_name", "project_name",
 )  # fmt: skip
 _REASONS: Final = frozenset({"message"})
-"""Texts that may be long: their column takes what is left of the width."""
+"""Texts that may be long: their column takes what is left of the width, or they are below the table."""
+_FOR_PROGRAMS: Final = frozenset({"icon_uri"})
+"""Fields that people do not read."""
 _DEPLOYMENT: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
 )  # fmt: skip
@@ -41,6 +43,8 @@ _TITLES: Final = {
 _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Most characters of a column, and the fewest of one that takes what is left."""
+_MOST_LINES: Final = 4
+"""Lines of a reason in its column; a longer one is below the table."""
 
 
 def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
@@ -61,8 +65,19 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
         return
     _table(widths, [[short_cell(row.get(name)) for name in widths] for row in rows])
-    if left := len(names) - len(widths):
+    below = _REASONS & {*names} - {*widths}
+    for name in below:
+        _show_below(rows, next(iter(widths)), name)
+    if left := len(names) - len(widths) - len(below):
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
+
+
+def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
+    """Prints the reasons that have no column, each on a line of its own with the name of its row."""
+    for row in rows:
+        if text := short_cell(row.get(reason)):
+            label = short_cell(row.get("version") if first == "status" else row.get(first))
+            click.echo(f"{label}: {wrap_indented(text, 2, first=len(label) + 2)}")
 
 
 def readable(
@@ -128,6 +143,7 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
     owners = (row.get(name) for row in rows)
     return (
         operation.answer is Deployment
+        or name in _FOR_PROGRAMS
         or name == _LATE[-1]
         or _is_id(rows, name)
         or _has_no_effect(_find_field(operation.answer, name))
@@ -147,7 +163,8 @@ def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -
             continue
         width = _width(rows, name)
         if name in _REASONS and left - GAP >= _NARROWEST:
-            width = min(width, left - GAP)
+            longest = max(len(short_cell(row.get(name))) for row in rows)
+            width = min(width, left - GAP) if longest <= _MOST_LINES * (left - GAP) else room()
         if width + GAP <= left:
             left -= width + GAP
             widths[name] = width

@@ -117,12 +117,17 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
             click.echo(" " * wide + click.style(wrap_indented(remark, wide), dim=True))
 
 
-def wrap_indented(text: str, by: int) -> str:
-    """Returns text that wraps in the terminal, indented by so many columns."""
+def wrap_indented(text: str, by: int, first: int = 0) -> str:
+    """Returns text that wraps in the terminal, indented by so many columns. `first` are the columns before
+    its first line, if they are not as many."""
     left = max(20, room() - by)
+    start = " " * ((first or by) - by)
     lines = [
         wrapped
         for line in plain(text).splitlines()
-        for wrapped in textwrap.wrap(line, left, break_long_words=False, break_on_hyphens=False) or [""]
+        for wrapped in textwrap.wrap(
+            line, left, break_long_words=False, break_on_hyphens=False, initial_indent=start
+        )
+        or [""]
     ]
-    return ("\n" + " " * by).join(lines)
+    return ("\n" + " " * by).join(lines).removeprefix(start)
