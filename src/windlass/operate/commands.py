@@ -82,10 +82,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
         count = _stop_all(options, sure)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
-    if as_json:
-        print_json({"stopped": count})
-    else:
-        stopping.report(count)
+    stopping.report(count, as_json=as_json)
 
 
 def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:

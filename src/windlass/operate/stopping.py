@@ -36,6 +36,7 @@ from windlass.store import Reads
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import print_json
 
 
 class UnreachedCluster(Struct, frozen=True):
@@ -290,7 +291,10 @@ def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:
     )
 
 
-def report(count: int) -> None:
+def report(count: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"stopped": count})
+        return
     services = "1 service is" if count == 1 else f"{count} services are"
     outcome = f"{services} stopped; data, settings and history stay" if count else "Nothing was running"
     click.echo(outcome) if count else say(outcome)
