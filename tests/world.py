@@ -280,6 +280,7 @@ def fake_parts(
     git: Repositories | None = None,
     servers: Servers | None = None,
     owner: str | Callable[[], str] = "",
+    home: str = "",
 ) -> Parts:
     return Parts(
         engine=engine,
@@ -289,6 +290,7 @@ def fake_parts(
         servers=servers or FakeServers(),
         connector=FakeConnector(),
         owner=owner if callable(owner) else (lambda: owner) if owner else None,
+        home=home,
     )
 
 
@@ -307,6 +309,7 @@ async def make_world(
     git: Repositories | None = None,
     servers: Servers | None = None,
     owner: str | Callable[[], str] = "",
+    home: str = "",
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -326,7 +329,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router, git, servers, owner),
+            parts=fake_parts(engine, router, git, servers, owner, home),
             fetcher=fetcher,
             families=families,
             kinds=kinds,

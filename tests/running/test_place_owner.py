@@ -27,10 +27,12 @@ BETWEEN_LOOKS = LEASE / SECOND / LOOKS
 
 
 @asynccontextmanager
-async def server(url: str, folder: Path, clock: HandClock, owner: str) -> AsyncIterator[World]:
+async def server(
+    url: str, folder: Path, clock: HandClock, owner: str, home: str = ""
+) -> AsyncIterator[World]:
     """A server with a data directory and an engine of its own."""
     folder.mkdir(exist_ok=True)
-    async with make_world(url, folder=folder, clock=clock, owner=owner, key=KEY) as world:
+    async with make_world(url, folder=folder, clock=clock, owner=owner, home=home, key=KEY) as world:
         await look(world)
         yield world
 

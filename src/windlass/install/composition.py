@@ -107,7 +107,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),
-        ownership=Ownership(settings.place, own.owner),
+        ownership=Ownership(settings.place, own.owner, own.home),
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)

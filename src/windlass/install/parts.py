@@ -29,7 +29,7 @@ from windlass.engines.process import ProcessEngine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import DockerConnector, gateway_access_log, gateway_link
-from windlass.install.server_id import owner_id
+from windlass.install.server_id import home_of, owner_id
 from windlass.store import FIRST_PLACE
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
@@ -46,6 +46,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     owner: Callable[[], str] | None = None
     """Returns the id of the server as the owner of its place, or an empty text while that is not known. None
     where no other server can be."""
+    home: str = ""
+    """The data directory as this machine has it open, if it is part of the owner; see `server_id.home_of`."""
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
@@ -77,6 +79,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         servers=NativeDatabases(folder / "databases"),
         connector=DockerConnector(settings, installation, link),
         owner=await _owner(settings, engine),
+        home=await in_thread(home_of, folder) if engine.name == PROCESS else "",
     )
 
 

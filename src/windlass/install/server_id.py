@@ -13,6 +13,7 @@ from windlass.config import Settings
 
 FILE: Final = "server"
 _MACHINE: Final = Path("/etc/machine-id")
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def owner_id(settings: Settings) -> str:
@@ -25,6 +26,13 @@ def existing_owner_id(settings: Settings) -> str:
     """Returns the same id, or an empty text for a data directory that has none yet. Writes nothing."""
     file = Path(settings.data_dir) / FILE
     return owner_id(settings) if file.exists() else ""
+
+
+def home_of(folder: Path) -> str:
+    """Returns a text that servers have in common as long as they share this folder. A server with a copy of
+    it, on this machine or on a copy of the machine, has another one."""
+    about = folder.stat()
+    return f"{_read(_BOOT)}:{about.st_dev}:{about.st_ino}"
 
 
 def _folder_id(file: Path) -> str:
@@ -42,6 +50,10 @@ def _folder_id(file: Path) -> str:
 
 def _machine_id() -> str:
     """Returns the id of the machine; empty in containers, which have none that lasts."""
+    return _read(_MACHINE)
+
+
+def _read(file: Path) -> str:
     with suppress(OSError):
-        return _MACHINE.read_text().strip()
+        return file.read_text().strip()
     return ""

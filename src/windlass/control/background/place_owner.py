@@ -37,6 +37,11 @@ _NOT_OWNER: Final = (
     "another server or Docker engine runs the services of this place, and nothing is started here: to run "
     "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
 )
+_IS_COPY: Final = (
+    "remove the file `server` from this data directory, and start again: the directory is a copy, and the "
+    "server of the original runs. Nothing is started here. To run services here, too, give this machine a "
+    "name of its own (WINDLASS_PLACE)"
+)
 _log = log("places")
 
 
@@ -74,6 +79,10 @@ class PlaceOwner:
         )
         self._refused: PlaceHolder | None = None
         """The owner that this server would be, once it was refused."""
+        self._lease_of_twin: int | None = None
+        """The end of the lease that a server with the same id had at another home."""
+        self._is_copy = False
+        """True once such a server was seen to renew its lease."""
         ctx.store.listen(self._hear, "place")
 
     def _hear(self, word: str) -> None:
@@ -118,7 +127,7 @@ class PlaceOwner:
         return now - since
 
     async def _take(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
-        if not await tx.owners.take(seen, holder.owner, self._lease):
+        if not await tx.owners.take(seen, holder.owner, self._lease, self._ownership.home):
             return False
         await tx.work.revoke(holder.place)
         await self._announce(tx, Event.CLUSTER_TAKEN_OVER, holder.place)
@@ -146,17 +155,25 @@ class PlaceOwner:
             return
         was_owner, holder = ownership.is_owner, ownership.holder
         ownership.is_owner = await store.write(lambda tx: self._renew_and_watch(tx, holder))
-        if holder and not ownership.is_owner and (was_owner or holder != self._refused):
-            self._refuse(holder)
         rows = {row.place: row for row in await store.reads.owners.all()}
         ownership.lost = frozenset(place for place, row in rows.items() if row.is_lost)
         own = rows.get(ownership.place)
+        if own and holder and not ownership.is_owner:
+            self._refuse(holder, own, is_new=was_owner or holder != self._refused)
         if own and holder and holder.owner in own.formers:
             await self._leave(holder, own)
 
-    def _refuse(self, holder: PlaceHolder) -> None:
-        self._refused = holder
-        _log.warning(_NOT_OWNER, extra={"place": holder.place, "owner": holder.owner})
+    def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
+        extra = {"place": holder.place, "owner": holder.owner}
+        if own.owner == holder.owner:
+            # The lease may be that of this server before the machine was started again: it is not renewed.
+            if self._lease_of_twin not in {None, own.until} and not self._is_copy:
+                self._is_copy = True
+                _log.error(_IS_COPY, extra=extra)
+            self._lease_of_twin = own.until
+        elif is_new:
+            self._refused = holder
+            _log.warning(_NOT_OWNER, extra=extra)
 
     async def _renew_and_watch(self, tx: Tx, holder: PlaceHolder | None) -> bool:
         """Returns False if this server does not own its place. Marks owners whose lease ended as lost."""
@@ -164,7 +181,7 @@ class PlaceOwner:
         own = rows.get(self._ownership.place)
         is_owner = holder is not None and await self._renew(tx, holder, own)
         for row in rows.values():
-            if row is own and is_owner:
+            if row is own and holder and row.owner == holder.owner:
                 continue
             is_silent = self._milliseconds_unchanged(row) >= MISSED * self._between_looks
             if is_silent and await tx.owners.lose(row):
@@ -177,7 +194,10 @@ class PlaceOwner:
 
     async def _renew(self, tx: Tx, holder: PlaceHolder, row: OwnerRow | None) -> bool:
         """Returns False if another server owns the place."""
-        if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings()):
+        if self._is_copy:
+            return False
+        home = self._ownership.home
+        if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings(), home):
             return False
         if row and row.is_lost:
             await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)

@@ -44,6 +44,8 @@ class OwnerRow(Struct, frozen=True, gc=False):
     host: str = ""
     domain: str = ""
     port: int = 0
+    home: str = ""
+    """The data directory that the server with the lease has open; empty if it does not matter."""
 
     @property
     def surroundings(self) -> Surroundings:
@@ -57,15 +59,17 @@ class OwnerRow(Struct, frozen=True, gc=False):
 GET: Final = f"SELECT {columns(OwnerRow)} FROM place_owner WHERE place = $1"
 ALL: Final = f"SELECT {columns(OwnerRow)} FROM place_owner ORDER BY place"
 RENEW: Final = """
-INSERT INTO place_owner (place, owner, until, takes, host, domain, port) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO place_owner (place, owner, until, takes, host, domain, port, home)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (place) DO UPDATE SET is_lost = 0, takes = excluded.takes, host = excluded.host,
-    domain = excluded.domain, port = excluded.port,
+    domain = excluded.domain, port = excluded.port, home = excluded.home,
     until = CASE WHEN excluded.until > place_owner.until THEN excluded.until ELSE place_owner.until + 1 END
 WHERE place_owner.owner = excluded.owner
+    AND (place_owner.home IN ('', excluded.home) OR excluded.home = '' OR place_owner.until <= $9)
 RETURNING owner"""
 TAKE: Final = """
-UPDATE place_owner SET former = $1, owner = $2, until = $3, is_lost = 0
-WHERE place = $4 AND owner = $5 AND until = $6 RETURNING place"""
+UPDATE place_owner SET former = $1, owner = $2, until = $3, is_lost = 0, home = $4
+WHERE place = $5 AND owner = $6 AND until = $7 RETURNING place"""
 LOSE: Final = """
 UPDATE place_owner SET is_lost = 1 WHERE place = $1 AND until = $2 AND is_lost = 0 RETURNING place"""
 RELINQUISH: Final = "UPDATE place_owner SET former = $1 WHERE place = $2 AND former = $3"
@@ -86,17 +90,21 @@ class OwnerChanges(OwnerTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def renew(self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD) -> bool:
+    async def renew(
+        self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD, home: str = ""
+    ) -> bool:
         """Renews the lease of an owner, or begins it where the place has none. Returns False if the place
-        belongs to another owner, even if its lease has ended."""
-        values = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
-        return await self._session.one(RENEW, place, owner, self._session.now + lease, *values) is not None
+        belongs to another owner, even if its lease has ended, or if the same owner has a lease from another
+        home."""
+        now = self._session.now
+        about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
+        return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
 
-    async def take(self, seen: OwnerRow, owner: str, lease: int) -> bool:
+    async def take(self, seen: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
         """Gives a place to another owner. Returns False if its owner has renewed the lease meanwhile."""
         former = _join((seen.formers | {seen.owner}) - {owner})
         until = self._session.now + lease
-        row = await self._session.one(TAKE, former, owner, until, seen.place, seen.owner, seen.until)
+        row = await self._session.one(TAKE, former, owner, until, home, seen.place, seen.owner, seen.until)
         return row is not None
 
     async def lose(self, seen: OwnerRow) -> bool:
