@@ -6,6 +6,7 @@ ARGS    ?=
 TESTS   ?= tests
 WORKERS ?= logical
 GROWTH  ?= 3
+JITTER  ?= 1
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -23,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-grown check format bench pictures lock clean
+.PHONY: help setup dev run test test-all test-long test-grown test-jitter check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -50,6 +51,9 @@ LONG = $(PYTEST) -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \
 	  $(if $(filter tests,$(TESTS)),tests/derived tests/test_openapi.py,$(TESTS)) $(ARGS)
+
+test-jitter: dev  ## run the tests with random pauses, which find races; other pauses with JITTER=2
+	JITTER=$(JITTER) $(BIN)/python -m pytest -p tests.jitter -n 8 --dist worksteal --timeout 400 $(TESTS) $(ARGS)
 
 check: dev  ## formatting, lint, types and layering
 	$(BIN)/ruff format --check .
