@@ -33,7 +33,7 @@ def write(top, files):
         path.write_text(textwrap.dedent(content).lstrip("\n"))
 
 
-def wheel(path, name="tiny", version="1", code="VALUE = 5\n"):
+def wheel(path, name="tiny", version="1", code="VALUE = 5\n", script=""):
     """A package that is there already, so that nothing has to be fetched or built."""
     info = f"{name}-{version}.dist-info"
     path.mkdir(parents=True, exist_ok=True)
@@ -42,6 +42,10 @@ def wheel(path, name="tiny", version="1", code="VALUE = 5\n"):
         made.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         made.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         made.writestr(f"{info}/RECORD", "")
+        if script:
+            program = zipfile.ZipInfo(f"{name}-{version}.data/scripts/{name}")
+            program.external_attr = 0o100755 << 16
+            made.writestr(program, f"#!python\n{script}")
 
 
 class Site:

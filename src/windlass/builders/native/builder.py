@@ -158,7 +158,7 @@ class _Work:
     async def _python(self) -> None:
         lines: list[str] = []
         wish = self.found.wish
-        needed = await group.in_thread(python.needs, wish, lines.append) if wish else None
+        needed = await group.in_thread(python.needs, wish, lines.append, self.found.added) if wish else None
         for line in lines:
             self.say(line)
         version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
@@ -210,7 +210,7 @@ class _Work:
         self.environment["NODE_ENV"] = "production"
         modules = package.folder / "node_modules"
         lines: list[str] = []
-        needed = await group.in_thread(node.needs, package, self.layout.app, lines.append)
+        needed = await group.in_thread(node.needs, package, self.layout.app, lines.append, self.found.build)
         if needed.nothing or modules.exists():
             if modules.exists():
                 self.say("node_modules is part of the code: it is used as it is.")
@@ -218,18 +218,18 @@ class _Work:
             return
         for line in lines:
             self.say(line)
-        await self._modules(needed)
+        present = await self._modules(needed)
         self._check()
         modules.unlink(missing_ok=True)
         modules.symlink_to(self.final / "node_modules")
-        self.places.append((self.made / "node_modules" / ".bin", self.final / "node_modules" / ".bin"))
+        self.places.append((present / ".bin", self.final / "node_modules" / ".bin"))
 
     def _wants_node(self, package: node.Package) -> bool:
         """True if a start command needs Node: in a Python project, package.json is often there for tools
         only."""
         command = self.found.start.command
         text = command.text if isinstance(command, Shell) else " ".join(command.argv)
-        if self.found.wish is None or _NODE.search(text):
+        if self.found.wish is None or self.found.build or _NODE.search(text):
             return True
         if package.dependencies:
             self.say(
@@ -237,13 +237,14 @@ class _Work:
             )
         return False
 
-    async def _modules(self, needed: node.NodeDependencies) -> None:
+    async def _modules(self, needed: node.NodeDependencies) -> Path:
+        """Installs, and returns the folder where the packages are now."""
         variables = self.found.variables
         version = await node.version(self.tools)
         if needed.in_place:
             settings = {name: value for name, value in variables.items() if name.upper() not in NOT_FOR_TOOLS}
             await node.in_place(self.tools, needed, self.made, self.layout.app, settings)
-            return
+            return self.made / "node_modules"
         settings = about_registries(variables) | node.named_variables(needed, variables)
         digest = await group.in_thread(node.digest, needed, version, settings)
         deps, is_present = await self._hold_dependencies(digest)
@@ -253,8 +254,12 @@ class _Work:
             await node.apart(self.tools, needed, deps, settings)
             await group.in_thread(_complete, deps)
         (self.made / "node_modules").symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
+        return deps / "node_modules"  # the link leads there only from the final place
 
     def _artifact(self, say: Say) -> Artifact:
+        folder = self.found.static_folder
+        if folder and not (self.layout.folder / folder).is_dir():
+            raise BuildError(f"Make the build write to the folder {folder}: it is not there after the build.")
         self._of_the_image(say)
         now = [*(str(at) for at, _ in self.places), *self.tools.path]
         final = [*(str(at) for _, at in self.places), *self.tools.path]

@@ -50,11 +50,13 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
     """Files that npm needs besides the code."""
     local: tuple[Path, ...] = ()
     """Packages that are folders or archives of the repository itself."""
+    build: tuple[str, ...] = ()
+    """The command that builds the application, which needs the packages for development too."""
 
     @property
     def in_place(self) -> bool:
         """True if it can only be installed beside the code, and for this commit alone."""
-        return self.package.runs_own_scripts or self.package.workspaces
+        return bool(self.build) or self.package.runs_own_scripts or self.package.workspaces
 
     @property
     def nothing(self) -> bool:
@@ -85,8 +87,7 @@ def remarks(package: Package | None, started: str) -> list[str]:
     """Returns lines for the build log about a build script that is not run."""
     if package is None or "build" not in package.scripts:
         return []
-    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
-    if any("run build" in command for command in (started, *(package.scripts[name] for name in names))):
+    if runs_build(package, started):
         return []
     return [
         'The script build of package.json is not run: add the script "postinstall": "npm run build", and put '
@@ -94,14 +95,22 @@ def remarks(package: Package | None, started: str) -> list[str]:
     ]
 
 
-def needs(package: Package, top: Path, say: Say) -> NodeDependencies:
+def runs_build(package: Package, started: str) -> bool:
+    """True if the start command, or a script that runs with it or with the installation, builds already."""
+    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
+    return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
+
+
+def needs(package: Package, top: Path, say: Say, build: tuple[str, ...] = ()) -> NodeDependencies:
     folder = package.folder
     files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
     if not any((folder / name).is_file() for name in LOCKS):
         for name in FOREIGN_LOCKS:
             if (folder / name).is_file():
                 say(f"{name} is not followed: npm installs what package.json names.")
-    return NodeDependencies(package=package, files=tuple(files), local=tuple(_local(package, top)))
+    return NodeDependencies(
+        package=package, files=tuple(files), local=tuple(_local(package, top)), build=build
+    )
 
 
 def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str]) -> str:
@@ -153,9 +162,14 @@ async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables:
 async def in_place(
     tools: Tools, needed: NodeDependencies, target: Path, app: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs beside the code, and then moves the packages to `target`, beside `app`."""
+    """Installs beside the code, builds, and then moves the packages to `target`, beside `app`."""
     folder = needed.package.folder
-    await _npm(tools, folder, variables)
+    await _npm(tools, folder, variables, development=bool(needed.build))
+    if needed.build:
+        shown = " ".join(needed.build)
+        # Some builds take warnings for errors where CI is set.
+        with step(tools.say, f"Building ({shown})"):
+            await tools.run(needed.build, cwd=folder, more={**variables, "CI": "false"}, what=shown)
     if (folder / "node_modules").is_symlink():
         raise BuildError("Make node_modules a folder: npm install left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
@@ -179,12 +193,13 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _npm(tools: Tools, cwd: Path, variables: Mapping[str, str]) -> None:
+async def _npm(tools: Tools, cwd: Path, variables: Mapping[str, str], *, development: bool = False) -> None:
     npm = tools.find("npm")
     assert npm  # `version` made sure
     locked = any((cwd / name).is_file() for name in LOCKS)
-    words = ["ci", "--omit=dev"] if locked else ["install", "--no-package-lock", "--omit=dev"]
-    with step(tools.say, f"Installing the Node dependencies (npm {words[0]} --omit=dev)"):
+    words = ["ci"] if locked else ["install", "--no-package-lock"]
+    words.append("--include=dev" if development else "--omit=dev")
+    with step(tools.say, f"Installing the Node dependencies (npm {words[0]} {words[-1]})"):
         await tools.run([npm, *words], cwd=cwd, more=variables, what=f"npm {words[0]}")
 
 

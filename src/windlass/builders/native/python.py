@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
@@ -73,10 +74,13 @@ def wish_of(folder: Path) -> Wish | None:
     return None
 
 
-def needs(wish: Wish, say: Say) -> PythonDependencies:
-    """Reads the declared dependencies."""
-    if not wish.requirements:
-        return _of_project(wish.folder)
+def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
+    """Reads the declared dependencies, and adds packages that none of them names."""
+    declared = _of_requirements(wish, say) if wish.requirements else _of_project(wish.folder)
+    return replace(declared, requirements=declared.requirements + _text(added))
+
+
+def _of_requirements(wish: Wish, say: Say) -> PythonDependencies:
     lines = list(requirements_in(wish.folder / "requirements.txt", wish.folder, say))
     requirements = _text(line.line for line in lines if not line.limits)
     return PythonDependencies(

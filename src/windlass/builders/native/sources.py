@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
-from windlass.builders.native import node, python, start, tree
+from windlass.builders.native import detected, node, python, start, tree
+from windlass.builders.native.detected import FollowedRecipe
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.start import Start
@@ -31,6 +32,12 @@ class Sources(Struct, kw_only=True):
     ports: tuple[int, ...] = ()
     wanted_python: str = ""
     """A version such as 3.12, if one is named."""
+    build: tuple[str, ...] = ()
+    """The command that builds an application of Node."""
+    static_folder: str = ""
+    """A folder to serve, which the build makes."""
+    added: tuple[str, ...] = ()
+    """Packages of Python that the start command needs, and no file names."""
     undone: tuple[str, ...] = ()
     """Instructions of the Dockerfile that may make a missing file."""
     remarks: list[str] = field(default_factory=list)
@@ -80,17 +87,18 @@ def _dockerfile(order: Order, context: Path) -> Path | None:
 
 def _as_it_is(order: Order, context: Path, procfile: Start | None) -> Sources:
     package = node.package(context)
-    # A package.json beside requirements may only be for tools, so a start command decides first.
-    chosen = procfile or start.by_package(package) or start.plain_to_see(context)
-    if chosen is None:
-        raise start.nothing_found(context)
+    followed = FollowedRecipe(start=procfile) if procfile else detected.follow(context, package)
     return Sources(
         layout=Layout(app=context),
-        start=chosen,
+        start=followed.start,
         package=package,
         variables=order.arguments,
         wish=python.wish_of(context),
         wanted_python=_version_file(context),
+        build=followed.build,
+        static_folder=followed.static_folder,
+        added=followed.added,
+        remarks=[*followed.lines],
     )
 
 

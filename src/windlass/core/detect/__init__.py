@@ -2,7 +2,18 @@
 
 from windlass.core.detect.detect import detect, language_named
 from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.node_frameworks import is_built
 from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
 from windlass.core.detect.tree import Tree
 
-__all__ = ["Candidate", "Language", "ProcessType", "Recipe", "Toolchain", "Tree", "detect", "language_named"]
+__all__ = [
+    "Candidate",
+    "Language",
+    "ProcessType",
+    "Recipe",
+    "Toolchain",
+    "Tree",
+    "detect",
+    "is_built",
+    "language_named",
+]

@@ -171,6 +171,12 @@ FRAMEWORKS: Final = (
 )
 """The more special package first: many of them use vite too."""
 
+
+def is_built(framework: str) -> bool:
+    """True for a framework that runs only after its build."""
+    return framework in {entry.name for entry in FRAMEWORKS}
+
+
 SERVERS: Final = {
     "express": "Express",
     "fastify": "Fastify",

@@ -1,0 +1,156 @@
+"""The part of a recipe that the process engine follows, where there is no Procfile and no Dockerfile.
+
+A start script of package.json, and a file that runs by itself, are preferred to a recipe without a framework:
+they say more than detection could.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.builder import BuildError
+from windlass.builders.native import node
+from windlass.builders.native.hints import Shell
+from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
+from windlass.builders.native.tools import find_program, machine_path
+from windlass.core.detect import Recipe, Tree, detect, is_built, language_named
+
+NATIVE: Final = ("Python", "Node")
+"""Languages whose dependencies the process engine installs."""
+_SHOWN: Final = ("language", "language_version", "framework", "static_folder")
+_OF_START: Final = ("start", "added_packages")
+_NUMBER: Final = re.compile(r"[\d.]+")
+
+
+class FollowedRecipe(Struct, frozen=True):
+    """The start command, and what else a build does because of a recipe."""
+
+    start: Start
+    build: tuple[str, ...] = ()
+    """The command that builds an application of Node."""
+    static_folder: str = ""
+    """A folder to serve, which the build makes."""
+    added: tuple[str, ...] = ()
+    """Packages of Python that the start command needs, and no file names."""
+    lines: tuple[str, ...] = ()
+    """Lines for the build log: each value that is followed, with its reason."""
+
+
+def follow(folder: Path, package: node.Package | None) -> FollowedRecipe:
+    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    start = _choose_start(recipe, package, folder)
+    is_its_own = bool(recipe.start) and start == _start_of(recipe, package)
+    if start is None or (is_its_own and recipe.language not in NATIVE):
+        _check_toolchain(recipe)
+    if start is None:
+        raise _nothing_to_start(recipe, folder)
+    build = _build_of(recipe, package, start)
+    return FollowedRecipe(
+        start=start,
+        build=build,
+        static_folder=recipe.static_folder if build else "",
+        added=tuple(recipe.added_packages) if is_its_own else (),
+        lines=tuple(_lines_of(recipe, is_its_own=is_its_own)),
+    )
+
+
+def _choose_start(recipe: Recipe, package: node.Package | None, folder: Path) -> Start | None:
+    if recipe.language == "Node" and is_built(recipe.framework):
+        return _start_of_built(recipe, package)
+    if chosen := by_package(package):
+        return chosen
+    if recipe.language == "Python" and recipe.framework and recipe.start:
+        return _start_of(recipe, package)
+    return plain_to_see(folder) or _start_without_build(recipe, package)
+
+
+def _build_of(recipe: Recipe, package: node.Package | None, start: Start) -> tuple[str, ...]:
+    """Returns the command that builds a framework of Node, or nothing where a script does it already."""
+    if package is None or not (recipe.language == "Node" and is_built(recipe.framework)):
+        return ()
+    if node.runs_build(package, str(start.command)):
+        return ()
+    if "build" in package.scripts:
+        return ("npm", "run", "build")
+    program, *words = shlex.split(recipe.build)
+    return ("npm", "exec", "--", *words) if program == "npx" else ()
+
+
+def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
+    for name, value, reason in recipe.values:
+        if name in _SHOWN or (is_its_own and name in _OF_START):
+            yield f"Detected {name.replace('_', ' ')}: {value}. {reason}"
+    if recipe.release and is_its_own:
+        yield (
+            f"The release command is not run: {recipe.release}. To run it at each start, add a Procfile "
+            "whose line of web begins with it and &&."
+        )
+    yield from recipe.problems if not recipe.is_runnable else ()
+
+
+def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
+    if recipe.candidates:
+        return BuildError(" ".join(recipe.problems))
+    if recipe.is_runnable:
+        return BuildError(
+            f"Add a Dockerfile, and deploy to a cluster with the engine docker: this is {recipe.language} "
+            f"({recipe.reasons['language'].rstrip('.')}), and the engine process builds only Python and "
+            "Node. Or add a Procfile with a line such as `web: command`, whose command builds and starts."
+        )
+    return nothing_found(folder)
+
+
+def _check_toolchain(recipe: Recipe) -> None:
+    """Refuses a language that this machine has no programs for, before minutes are spent."""
+    language = language_named(recipe.language)
+    toolchain = language.toolchain if language else None
+    if toolchain is None or find_program(toolchain.program, machine_path()):
+        return
+    shown_by = recipe.reasons["language"].rstrip(".")
+    command = f"`apt-get install {toolchain.package}`"
+    raise BuildError(
+        f"Install {toolchain.title}{_version(recipe)} on this machine: {command}. This is {recipe.language} "
+        f"({shown_by}), and the machine that runs Windlass has no {toolchain.program}. Or add a Dockerfile, "
+        "and deploy to a cluster with the engine docker."
+    )
+
+
+def _version(recipe: Recipe) -> str:
+    version = recipe.language_version
+    if not version:
+        return ""
+    return f" {version} or newer" if _NUMBER.fullmatch(version) else f" {version}"
+
+
+def _start_of(recipe: Recipe, package: node.Package | None) -> Start:
+    command = Shell(recipe.start.removeprefix("npx "))
+    return Start(without_npm(command, package), f"its recipe: {recipe.reasons['start'].rstrip('.')}")
+
+
+def _start_of_built(recipe: Recipe, package: node.Package | None) -> Start | None:
+    if recipe.static_folder:
+        return _static(recipe)
+    return _start_of(recipe, package) if recipe.start else by_package(package)
+
+
+def _start_without_build(recipe: Recipe, package: node.Package | None) -> Start | None:
+    """Follows a recipe of another language, if it needs nothing installed and nothing built."""
+    if recipe.language != "Node" and (recipe.install or recipe.build):
+        return None
+    if recipe.static_folder:
+        return _static(recipe)
+    return _start_of(recipe, package) if recipe.start else None
+
+
+def _static(recipe: Recipe) -> Start:
+    folder = shlex.quote(recipe.static_folder)
+    serving = f"python -m http.server ${{PORT:-8000}} --bind 0.0.0.0 --directory {folder}"
+    return Start(Shell(serving), f"a server of files, for the folder {recipe.static_folder}")

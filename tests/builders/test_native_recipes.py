@@ -1,0 +1,142 @@
+"""Native builds of applications that say nothing themselves: they run as their recipe says."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from tests.builders.native_sites import wheel
+from windlass.builders.builder import BuildError
+from windlass.builders.native import NativeBuilder
+
+needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
+
+SERVER = "import sys\nsys.path.insert(0, '')\nfrom {module} import app\nprint(app, *sys.argv[1:])\n"
+
+
+def with_wheels(site, *names, module):
+    """A registry in a folder: the named packages, those of servers with a program of their name."""
+    folder = site.top / "wheels"
+    code = "class Flask:\n    def __init__(self, name): pass\n    def __str__(self): return 'it'\n"
+    code += "FastAPI = Flask\n"
+    for name in names:
+        script = SERVER.format(module=module) if name in ("gunicorn", "uvicorn") else ""
+        wheel(folder, name, code=code, script=script)
+    site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("framework", "class_name", "server", "shown"),
+    [
+        ("flask", "Flask", "gunicorn", "it app:app --bind 0.0.0.0:81 --workers 2"),
+        ("fastapi", "FastAPI", "uvicorn", "it app:app --host 0.0.0.0 --port 81"),
+    ],
+)
+async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, class_name, server, shown):
+    with_wheels(site, framework, server, module="app")
+    code = f"from {framework} import {class_name}\napp = {class_name}('x')\n"
+    files = {"requirements.txt": f"{framework}\n", "app.py": code}
+    artifact = await site.build(files)
+    because = f"requirements.txt names {class_name}; app.py defines `app`."
+    assert site.log().index(f"Detected framework: {class_name}. {because}") < site.log().index("Installing")
+    assert f"Detected added packages: {server}. The start command needs it" in site.log()
+    assert site.run(artifact, PORT="81") == shown
+    # Negative control: with a Procfile, nothing is detected and nothing is added.
+    assert site.run(await site.build({**files, "Procfile": "web: python app.py"})) == ""
+    assert "Detected" not in site.log()
+
+
+async def test_a_static_site_runs_as_it_is(site):
+    artifact = await site.build({"index.html": "hello"})
+    assert artifact.command[2].endswith("python -m http.server ${PORT:-8000} --bind 0.0.0.0 --directory .")
+    assert "It is started by a server of files, for the folder ." in site.log()
+
+
+def with_tool(site, name, code, scripts, kind="devDependencies"):
+    """An order whose package.json names a package with a program, which comes as an archive."""
+    named = {name: f"file:./{name}.tgz"}
+    manifest = {"name": "shop", "version": "1.0.0", "scripts": scripts, kind: named}
+    order = site.order({"package.json": json.dumps(manifest)})
+    inner = {"name": name, "version": "1.0.0", "bin": {name: "run.js"}}
+    with tarfile.open(order.source / f"{name}.tgz", "w:gz") as archive:
+        for path, text in (("package.json", json.dumps(inner)), ("run.js", f"#!/usr/bin/env node\n{code}")):
+            entry = tarfile.TarInfo(f"package/{path}")
+            entry.size, entry.mode = len(text), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return order
+
+
+@needs_node
+async def test_a_program_of_a_package_can_be_the_start_command(site):
+    code = "console.log('serving', process.argv[2])"
+    order = with_tool(site, "serve", code, {"start": "serve $PORT"}, "dependencies")
+    assert site.run(await site.build(order=order), PORT="80") == "serving 80"
+
+
+@needs_node
+async def test_a_framework_of_node_is_built_with_its_packages_for_development(site):
+    makes = "require('fs').mkdirSync('dist'); require('fs').writeFileSync('dist/a', process.argv[2])"
+    order = with_tool(site, "vite", makes, {"build": "vite build", "start": "vite"})
+    artifact = await site.build(order=order)
+    assert "Detected static folder: dist. package.json names vite" in site.log()
+    assert "Building (npm run build)" in site.log()
+    assert artifact.command[2].endswith("--directory dist")
+    assert (site.kept / "service" / artifact.key / "app" / "dist" / "a").read_text() == "build"
+
+
+@needs_node
+async def test_a_build_that_makes_no_static_folder_says_which_one_is_missing(site):
+    order = with_tool(site, "vite", "", {"build": "vite build"})
+    with pytest.raises(BuildError, match=r"^Make the build write to the folder dist: it is not there"):
+        await site.build(order=order)
+
+
+@needs_node
+async def test_a_framework_of_node_starts_its_server_after_its_build(site):
+    code = """
+        const fs = require('fs'), [verb] = process.argv.slice(2);
+        if (verb == 'build') fs.writeFileSync('built', 'yes');
+        else console.log(fs.readFileSync('built', 'utf8'), verb);
+    """
+    order = with_tool(site, "next", code, {"build": "next build", "start": "next start"})
+    assert site.run(await site.build(order=order)) == "yes start"
+
+
+async def test_a_missing_toolchain_is_named_with_its_installation_before_anything_is_done(site, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    said = await site.refused({"go.mod": "module shop\ngo 1.22\n", "main.go": "package main"})
+    assert said.startswith(
+        "Install Go 1.22 or newer on this machine: `apt-get install golang`. This is Go (go.mod is"
+    )
+    assert site.said == []
+
+
+async def test_a_present_toolchain_does_not_build_by_itself(site, monkeypatch, tmp_path):
+    (tmp_path / "go").write_text("#!/bin/sh\n")
+    (tmp_path / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = await site.refused({"go.mod": "module shop\n", "main.go": "package main"})
+    assert said.startswith("Add a Dockerfile, and deploy to a cluster with the engine docker: this is Go")
+
+
+async def test_a_file_that_runs_by_itself_needs_no_toolchain_of_what_is_beside_it(site, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert site.run(await site.build({"pom.xml": "<a/>", "main.py": "print('main')"})) == "main"
+
+
+async def test_a_monorepo_is_refused_with_the_folders_to_choose_from(site):
+    said = await site.refused({"api/main.py": "", "api/requirements.txt": "", "web/index.html": "x"})
+    assert said == "Set root_path to the folder of one application, such as /api, /web."
+
+
+async def test_django_is_served_by_a_server_for_production(site):
+    with_wheels(site, "django", "gunicorn", module="shop.wsgi")
+    manage = 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n'
+    files = {"requirements.txt": "django\n", "manage.py": manage, "shop/wsgi.py": "app = 'django'\n"}
+    artifact = await site.build(files)
+    assert "The release command is not run: python manage.py migrate --noinput." in site.log()
+    assert site.run(artifact) == "django shop.wsgi:application --bind 0.0.0.0:8000 --workers 2"
