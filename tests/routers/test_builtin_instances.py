@@ -9,7 +9,7 @@ import pytest
 
 from tests.routers.exchanges import EMPTY_PORT, upgrade
 from tests.routers.town import SHOP, make_town, reply, request, route, until
-from windlass.routers.router import Absence, Endpoint
+from windlass.routers.router import Absence, Endpoint, ServedElsewhere
 
 
 async def test_a_websocket_becomes_a_pipe_of_bytes(town):
@@ -173,6 +173,17 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
     assert ("last deployment failed" in said.body.decode()) is (absence is Absence.FAILED)
     passes = absence in {Absence.UNREADY, Absence.FIRST, Absence.DEPLOYING}
     assert (b"Try again in a moment" in said.body) is ("retry-after" in said.fields) is passes
+
+
+@pytest.mark.parametrize("url", ["http://shop.second.example.com:8081", ""])
+async def test_the_page_of_a_service_of_another_machine_says_where_it_is_reached(town, url):
+    await town.shop(elsewhere=ServedElsewhere("second", url))
+    said = await town.ask(request())
+    assert (said.status, "retry-after" in said.fields) == (421, False)
+    assert said.body.decode().splitlines() == [
+        "Shop is not served here",
+        f"It runs on the machine second: use {url or 'the gateway there'}.",
+    ]
 
 
 async def test_a_service_that_takes_no_connection_is_named(town):

@@ -18,7 +18,7 @@ from windlass.control.background.place_owner import LOOKS, OwnerAlive
 from windlass.control.background.worker import LEASE
 from windlass.control.records.reachability import LOST
 from windlass.install import server_id
-from windlass.routers.router import Endpoint
+from windlass.routers.router import Endpoint, ServedElsewhere
 from windlass.store import PlaceHolder, Queue, queues_of
 
 KEY = "ab" * 32
@@ -254,6 +254,16 @@ async def test_a_service_that_ended_here_has_no_endpoints_here(pair):
     await twin.installation.place_owner.take()
     await look(world)
     assert await endpoints(world, app) == []
+
+
+async def test_a_server_that_is_not_the_owner_tells_where_services_are_reached(pair):
+    world, _ = pair
+    app = await deployed(world)
+    for server in pair:
+        await endpoints(server, app)
+    (link,) = (await world.get(f"/application/{app}/link"))["results"]
+    told = [[route.elsewhere for route in server.router.routes[app] if route.hosts] for server in pair]
+    assert told == [[None], [ServedElsewhere("local", link["url"])]]
 
 
 async def test_a_service_that_was_deleted_is_unknown_to_the_routers_of_all_servers(pair):

@@ -14,6 +14,7 @@ from tests.world import HandClock, World, fake_parts, make_world
 from windlass.config import BadSetting, Settings
 from windlass.install.parts import real_parts
 from windlass.operate import stopping
+from windlass.routers.router import ServedElsewhere
 from windlass.terminal.stopped import Stopped
 
 Pair = tuple[World, World]
@@ -136,6 +137,24 @@ async def test_a_router_has_endpoints_of_its_own_machine_only(pair):
         await server.installation.routes.catch_up(5)
     found = [[route.endpoints for route in server.router.routes.get(app, ())] for server in pair]
     assert (any(found[0]), all(found[1])) == (False, True)
+
+
+async def test_other_routers_tell_where_a_service_is_reached_and_open_no_port_for_it(pair):
+    first, second = pair
+    cluster = await environment_on(first, "second")
+    app = await first.application(cluster, ports=[PORT | {"external_port": 8443}])
+    await deploy(first, app)
+    await second.settle()
+    for server in pair:
+        server.installation.routes.note([app])
+        await server.installation.routes.catch_up(5)
+    (told,), (served, *_) = (server.router.routes[app] for server in pair)
+    links = (await first.get(f"/application/{app}/link"))["results"]
+    (url,) = [link["url"] for link in links if ".second.example.com:" in link["url"]]
+    assert told.elsewhere == ServedElsewhere("second", url)
+    assert {served.hosts[0]} < {*told.hosts}
+    assert (told.external, served.external) == (None, 8443)
+    assert (served.elsewhere, app in first.router.listening) == (None, False)
 
 
 async def test_logs_are_read_at_the_machine_that_has_them(pair):

@@ -43,6 +43,15 @@ class Absence(StrEnum):
     UNDEPLOYED = "undeployed"
 
 
+class ServedElsewhere(Struct, frozen=True):
+    """Another machine serves a route, at a gateway of its own."""
+
+    machine: str
+    """The name of the machine."""
+    url: str
+    """The address there; empty if that is not known."""
+
+
 class Route(Struct, frozen=True, kw_only=True):
     """One public port of one service."""
 
@@ -65,6 +74,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
     endpoints: tuple[Endpoint, ...] = ()
     absence: Absence = Absence.UNREADY
+    elsewhere: ServedElsewhere | None = None
+    """Set if another machine serves it, instead of endpoints."""
 
 
 IsKnown = Callable[[str], Awaitable[bool]]

@@ -160,6 +160,7 @@ class PlaceOwner:
         own = rows.get(ownership.place)
         if own and holder and not ownership.is_owner:
             self._refuse(holder, own, is_new=was_owner or holder != self._refused)
+        ownership.elsewhere = own.surroundings if own and holder and holder.owner != own.owner else None
         if own and holder and holder.owner in own.formers:
             await self._leave(holder, own)
 

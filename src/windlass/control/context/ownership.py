@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from windlass.store import FIRST_PLACE, PlaceHolder, is_owned, queues_of
+from windlass.store import FIRST_PLACE, PlaceHolder, Surroundings, is_owned, queues_of
 
 
 class Ownership:
@@ -24,6 +24,8 @@ class Ownership:
         self.queues = queues_of(place)
         self.is_alone = owner is None
         self.is_owner = self.is_alone
+        self.elsewhere: Surroundings | None = None
+        """What is told of the machine of the owner, if another server owns the place."""
         self.lost: frozenset[str] = frozenset()
         """Places whose owner is gone: its lease has ended."""
         self._owner = owner or str

@@ -11,7 +11,8 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
-from windlass.control.records.links import host_of, last_workload
+from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
+from windlass.control.records.links import last_workload
 from windlass.control.records.names import host_keys, reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
@@ -158,7 +159,7 @@ async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
     and removes them if that is cancelled."""
     absence, service = await _absence(ctx, status), status.id
     is_named = absence in {Absence.FIRST, Absence.DEPLOYING, Absence.FAILED}
-    routes = await _first_routes(ctx, service, absence) if is_named else []
+    routes = await _first_routes(ctx, place, service, absence) if is_named else []
     if routes or service in ctx.routing.looked:
         await place.router.set(service, routes)
 
@@ -182,7 +183,7 @@ async def _is_begun(ctx: Context, service: str) -> bool:
     )
 
 
-async def _first_routes(ctx: Context, service: str, absence: Absence) -> list[Route]:
+async def _first_routes(ctx: Context, place: Place, service: str, absence: Absence) -> list[Route]:
     row = await ctx.store.reads.resources.get(service)
     if row is None:
         return []
@@ -194,9 +195,10 @@ async def _first_routes(ctx: Context, service: str, absence: Absence) -> list[Ro
             port=name.port,
             title=declared.name,
             kind="http",
-            hosts=(host_of(ctx, name),),
+            hosts=hosts_of(ctx, place, name),
             held=name.number,
             absence=absence,
+            elsewhere=served_elsewhere(ctx, place, name),
         )
         for name in host_names(await ctx.store.reads.names.of(service))
         if name.port in keys
@@ -206,10 +208,8 @@ async def _first_routes(ctx: Context, service: str, absence: Absence) -> list[Ro
 async def _put(
     ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance], absence: Absence
 ) -> None:
-    routes = [
-        replace(route, absence=absence)
-        for route in await _routes(ctx, workload, await _names_of(ctx, workload), ready)
-    ]
+    names = await _names_of(ctx, workload)
+    routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     try:
         await place.router.set(workload.service, routes)
     except RouteError:
@@ -237,9 +237,11 @@ async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:
 
 
 async def _routes(
-    ctx: Context, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
+    ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
-    inside = await _inside(ctx, workload)
+    """Returns the routes of a workload. Where another machine serves it, these are only its names."""
+    is_elsewhere = machine_of(ctx, place) is not None
+    inside = {} if is_elsewhere else await _inside(ctx, workload)
     routes: list[Route] = []
     for port in workload.ports:
         endpoints = endpoints_of(port, instances)
@@ -251,15 +253,16 @@ async def _routes(
                     port=port.name,
                     title=workload.name,
                     kind="http",
-                    hosts=(host_of(ctx, held),) if held else (),
+                    hosts=hosts_of(ctx, place, held) if held else (),
                     held=held.number if held else 0,
                     path=port.path,
                     rewrite=port.rewrite,
-                    external=listens(port),
+                    external=None if is_elsewhere else listens(port),
                     endpoints=endpoints,
+                    elsewhere=served_elsewhere(ctx, place, held, port.path) if held else None,
                 )
             )
-        elif (external := listens(port)) is not None:
+        elif not is_elsewhere and (external := listens(port)) is not None:
             routes.append(_tcp(workload, port, external, endpoints))
         if port.name in inside:
             routes.append(_tcp(workload, port, inside[port.name], endpoints))

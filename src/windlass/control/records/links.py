@@ -29,10 +29,8 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
         if by_name(port):
             number = place.http_port
-            tail = "" if number == 80 else f":{number}"
-            path = "" if port.path == "/" else port.path
             if held := row_of(port, names):
-                url = f"http://{host_of(ctx, held, place.domain)}{tail}{path}"
+                url = url_of_name(ctx, held, place.domain, number, port.path)
                 links.append(_link(service, port, url, number, default=port.default))
     return sorted(links, key=lambda link: not link["is_default"])
 
@@ -47,6 +45,12 @@ def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default:
         "is_qovery_domain": False,
         "is_default": default,
     }
+
+
+def url_of_name(ctx: Context, held: NameRow, domain: str, number: int, path: str) -> str:
+    """Returns the address of a service by its name, at the gateway with this domain and port."""
+    tail = "" if number == 80 else f":{number}"
+    return f"http://{host_of(ctx, held, domain)}{tail}{'' if path == '/' else path}"
 
 
 def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.routers.router import Absence
+from windlass.routers.router import Absence, ServedElsewhere
 
 _ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
 _PAGE: Final = """<!doctype html>
@@ -148,6 +148,15 @@ _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
     Absence.UNDEPLOYED: ("is not deployed", "It is reached here again once it is deployed in Windlass.", 0),
 }
 """The heading after the title, the message, and the seconds until another try; 0 if that would not help."""
+
+
+def served_elsewhere(title: str, at: ServedElsewhere) -> ErrorPage:
+    """Returns the page of a service at a gateway that reaches none of its instances. The status is that of
+    HTTP for a request at the wrong server: to repeat it here does not help."""
+    gateway = at.url or "the gateway there"
+    return ErrorPage(
+        421, f"{title} is not served here", f"It runs on the machine {at.machine}: use {gateway}."
+    )
 
 
 def starting() -> ErrorPage:

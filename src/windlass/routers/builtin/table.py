@@ -68,6 +68,8 @@ class Backend:
         """Returns the answer to a request that no instance takes."""
         if self.peers:
             return pages.not_answering(self.title)
+        if self.route.elsewhere is not None:
+            return pages.served_elsewhere(self.title, self.route.elsewhere)
         return pages.absent(self.title, self.route.absence)
 
     def rewritten(self, target: bytes) -> bytes:
