@@ -28,7 +28,7 @@ LONGEST: Final = 1024 * 1024
 MOST_STAGES: Final = 200
 
 
-_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*\Z")
+_DIRECTIVE = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
 _DIRECTIVES: Final = ("syntax", "escape", "check")
 _HEREDOC = re.compile(r"\d*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[^\s<'\"]+)(?P=quote)")
 _STAGE = re.compile(r"[a-z][a-z0-9._-]*")
@@ -190,7 +190,7 @@ def _escape(lines: list[str]) -> str:
     """Returns the escape sign of the directives at the top. The first other line ends them."""
     escape, seen = "\\", set()
     for place, line in enumerate(lines):
-        directive = _DIRECTIVE.match(line.strip())
+        directive = _DIRECTIVE.fullmatch(line.strip())
         if not directive or (name := directive[1].lower()) not in _DIRECTIVES:
             break
         if name in seen:

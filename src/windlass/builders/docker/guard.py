@@ -30,7 +30,9 @@ MOST_EXPANDED: Final = 1024 * 1024
 """Most characters that the variables of one Dockerfile may expand to."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
-_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:|github\.com/", re.IGNORECASE)
+_REMOTE: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
+)
 _FLAGS: Final = {
     "ADD": {"chown", "chmod", "checksum", "exclude", "keep-git-dir", "link", "unpack"},
     "COPY": {"chown", "chmod", "exclude", "from", "link", "parents"},

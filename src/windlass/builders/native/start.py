@@ -13,7 +13,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, ExecForm, Shell
 
-_PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)\s*:\s*(?P<command>\S.*?)\s*\Z")
+_PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]++)\s*+:\s*+(?P<command>\S.*)")
 LOOKED_FOR: Final = (
     "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
     "[project.scripts]), main.py, app.py, manage.py"
@@ -43,7 +43,7 @@ def by_procfile(folder: Path) -> Start | None:
     for number, line in enumerate(file.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        process = _PROCESS.match(line.strip())
+        process = _PROCESS.fullmatch(line.strip())
         if not process:
             raise BuildError(f"Write line {number} of the Procfile as `web: command`: it has another form.")
         processes.setdefault(process["name"], process["command"])

@@ -1,0 +1,85 @@
+"""Texts of strangers that make a careless regular expression try all ways to read them. One such expression
+stops all other work of its program, also from a thread.
+
+The limit of time is the negative control: an expression that backtracks takes hours.
+"""
+
+import pytest
+
+from windlass.builders import dockerfile
+from windlass.builders.docker.guard import Around, BuildRefused, rewritten
+from windlass.builders.native.hints import Shell
+from windlass.builders.native.start import by_procfile
+from windlass.core.words.webhook_payload import has_form
+from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
+
+LONG = 900_000
+AROUND = Around(org="org", scope="scope", arguments={}, platform={}, heredocs=True)
+
+
+@pytest.mark.timeout(20)
+def test_a_procfile_with_many_blanks_is_read(tmp_path):
+    (tmp_path / "Procfile").write_text("web: run" + " " * LONG + "it\n")
+    start = by_procfile(tmp_path)
+    assert start is not None
+    assert start.command == Shell("run" + " " * LONG + "it")
+
+
+@pytest.mark.timeout(20)
+def test_a_directive_with_many_blanks_is_read():
+    read = dockerfile.read("# syntax = a" + " " * LONG + "b\nFROM busybox\n")
+    assert len(read.stages) == 1
+
+
+@pytest.mark.timeout(20)
+def test_a_source_with_many_signs_of_an_address_is_copied():
+    rewritten(f"FROM busybox\nADD {'a@' * 50_000} /there\n", AROUND)
+
+
+@pytest.mark.parametrize("source", ["me@host:x", "a@b@c:d", "@@host:x", "a@::x"])
+def test_a_source_on_another_machine_is_refused(source):
+    with pytest.raises(BuildRefused, match="ADD"):
+        rewritten(f"FROM busybox\nADD {source} /there\n", AROUND)
+
+
+@pytest.mark.timeout(20)
+def test_a_webhook_with_many_stars_is_compared_with_a_long_name():
+    assert has_form("*a" * 120, "a" * 240)
+    assert not has_form("*a" * 120 + "*b", "a" * 240)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("shop", "Shop", True),
+        ("shop", "shops", False),
+        ("shop*", "shops", True),
+        ("*shop", "my-shop", True),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("*a*", "bab", True),
+        ("a*b*c", "acbc", True),
+        ("a*b*c", "acb", False),
+        ("**", "", True),
+        ("*", "anything", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_a_star_stands_for_any_letters(pattern, name, fits):
+    assert has_form(pattern, name) is fits
+
+
+class _Transport:
+    def write(self, data):
+        pass
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("field", [b"user-agent", b"x-forwarded-for", b"traceparent"])
+async def test_a_field_with_many_blanks_is_logged(tmp_path, field):
+    log = RouterAccessLog(str(tmp_path / "log"), lambda _: True)
+    fields = b"\r\n" + field + b": \t a" + b" " * LONG + b"b \t\r\nhost: there\r\n\r\n"
+    head = LoggedHead(b"GET", b"/", b"there", fields, b"")
+    RequestEntry(log, count_bytes(_Transport()), "1.2.3.4", 80, None, head).end(200)
+    await log.close()
+    assert (tmp_path / "log").read_text().count("\n") == 1
