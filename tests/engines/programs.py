@@ -92,8 +92,10 @@ time.sleep(1000)
 """
 
 WRITES = """
-import os, sys, time
+import os, socket, sys, time
 lines = int(os.environ["LINES"])
+if "BEGINS" in os.environ:
+    socket.create_connection(("127.0.0.1", int(os.environ["BEGINS"]))).recv(1)
 for number in range(lines):
     print("line", number)
 sys.stdout.flush()

@@ -82,9 +82,9 @@ def _found(table: str) -> set[ListeningPort]:
 
 async def waited(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> tuple[list[str], str]:
     """Waits in vain; returns what was noted, and the failure."""
-    monkeypatch.setattr(readiness, "NOTED_AFTER", 0.001)
+    monkeypatch.setattr(readiness, "NOTED_AFTER", -1.0)  # at the first look
     probe = HealthProbe(kind=ProbeKind.TCP, port=3000)
-    web, noted = wanted(Artifact(kind="native", ref="web"), ports=[3000], ready=(probe,), patience=0.05), []
+    web, noted = wanted(Artifact(kind="native", ref="web"), ports=[3000], ready=(probe,), patience=0.3), []
 
     async def note(reason: str) -> None:
         noted.append(reason)

@@ -20,7 +20,7 @@ class TestOutput:
     async def test_output_written_while_windlass_was_down_is_read_afterwards(self, watched, raw):
         it = wanted("echo one; sleep 0.5; echo two; exit 0")
         await watched.engine.run(it, 0)
-        await until(lambda: watched.said() == ["one"])
+        await until(lambda: watched.said()[:1] == ["one"])
         await watched.engine.stop()
         await restarted(raw, it.service)
         await watched.begin_anew()

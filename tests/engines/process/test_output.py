@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
+import socket
 
 import pytest
 
@@ -110,9 +112,13 @@ async def test_output_of_a_program_takes_no_space_once_read(rig, station):
 
 async def test_a_long_backlog_loses_its_oldest_lines_and_reports_it(tmp_path):
     rig = ProcessRig(tmp_path, backlog=100_000)
-    it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000"})
-    async with Station(rig) as before:
-        await before.apply(it)
+    with socket.create_server(("127.0.0.1", 0)) as begins:
+        port = str(begins.getsockname()[1])
+        it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000", "BEGINS": port})
+        async with Station(rig) as before:
+            await before.apply(it)
+        program, _ = await asyncio.to_thread(begins.accept)
+        program.close()  # It begins only now that its output is not read.
     output = rig.folder / "services" / SERVICE / "1-0" / "output"
     await until(lambda: _ends_with(output, b"without an end"))
     async with Station(rig) as after:
