@@ -14,8 +14,8 @@ from windlass import __version__
 from windlass.config import wants_no_colour
 from windlass.terminal.tables import FORM
 
-_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key")
-_ELSEWHERE = {"key": "windlass.operate.key_commands"}
+_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key", "detect")
+_ELSEWHERE = {"key": "windlass.operate.key_commands", "detect": "windlass.cli.detect"}
 """Modules of commands that are not in `operate.commands`."""
 _EXTRA = ("demo", "token", "api")
 _WHOLE = 1000

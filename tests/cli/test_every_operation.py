@@ -121,6 +121,6 @@ def test_the_command_of_an_operation_explains_itself_and_its_arguments(operation
 
 def test_no_command_of_the_api_hides_one_of_the_machine():
     assert (
-        not {"serve", "config", "doctor", "backup", "restore", "token", "api"}
+        not {"serve", "config", "doctor", "backup", "restore", "token", "api", "detect"}
         & commands_of(registry()).keys()
     )

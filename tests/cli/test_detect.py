@@ -1,0 +1,42 @@
+"""`windlass detect` shows a recipe of a local folder, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from windlass.main import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    (tmp_path / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
+    return tmp_path
+
+
+def test_detect_shows_each_value_with_its_reason(folder):
+    shown = CliRunner().invoke(main, ["detect", str(folder), "--text"])
+    assert shown.exit_code == 0, shown.output
+    assert "Flask" in shown.output
+    assert "requirements.txt names Flask; app.py defines `app`." in shown.output
+    assert "added packages" in shown.output
+
+
+def test_detect_answers_programs_in_json(folder):
+    shown = CliRunner().invoke(main, ["detect", str(folder)])
+    recipe = json.loads(shown.stdout)
+    assert recipe["framework"] == "Flask"
+    assert recipe["reasons"]["language"] == "requirements.txt is there."
+
+
+def test_detect_ends_with_1_and_names_the_folders_of_a_monorepo(folder, tmp_path):
+    top = tmp_path / "mono"
+    (top / "api").mkdir(parents=True)
+    (top / "api" / "main.py").write_text("")
+    shown = CliRunner().invoke(main, ["detect", str(top), "--text"])
+    assert shown.exit_code == 1
+    assert "Set root_path to the folder of one application, such as /api." in shown.stderr
+    assert "/api" in shown.stdout
