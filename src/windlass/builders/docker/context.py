@@ -59,7 +59,7 @@ def context(order: Order) -> BuildContext:
     place = os.path.normpath(folder / named)
     if not os.path.lexists(place):
         where = order.root if order.root not in ("", ".") else "the repository's root"
-        raise BuildError(f"There is no {named} in {where}: add one, or say in dockerfile_path where it is")
+        raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
     file = _within(
         source, Path(place), f"dockerfile_path: name a file of the repository: {named} points out of it"
     )
