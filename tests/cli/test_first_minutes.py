@@ -49,6 +49,14 @@ async def test_the_first_deployment_without_an_address_says_how_to_get_one(windl
     assert "web is live at http://" in said.out
 
 
+async def test_a_created_service_says_how_to_deploy_it(windlass):
+    await shop(windlass)
+    words = ("--environment", "shop/production", "--git-repository.url", REPOSITORY, "--text")
+    said = await windlass("application", "create", "--name", "my api", *words)
+    assert said.err == "Deploy it with: windlass application deploy 'my api' --wait\n"
+    assert (await windlass("project", "create", "--name", "blog", "--text")).err == ""
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

@@ -30,7 +30,7 @@ from windlass.cli.overviews import (
     show_environment,
     with_status,
 )
-from windlass.cli.show import note_shown_once, show, show_event
+from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
@@ -137,6 +137,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
         if operation.listing:
             answer["results"] = with_status(api, operation, path, answer["results"])
         show(operation, answer, wide=wide)
+        note_next(operation, answer)
     elif answer is not None:
         print_json(answer)
     return note_shown_once(operation)

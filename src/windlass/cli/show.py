@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +19,7 @@ from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import Deployment, LogLine
+from windlass.families import registry
 from windlass.families.environment import EnvironmentChanges
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import paint, plain
@@ -50,6 +52,13 @@ def note_shown_once(operation: Operation) -> None:
     if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
         names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
         click.echo(f"Keep {names}: it is shown this once.", err=True)
+
+
+def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
+    """Says how to deploy a service that was created."""
+    if operation.family in registry().services and operation.handler.endswith(f".{Verb.CREATE}"):
+        words = f"windlass {kebab(operation.own_family.name)} deploy {shlex.quote(answer['name'])} --wait"
+        click.echo(f"Deploy it with: {words}", err=True)
 
 
 def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -> None:
