@@ -25,14 +25,13 @@ INVENTED = {
     "src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
     "src/windlass/control/kinds/migration.py": "docs/adding-a-service-kind.md",
     "windlass.families.migration": "docs/adding-a-service-kind.md",
-    "Procfile": "docs/running.md",
     "main.py": "docs/running.md",
     "app.py": "docs/running.md",
     "manage.py": "docs/running.md",
 }
 """Files of the examples and of users' repositories, with the page that names them."""
-OTHER_WORDS = {"Allow", "Authorization", "Host", "Volumes"}
-"""Header fields, and a line that `windlass doctor` prints."""
+OTHER_WORDS = {"Allow", "Authorization", "Dockerfile", "Engine", "Host", "Procfile", "Volumes"}
+"""Header fields, files of repositories, and lines that `windlass doctor` prints."""
 ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M))
 """Kinds of field are annotated types, not classes."""
 

@@ -51,7 +51,9 @@ def test_every_command_of_the_manual_exists_with_its_options():
             pytest.fail(f"windlass {line}: {error.message}")
 
 
-@pytest.mark.parametrize("line", ["application list --no-such-option", "nothing list", "application create --port x"])
+@pytest.mark.parametrize(
+    "line", ["application list --no-such-option", "nothing list", "application create --port x"]
+)
 def test_a_command_that_does_not_exist_is_found(line):
     with pytest.raises((click.UsageError, AssertionError)):
         parse(line)
