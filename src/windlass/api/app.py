@@ -159,9 +159,9 @@ class App:
         query, paging_asked = (
             parse_query(request.scope["query_string"], operation.query) if operation.query else (None, False)
         )
-        if operation.writes or operation.outside:
+        if (writes := operation.writes) or operation.outside:
             enter_trace(lambda: request.trace)
-        if operation.writes:
+        if writes:
             body = await receive_body(request.headers, receive)
             call = Call(
                 operation=operation,
@@ -264,11 +264,12 @@ class App:
 
 
 def _parse(request: Request, operation: Operation, body: bytes) -> Any:
-    if operation.body is None and operation.method == "DELETE":
+    struct = operation.body
+    if struct is None and operation.method == "DELETE":
         return None
     kinds = PATCHES if operation.method == "PATCH" else ()
     content_type, forgiving = request.headers.get(b"content-type"), request.dialect.is_full
-    return parse_body(body, content_type, operation.body or NoBody, kinds, forgiving=forgiving)
+    return parse_body(body, content_type, struct or NoBody, kinds, forgiving=forgiving)
 
 
 def _nothing_at(path: str) -> Failure:

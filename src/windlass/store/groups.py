@@ -118,8 +118,9 @@ class GroupCommit:
         nudges: dict[str, None] = {}
         self._measured = []
         tx.resources.read_again()
+        written = tx.session
         for change in changes:
-            tx.begin(self._clock.now())
+            written.begin(self._clock.now())
             if apart:
                 outcome = await _apart(session, change, tx)
             else:
@@ -128,9 +129,9 @@ class GroupCommit:
                     raise _Spoiled
             outcomes.append(outcome)
             if outcome[1] is None:
-                events += tx.emitted
-                nudges |= dict.fromkeys(tx.nudges)
-                self._measured += tx.session.measured
+                events += written.emitted
+                nudges |= dict.fromkeys(written.nudges)
+                self._measured += written.measured
             else:
                 tx.resources.read_again()
         await tx.events.add(events, self._end)

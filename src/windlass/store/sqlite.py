@@ -315,10 +315,10 @@ def _unreadable() -> Unavailable:
 
 def _finish(work: Awaitable[T]) -> T:
     """Runs a coroutine that never waits, to its end."""
-    coroutine = cast("Coroutine[Any, None, T]", work)
+    coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each change
     try:
         coroutine.send(None)
     except StopIteration as end:
-        return cast(T, end.value)
+        return end.value  # type: ignore[no-any-return]
     coroutine.close()
     raise RuntimeError("a change waited for something other than its transaction")

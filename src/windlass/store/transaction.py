@@ -6,7 +6,7 @@ again from the start. `Reads` has only the reading half of each table.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from windlass.base import ids
@@ -30,7 +30,7 @@ from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
-from windlass.store.tables.table import ChangeSession, DatabaseSession, NewEvent
+from windlass.store.tables.table import ChangeSession, DatabaseSession
 from windlass.store.tables.tokens import TokenChanges, TokenTable
 from windlass.store.tables.tree import ResourceTree
 from windlass.store.tables.volumes import VolumeChanges, VolumeTable
@@ -135,18 +135,6 @@ class Tx(Reads):
     def now(self) -> int:
         return self.session.now
 
-    @property
-    def emitted(self) -> Sequence[NewEvent]:
-        return self.session.emitted
-
-    @property
-    def nudges(self) -> Sequence[str]:
-        return self.session.nudges
-
-    def begin(self, now: int) -> None:
-        """Begins the next change of a group."""
-        self.session.begin(now)
-
     def emit(
         self,
         kind: str,
@@ -163,12 +151,13 @@ class Tx(Reads):
         environment: str = "",
     ) -> None:
         """Records an event: it gets its number when the group is committed, and wakes followers."""
-        self.nudge(events_word(org))
+        session = self.session
+        session.nudges.append(events_word(org))
         if inside := environment or project:
-            self.nudge(inside_word(inside))
-        self.session.emitted.append(
+            session.nudges.append(inside_word(inside))
+        session.emitted.append(
             (
-                ids.new_id(), org, kind, target, self.now, body,
+                ids.new_id(), org, kind, target, session.now, body,
                 family, subject or target, subject_family or family, actor, origin, project, environment,
             )
         )  # fmt: skip

@@ -62,10 +62,12 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     family, call, spec = new.family, new.call, new.spec
     if new.parent and new.parent.family in ctx.kinds:
         await refuse_below_deleted(tx, new.parent)
-    named = await check_references(tx, family, spec, new.org, new.actor)
+    refers = bool(family.references)
+    named = await check_references(tx, family, spec, new.org, new.actor) if refers else {}
     family.normalise(spec)
     refuse_veils(family, spec)
-    await check_openings(ctx, tx, family, spec, new.actor)
+    if refers:
+        await check_openings(ctx, tx, family, spec, new.actor)
     links = {**named, **new.links}
     draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, dict(new.extras), links)
     behaviour = behaviour_of(family)
