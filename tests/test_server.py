@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import re
 from functools import partial
 
@@ -11,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
-from windlass.serve.server import ApiServer, listen
+from windlass.serve.server import ApiServer, listen, look_less_for_garbage
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 
@@ -140,3 +141,19 @@ async def test_websockets_that_come_at_once_are_opened_in_turns():
     port.open_in_turn(lambda: opened.append(5))
     await asyncio.sleep(0)
     assert opened[-1] == 5
+
+
+@pytest.fixture
+def _garbage_collector():
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_garbage_collector")
+def test_a_server_that_listens_collects_garbage_though_its_start_did_not():
+    gc.disable()
+    look_less_for_garbage()
+    assert gc.isenabled()

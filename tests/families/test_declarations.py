@@ -103,3 +103,12 @@ def test_names_in_other_forms_follow_from_the_name_of_a_family() -> None:
         operation.id
         for operation in registry_of(*find_declarations(), family).handled_by("helmRepository.list")
     ] == ["listHelmRepositories"]
+
+
+def test_structs_of_put_and_patch_are_built_when_they_are_first_needed() -> None:
+    """All of them would be a sixth of each start."""
+    family = Family("crate", Box, parent=project)
+    made = registry_of(*find_declarations(), family)
+    assert not {"edit", "patch"} & vars(family).keys()
+    (put,), (patch,) = made.handled_by("crate.update"), made.handled_by("crate.patch")
+    assert (put.body, patch.body) == (family.edit, family.patch)
