@@ -44,6 +44,7 @@ class DeclarativeEngine:
     name = "declarative"
     limits = UNKNOWN
     identity = ""
+    is_away = False
 
     def __init__(self) -> None:
         self.takes: Literal["native", "image"] = "image"

@@ -91,6 +91,10 @@ class FakeEngine(EngineByHand):
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
 
+    @property
+    def is_away(self) -> bool:
+        return self.away
+
     async def start(self, notice: Notice, sink: Sink) -> None:
         await super().start(notice, sink)
         self._notice, self._sink = notice, sink

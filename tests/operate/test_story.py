@@ -21,7 +21,7 @@ from tests.operate.story.scene import Scene, scene
 from tests.whole import until
 from windlass.docker import Docker
 
-pytestmark = [pytest.mark.elsewhere, needs_nginx, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.elsewhere, needs_nginx, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -106,6 +106,7 @@ async def the_engine_is_away(story: Scene, engine: Proxy) -> None:
     """Its containers go on. A deployment waits until it is back."""
     await engine.vanish()
     deployment = await story.asks_for_deployment("one")
+    await story.state_is("two", "UNAVAILABLE")
     for name in story.applications:
         await story.visitors.see(name)
     await story.api.get_on()

@@ -18,9 +18,12 @@ async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when
     assert said["message"]
     await world.run(1200)
     assert len(engine.instances) == 1
-    assert await world.state(f"/application/{app}") == "RUNNING"
+    shown = await world.get(f"/application/{app}/status")
+    assert shown["state"] == "UNAVAILABLE"
+    assert "Its last known state is RUNNING" in shown["message"]
     engine.away = False
     assert (await status(world, east))["status"] == "DEPLOYED"
+    assert await world.state(f"/application/{app}") == "RUNNING"
     await deploy(world, app)
     assert len(engine.instances) == 1
 

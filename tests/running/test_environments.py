@@ -100,7 +100,7 @@ async def test_an_engine_that_is_away_is_waited_for_and_nothing_is_said_to_have_
     await noticed(world)
     assert "work waits" in caplog.text
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert await world.state(f"/application/{app}") == "UNAVAILABLE"
     world.engine.away = False
     world.clock.turn(2)
     await world.settle()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 HERE: Final = "127.0.0.1"
+KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
+"""In seconds, and how many times the kernel asks: a host that does not answer is noticed after 8 seconds."""
 _LOOKS, _LOOK = 100, 0.01
 
 
@@ -218,6 +220,7 @@ class TlsTransport:
 
         def opened(wanted: Any) -> socket.socket:
             socket_made = guard.opened(wanted)
+            _end_when_silent(socket_made)
             self._sockets.add(socket_made)
             if task := asyncio.current_task():
                 self._openers.setdefault(task, WeakSet()).add(socket_made)
@@ -242,6 +245,14 @@ class TlsTransport:
             if all(opened.fileno() == -1 for opened in self._sockets):
                 break
             await asyncio.sleep(_LOOK)
+
+
+def _end_when_silent(connection: socket.socket) -> None:
+    """Ends a connection whose host is gone without a word, although nothing is being sent: the stream of
+    events would go on for ever."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, number in KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, number)
 
 
 def _shut(sockets: Iterable[socket.socket]) -> None:

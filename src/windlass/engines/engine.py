@@ -83,6 +83,11 @@ class Engine(Protocol):
     """Tells it from engines of other machines; empty until it has answered. An engine that can only be on the
     machine of the server has none."""
 
+    @property
+    def is_away(self) -> bool:
+        """True if the engine has not answered for some seconds: nothing is known of what it runs."""
+        return False
+
     async def start(self, notice: Notice, sink: Sink) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...

@@ -73,6 +73,11 @@ class Places:
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
 
+    @property
+    def has_away(self) -> bool:
+        """True if an engine does not answer."""
+        return self.local.engine.is_away or any(place.engine.is_away for _, place in self._open.values())
+
     async def of(self, service: str) -> Place:
         """Returns the place of a service; the local one for a service that is not known any more."""
         return await self.at(await self.cluster_of(service))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Unavailable
 from windlass.control.context.context import Context
+from windlass.control.context.place import Place
 from windlass.core.deploy.states import AT_REST, UP, State, plain
 from windlass.store import StatusRow
 
@@ -15,25 +16,41 @@ LOST: Final = (
     "Start the server that runs this service: it does not answer, and no other server starts the service in "
     "its place"
 )
+AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it does not answer"
 ELSEWHERE: Final = (
     "Ask the server that runs this service: lines and inner addresses of a service are only known there"
 )
 
 
 async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
-    """Returns the status to show. A service whose server is gone may still run: it is UNAVAILABLE, and the
-    message names its last known state."""
-    if not ctx.ownership.lost or status.state in AT_REST:
+    """Returns the status to show. A service whose server or engine is gone may still run: it is UNAVAILABLE,
+    and the message names its last known state."""
+    if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_away):
         return status
-    if (await ctx.places.at(status.cluster)).name not in ctx.ownership.lost:
+    reason = _absence(ctx, await ctx.places.at(status.cluster), status)
+    if not reason:
         return status
-    sentence = f"{LOST}. Its last known state is {plain(status.state)}"
+    sentence = f"{reason}. Its last known state is {plain(status.state)}"
     state = State.UNAVAILABLE if status.state in UP else status.state
     return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
 
 
+def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
+    """Says why nothing is known of a service of this place; empty if it can be seen."""
+    if place.name in ctx.ownership.lost:
+        return LOST
+    # Work under way says by itself that it waits for the engine.
+    is_unseen = status.state in UP and place.engine.is_away and _is_reached(ctx, place)
+    return AWAY if is_unseen else ""
+
+
+def _is_reached(ctx: Context, place: Place) -> bool:
+    """True if its engine is one that this server may ask."""
+    return place.elsewhere is None and (place is not ctx.places.local or ctx.ownership.is_owner)
+
+
 async def check_here(ctx: Context, service: str) -> None:
     """Raises Unavailable if another server runs the service."""
-    place, ownership = await ctx.places.of(service), ctx.ownership
-    if place.elsewhere is not None or (place is ctx.places.local and not ownership.is_owner):
-        raise Unavailable(LOST if place.name in ownership.lost else ELSEWHERE)
+    place = await ctx.places.of(service)
+    if not _is_reached(ctx, place):
+        raise Unavailable(LOST if place.name in ctx.ownership.lost else ELSEWHERE)

@@ -97,6 +97,10 @@ class DockerEngine(EngineByHand):
         """Is called for each new connection: it may be another machine, or have grown."""
         self.limits, self.identity = await self._machine.learn()
 
+    @property
+    def is_away(self) -> bool:
+        return self._watch.is_away
+
     async def stop(self) -> None:
         await super().stop()
         await self._watch.stop()

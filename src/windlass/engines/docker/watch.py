@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,8 @@ may name any number."""
 AT_ONCE: Final = 100
 """Events after which the watch pauses: an engine may send them without end."""
 BREATH: Final = 0.1
+AWAY_AFTER: Final = 3.0
+"""Seconds without an answer after which an engine is away: one that is started again is not."""
 _LONGEST_LABEL: Final = 64
 
 _log = log("engines.docker")
@@ -56,11 +59,17 @@ class EventWatcher:
         """True once an engine had more containers than are followed."""
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._silent_since: float | None = None
+        """The time of the first call without an answer; None while the engine answers."""
         self._tried = asyncio.Event()
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
         # The events that the engine remembers tell how instances ended while no Windlass watched.
         self._since = "1"
+
+    @property
+    def is_away(self) -> bool:
+        return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
     async def start(self, notice: Notice, sink: Sink, patience: float) -> None:
         """Follows the output of running containers from now on, unless the engine is unavailable."""
@@ -125,7 +134,7 @@ class EventWatcher:
         self._sink(service, lines)
 
     async def _run(self) -> None:
-        pause, away, loop = FIRST_PAUSE, False, asyncio.get_running_loop()
+        pause, loop = FIRST_PAUSE, asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
@@ -135,14 +144,14 @@ class EventWatcher:
                     await self._connected()
                     await self._adopt()
                     self._tried.set()
-                    if away:
+                    if self._silent_since is not None:
                         _log.info("the Docker engine is back")
-                    away = False
+                    self._silent_since = None
                     await self._follow(events)
             except (Away, EngineRefused) as error:
-                if not away:
+                if self._silent_since is None:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
-                away = True
+                    self._silent_since = time.monotonic()
             except Exception:  # noqa: BLE001 (one event that is not understood does not end the watch)
                 _log.exception("the Docker engine says what is not understood")
             self._tried.set()
