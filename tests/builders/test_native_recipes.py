@@ -41,9 +41,9 @@ async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, 
     code = f"from {framework} import {class_name}\napp = {class_name}('x')\n"
     files = {"requirements.txt": f"{framework}\n", "app.py": code}
     artifact = await site.build(files)
-    because = f"requirements.txt names {class_name}; app.py defines `app`."
-    assert site.log().index(f"Detected framework: {class_name}. {because}") < site.log().index("Installing")
-    assert f"Detected added packages: {server}. The start command needs it" in site.log()
+    because = f"requirements.txt names {class_name}; app.py defines `app`"
+    assert site.log().index(f"Detected framework: {class_name} ({because}).") < site.log().index("Installing")
+    assert f"Detected added packages: {server} (The start command needs it" in site.log()
     assert site.run(artifact, PORT="81") == shown
     # Negative control: with a Procfile, nothing is detected and nothing is added.
     assert site.run(await site.build({**files, "Procfile": "web: python app.py"})) == ""
@@ -53,7 +53,7 @@ async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, 
 async def test_a_static_site_runs_as_it_is(site):
     artifact = await site.build({"index.html": "hello"})
     assert artifact.command[2].endswith("python -m http.server ${PORT:-8000} --bind 0.0.0.0 --directory .")
-    assert "It is started by a server of files, for the folder ." in site.log()
+    assert "It is started by a server of files, for its own folder." in site.log()
 
 
 def with_tool(site, name, code, scripts, kind="devDependencies"):
@@ -82,7 +82,7 @@ async def test_a_framework_of_node_is_built_with_its_packages_for_development(si
     makes = "require('fs').mkdirSync('dist'); require('fs').writeFileSync('dist/a', process.argv[2])"
     order = with_tool(site, "vite", makes, {"build": "vite build", "start": "vite"})
     artifact = await site.build(order=order)
-    assert "Detected static folder: dist. package.json names vite" in site.log()
+    assert "Detected static folder: dist (package.json names vite" in site.log()
     assert "Building (npm run build)" in site.log()
     assert artifact.command[2].endswith("--directory dist")
     assert (site.kept / "service" / artifact.key / "app" / "dist" / "a").read_text() == "build"

@@ -49,6 +49,34 @@ ROWS = [
         {"framework": "Flask", "start": "python app.py", "added_packages": []},
     ),
     Row(
+        "FastAPI with a main.py that serves it",
+        {
+            "requirements.txt": "fastapi\nuvicorn\n",
+            "shop/api.py": FASTAPI,
+            "main.py": "import uvicorn\nuvicorn.run('shop.api:app', host='0.0.0.0')\n",
+        },
+        {"framework": "FastAPI", "start": "python main.py"},
+        {"start": "main.py serves when it is run."},
+    ),
+    Row(
+        "FastAPI with the one script of its project",
+        {
+            "pyproject.toml": '[project]\nname="x"\ndependencies=["fastapi"]\n'
+            '[project.scripts]\nshop="shop:run"\n',
+            "shop/main.py": FASTAPI,
+        },
+        {"framework": "FastAPI", "start": "shop", "added_packages": []},
+    ),
+    Row(
+        "main.py beside the tasks of Celery",
+        {
+            "requirements.txt": "celery\n",
+            "main.py": "print(1)\n",
+            "tasks.py": "from celery import Celery\nqueue = Celery('x')\n",
+        },
+        {"start": "python main.py", "processes": ["web", "worker"]},
+    ),
+    Row(
         "Flask with the run of a tutorial",
         {
             "requirements.txt": "flask\n",

@@ -87,7 +87,7 @@ def _build_of(recipe: Recipe, package: node.Package | None, start: Start) -> tup
 def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
         if name in _SHOWN or (is_its_own and name in _OF_START):
-            yield f"Detected {name.replace('_', ' ')}: {value}. {reason}"
+            yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
     if recipe.release and is_its_own:
         yield (
             f"The release command is not run: {recipe.release}. To run it at each start, add a Procfile "
@@ -153,4 +153,5 @@ def _start_without_build(recipe: Recipe, package: node.Package | None) -> Start 
 def _static(recipe: Recipe) -> Start:
     folder = shlex.quote(recipe.static_folder)
     serving = f"python -m http.server ${{PORT:-8000}} --bind 0.0.0.0 --directory {folder}"
-    return Start(Shell(serving), f"a server of files, for the folder {recipe.static_folder}")
+    named = f"the folder {recipe.static_folder}" if recipe.static_folder != "." else "its own folder"
+    return Start(Shell(serving), f"a server of files, for {named}")

@@ -24,6 +24,7 @@ _FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(",
 _IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
 _RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
+_RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
 
 
@@ -56,11 +57,11 @@ class PythonFile(Struct, frozen=True):
     @property
     def starts_a_server(self) -> bool:
         """True if running the file serves on a port that its author chose."""
-        main = _MAIN.search(self.text)
-        if main is None:
-            return False
-        block = self.text[main.start() :]
-        return bool(_RUN.search(block) and _DELIBERATE.search(block))
+        if main := _MAIN.search(self.text):
+            block = self.text[main.start() :]
+            return bool(_RUN.search(block) and _DELIBERATE.search(block))
+        runs = _RUN_AT_TOP.search(self.text)
+        return bool(runs and _DELIBERATE.search(self.text[runs.start() :]))
 
 
 def python_files(files: KnownFiles) -> list[PythonFile]:

@@ -50,8 +50,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     system = sorted({package for name, packages in _SYSTEM.items() if name in needed for package in packages})
     names = ", ".join(name for name in _SYSTEM if name in needed)
     recipe.choose(f"The dependencies name {names}.", system_packages=system)
-    if not (_django(files, recipe, needed) or _by_code(files, recipe, needed)):
-        _plain(files, recipe)
+    if not _django(files, recipe, needed):
+        _choose_script(files, recipe)
+        _by_code(files, recipe, needed)
 
 
 def dependencies(files: KnownFiles) -> dict[str, str]:
@@ -156,11 +157,11 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     return "".join(files.text(name) for name in (f"{path}.py", beside, *inner))
 
 
-def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
+def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     code = python_files(files)
-    serving = any(_script_framework(recipe, needed, code)) or any(_server(recipe, needed, code))
+    if not any(_script_framework(recipe, needed, code)) and not any(_server(recipe, needed, code)):
+        _choose_entry(recipe, code, files)
     _celery(files, recipe, needed, code)
-    return serving or bool(recipe.start)
 
 
 def _script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
@@ -196,8 +197,8 @@ def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> I
                 continue
             because = f"{needed[_MODULES[name]]} names {name}; {file.path} defines `{variable or factory}`"
             recipe.choose(f"{because}.", framework=name)
-            if file.starts_a_server and file.path in _ENTRY:
-                recipe.choose(f"{because}, and serves when it is run.", start=f"python {file.path}")
+            if entry := next((file for file in code if file.path in _ENTRY and file.starts_a_server), None):
+                recipe.choose(f"{entry.path} serves when it is run.", start=f"python {entry.path}")
             elif name in _ASGI:
                 more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
                 _serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
@@ -265,14 +266,18 @@ def _celery_paths(files: KnownFiles) -> list[str]:
     return [path for path in paths if files.has(path)]
 
 
-def _plain(files: KnownFiles, recipe: Recipe) -> None:
-    scripts = (
-        [*table(files.toml("pyproject.toml"), "project", "scripts")] if files.has("pyproject.toml") else []
-    )
+def _choose_script(files: KnownFiles, recipe: Recipe) -> None:
+    content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    scripts = [*table(content, "project", "scripts")]
     if len(scripts) == 1:
         recipe.choose("It is the one script of pyproject.toml.", start=scripts[0])
+
+
+def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
+    """Chooses a file to run, unless it only defines the tasks of a worker."""
+    workers = {file.path for file in code if file.made_by("Celery")}
     for name in _ENTRY:
-        if files.has(name):
+        if files.has(name) and name not in workers:
             recipe.choose(f"{name} is there.", start=f"python {name}")
 
 
