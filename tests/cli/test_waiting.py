@@ -21,11 +21,11 @@ from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
-from windlass.control.records.reachability import ELSEWHERE
 from windlass.core.access import Scope
 from windlass.families import registry
 from windlass.terminal.stopped import Stopped
 
+REFUSAL = "Ask the server that runs this service, that of the place local: lines are only known there"
 EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
 
 
@@ -59,14 +59,14 @@ async def test_a_wait_does_not_depend_on_a_log_that_the_server_cannot_read(windl
 
     def refuse_logs(api, method, path, *rest, **options):
         if path.endswith("/log"):
-            raise ApiRefused(ELSEWHERE, ApiAnswer(503, {}, b""))
+            raise ApiRefused(REFUSAL, ApiAnswer(503, {}, b""))
         return call(api, method, path, *rest, **options)
 
     monkeypatch.setattr(Api, "call", refuse_logs)
     said = await held(windlass, "application", "deploy", "web", "--wait")
     assert said.code == 0, said
     assert states(said)[-1] == "RUNNING"
-    assert f"The log of the build could not be read. {ELSEWHERE}" in said.err
+    assert f"The log of the build could not be read. {REFUSAL}" in said.err
 
 
 async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):

@@ -323,7 +323,8 @@ async def test_logs_of_a_service_are_asked_for_at_the_server_that_runs_it(pair):
     app = await deployed(world)
     assert (await world.get(f"/application/{app}/log")).status == 200
     answer = await twin.get(f"/application/{app}/log")
-    assert (answer.status, answer.message.partition(":")[0]) == (503, "Ask the server that runs this service")
+    asked = "Ask the server that runs this service, that of the place local"
+    assert (answer.status, answer.message.partition(":")[0]) == (503, asked)
 
 
 async def test_a_service_deleted_through_another_server_is_erased_at_the_owner(pair):

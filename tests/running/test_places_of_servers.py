@@ -11,10 +11,12 @@ import pytest
 from tests.running.deployments import PORT, deploy, deployed
 from tests.running.test_place_owner import KEY, kinds, lease_passes, look
 from tests.world import HandClock, World, fake_parts, make_world
+from windlass.base.clock import SECOND
 from windlass.config import BadSetting, Settings
 from windlass.install.parts import real_parts
 from windlass.operate import stopping
 from windlass.routers.router import ServedElsewhere
+from windlass.store import Surroundings
 from windlass.terminal.stopped import Stopped
 
 Pair = tuple[World, World]
@@ -161,6 +163,17 @@ async def test_logs_are_read_at_the_machine_that_has_them(pair):
     first, second = pair
     app = await running_on(first, "second", second)
     assert [(await server.get(f"/application/{app}/log")).status for server in pair] == [503, 200]
+
+
+async def test_a_server_that_does_not_have_a_log_names_the_one_that_has_it(pair):
+    first, second = pair
+    app = await running_on(first, "second", second)
+    path = f"/application/{app}/log"
+    assert "that of the place second: lines" in (await first.get(path)).message
+    host = Surroundings(host="10.0.0.5")
+    store = second.installation.ctx.store
+    assert await store.write(lambda tx: tx.owners.renew("second", "two", SECOND, host))
+    assert "that of the place second (10.0.0.5): lines" in (await first.get(path)).message
 
 
 async def test_data_of_a_deleted_service_is_erased_on_its_machine(pair):

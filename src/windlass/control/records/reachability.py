@@ -17,9 +17,11 @@ LOST: Final = (
     "its place"
 )
 AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it does not answer"
-ELSEWHERE: Final = (
-    "Ask the server that runs this service: lines and inner addresses of a service are only known there"
+_ELSEWHERE: Final = (
+    "Ask the server that runs this service, that of the place {}: lines and inner addresses of a service are "
+    "only known there"
 )
+_THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
 
 async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
@@ -53,4 +55,12 @@ async def check_here(ctx: Context, service: str) -> None:
     """Raises Unavailable if another server runs the service."""
     place = await ctx.places.of(service)
     if not _is_reached(ctx, place):
-        raise Unavailable(LOST if place.name in ctx.ownership.lost else ELSEWHERE)
+        raise Unavailable(LOST if place.name in ctx.ownership.lost else await _other_server(ctx, place))
+
+
+async def _other_server(ctx: Context, place: Place) -> str:
+    """Names the server of a place, with its host if that differs from the host of this server."""
+    row = await ctx.store.reads.owners.get(place.name)
+    host = row.host if row else ""
+    is_its_own = host not in _THIS_MACHINE | {ctx.places.local.public_host}
+    return _ELSEWHERE.format(f"{place.name} ({host})" if is_its_own else place.name)
