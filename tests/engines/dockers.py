@@ -193,11 +193,15 @@ class Dockerd:
         """Further options of dockerd."""
 
     def start(self) -> None:
-        self._folder.mkdir(exist_ok=True)
+        self._home.mkdir(exist_ok=True)
+        configuration = self._home / "daemon.json"
+        # Docker 20.10 makes its id of this key, later versions keep it in the data root.
+        configuration.write_text(json.dumps({"deprecated-key-path": str(self._home / "key.json")}))
         with (self._folder / "says").open("ab") as says:
             self._process = subprocess.Popen(
                 [
                     *("nsenter", "--net", f"--target={self._namespace.pid}", "dockerd"),
+                    *("--config-file", configuration),
                     *("--host", self.host),
                     *("--data-root", self._home / "data"),
                     *("--exec-root", self._home / "exec"),
@@ -272,17 +276,12 @@ class DockerHost(Dockerd):
     def become_another(self) -> None:
         """Another engine answers at the address, with the same certificate."""
         self.kill()
-        self._home, self._own_options = self._folder / "another", self.options
-        self._home.mkdir()
-        configuration = self._home / "daemon.json"
-        # Docker 20.10 makes its id of this key, later versions keep it in the data root.
-        configuration.write_text(json.dumps({"deprecated-key-path": str(self._home / "key.json")}))
-        self.options = (*self.options, "--config-file", str(configuration))
+        self._home = self._folder / "another"
         self.start()
 
     def become_itself(self) -> None:
         self.kill()
-        self._home, self.options = self._folder, self._own_options
+        self._home = self._folder
         self.start()
 
     def _linked(self) -> tuple[str, str]:
