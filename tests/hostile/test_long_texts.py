@@ -6,6 +6,7 @@ The limit of time is the negative control: an expression that backtracks takes h
 
 import pytest
 
+from windlass.base.toml import parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.docker.guard import Around, BuildRefused, rewritten
 from windlass.builders.native.hints import Shell
@@ -40,6 +41,30 @@ def test_a_source_with_many_signs_of_an_address_is_copied():
 def test_a_source_on_another_machine_is_refused(source):
     with pytest.raises(BuildRefused, match="ADD"):
         rewritten(f"FROM busybox\nADD {source} /there\n", AROUND)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["a", '"a"', "'.'", '"\\""', " a "])
+@pytest.mark.parametrize("around", ["{}a = 1\n", "[{}a]\n", 'b = ["""\n""", {{ {}a = 1 }}]\n'])
+def test_a_key_with_many_parts_is_refused(part, around):
+    text = around.format(f"{part}." * (LONG // (len(part) + 1)))
+    with pytest.raises(ValueError, match="a key has more than"):
+        parse_toml(text)
+    assert parse_toml(around.format(f"{part}." * 10))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['"', '"\\', '"\\"', "a. ", "'a", "["])
+def test_other_long_toml_is_refused(text):
+    with pytest.raises(ValueError, match=r"line|nested|parts|document"):
+        parse_toml(f"a = {text * 100_000}")
+
+
+def test_toml_with_many_points_in_its_values_is_read():
+    numbers = ", ".join(["1.5"] * 200)
+    content = parse_toml(f'a = [{numbers}]\nb = "{"One and two. " * 100}"\nc = ["{"x.y, " * 90}"]\n')
+    assert content["b"].startswith("One and two.")
+    assert len(content["a"]) == 200
 
 
 @pytest.mark.timeout(20)

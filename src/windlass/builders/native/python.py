@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import subprocesses as group
+from windlass.base.toml import parse_toml
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.requirements import local_paths, requirements_in
@@ -277,7 +277,7 @@ async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
 def read_pyproject(folder: Path) -> dict[str, Any]:
     file = folder / "pyproject.toml"
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return parse_toml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         if (folder / "setup.py").is_file():
             return {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from typing import Any, Final
 
+from windlass.base.toml import parse_toml
 from windlass.core.detect.tree import Tree
 
 LARGEST: Final = 1 << 20
@@ -92,9 +92,7 @@ def _json(text: str) -> Any:
 
 def _toml(text: str) -> Any:
     try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise _Malformed(": it is nested too deep") from error
+        return parse_toml(text)
     except ValueError as error:
         line = _TOML_LINE.search(str(error))
         message = str(error).partition(" (at ")[0]
