@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.routers.exchanges import EMPTY_PORT
 from tests.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
 from windlass.base.line_log import LineLog
 from windlass.routers.builtin.access_log import RouterAccessLog
+from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Listen
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -184,6 +186,24 @@ async def test_requests_that_are_cut_off_at_the_end_of_the_router_are_logged(fil
         await until(lambda: one.heard)
         await town.router.stop()
         assert [json.loads(line)["path"] for line in file.read_text().splitlines()] == ["/cut"]
+
+
+async def test_a_connection_that_is_handed_over_is_logged_by_both_routers(town: Town, file: Path):
+    async with make_town() as successor:
+        await successor.router.log_to(str(file))
+        for at in (town, successor):
+            await at.shop(await at.instance("one"))
+        caller = await town.caller()
+        await caller.ask(request("/before"))
+
+        def give(_: int, descriptor: int, waited: ClientWait) -> None:
+            successor.router.adopt(socket.socket(fileno=descriptor), successor.router.port, waited)
+
+        town.router.leave(give)
+        await until(lambda: successor.router.connections)
+        await caller.ask(request("/after"))
+        await lines(town, file)
+        assert [line["path"] for line in await lines(successor, file)] == ["/before", "/after"]
 
 
 async def test_a_line_names_no_token_and_has_no_command_for_a_terminal(town: Town, file: Path):
