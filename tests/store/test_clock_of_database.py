@@ -22,6 +22,9 @@ class WrongClock(SystemClock):
         super().__init__()
         self._wrong = wrong
 
+    def now(self) -> int:
+        return super().now() + (self._wrong if self._ahead is None else 0)
+
     def _read(self) -> int:
         return super()._read() + (self._wrong if self._ahead is None else 0)
 
