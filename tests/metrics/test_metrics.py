@@ -185,7 +185,7 @@ class RenamingEngine:
 async def test_metrics_remember_no_instances_but_those_of_the_last_answer_of_each_engine(world: World):
     renaming, away = RenamingEngine(), RenamingEngine()
     engines = {"renaming": renaming, "away": away}
-    seen = [SimpleNamespace(id=id, name="", engine=engine) for id, engine in engines.items()]
+    seen = [SimpleNamespace(id=id, machine="", engine=engine) for id, engine in engines.items()]
     places: Any = SimpleNamespace(all=lambda: seen)
     source = InstallationMetrics(replace(world.installation.ctx, places=places))
     await source.all()

@@ -222,7 +222,7 @@ def _local(own: Parts, settings: Settings) -> Place:
         router=own.router,
         servers=own.servers,
         public_host=_public_host(settings),
-        name=settings.place,
+        machine=settings.place,
     )
 
 

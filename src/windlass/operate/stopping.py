@@ -178,7 +178,7 @@ async def _of_other_machines(ctx: Context, clusters: Iterable[str]) -> dict[str,
     """Returns the clusters on machines of other servers, each with the way to stop its services."""
     places = {cluster: await ctx.places.at(cluster) for cluster in set(clusters)}
     return {
-        cluster: f"they stop when the server of the machine {place.name} runs"
+        cluster: f"they stop when the server of the machine {place.machine} runs"
         for cluster, place in places.items()
         if place.elsewhere is not None
     }

@@ -68,6 +68,7 @@ class Place(Struct, frozen=True, kw_only=True):
     """An engine with the parts that serve it."""
 
     id: str
+    """The id of its cluster; `local` for the machine of this server."""
     engine: Engine
     builder: Builder
     router: HttpRouter
@@ -78,8 +79,8 @@ class Place(Struct, frozen=True, kw_only=True):
     """False for a cluster that names no engine: nothing is deployed there, and nothing of it is anywhere."""
     reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
     """Goes on with another address or other credentials; None for the machines of servers."""
-    name: str = ""
-    """The name of the machine, if the engine is that of a server."""
+    machine: str = ""
+    """The name of the machine, if the engine is that of a server: the setting `place` of that server."""
     elsewhere: Surroundings | None = None
     """What is told of the machine of another server. The other parts are those of this server: they have
     nothing of its services."""

@@ -27,8 +27,8 @@ from windlass.routers.router import RouteError
 from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
-"""The id, at each server, of the place of its own machine. Its name is another one where the setting `place`
-says so."""
+"""The id, at each server, of the place of its own machine, whichever name the setting `place` gives the
+machine."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
 LAST_REQUESTS: Final = 60.0
@@ -157,16 +157,16 @@ class Places:
     async def _open_place(self, cluster: str) -> Place:
         access = await self._find(cluster)
         if access is None:
-            return replace(self.local, id=cluster, name="", is_connected=False)
+            return replace(self.local, id=cluster, machine="", is_connected=False)
         if access.is_elsewhere:
-            place = replace(self._connector.place(access, self.local), name="")
+            place = replace(self._connector.place(access, self.local), machine="")
             self._begin(cluster, place)
         elif access.surroundings:
             place = _of_another_server(self.local, access, access.surroundings)
         elif access.engine:
             place = self.local
         else:
-            place = replace(self.local, id=cluster, name="", is_connected=False)
+            place = replace(self.local, id=cluster, machine="", is_connected=False)
         self._open[cluster] = access, place
         return place
 
@@ -263,7 +263,7 @@ class Places:
 
 def _of_another_server(local: Place, access: EngineAccess, surroundings: Surroundings) -> Place:
     return replace(
-        local, id=access.cluster, name=access.place, public_host=surroundings.host, elsewhere=surroundings
+        local, id=access.cluster, machine=access.place, public_host=surroundings.host, elsewhere=surroundings
     )
 
 

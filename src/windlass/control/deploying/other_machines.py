@@ -27,6 +27,6 @@ def served_elsewhere(ctx: Context, place: Place, held: NameRow, path: str = "/")
     machine = machine_of(ctx, place)
     if machine is None:
         return None
-    name = place.name or ctx.ownership.place
+    name = place.machine or ctx.ownership.place
     url = url_of_name(ctx, held, machine.domain, machine.port, path) if machine.port else ""
     return ServedElsewhere(name, url)

@@ -39,7 +39,7 @@ async def as_known(ctx: Context, status: StatusRow) -> StatusRow:
 
 def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
     """Says why nothing is known of a service of this place; empty if it can be seen."""
-    if place.name in ctx.ownership.lost:
+    if place.machine in ctx.ownership.lost:
         return LOST
     # Work under way says by itself that it waits for the engine.
     is_unseen = status.state in UP and place.engine.is_away and _is_reached(ctx, place)
@@ -55,12 +55,12 @@ async def check_here(ctx: Context, service: str) -> None:
     """Raises Unavailable if another server runs the service."""
     place = await ctx.places.of(service)
     if not _is_reached(ctx, place):
-        raise Unavailable(LOST if place.name in ctx.ownership.lost else await _other_server(ctx, place))
+        raise Unavailable(LOST if place.machine in ctx.ownership.lost else await _other_server(ctx, place))
 
 
 async def _other_server(ctx: Context, place: Place) -> str:
     """Names the server of a place, with its host if that differs from the host of this server."""
-    row = await ctx.store.reads.owners.get(place.name)
+    row = await ctx.store.reads.owners.get(place.machine)
     host = row.host if row else ""
     is_its_own = host not in _THIS_MACHINE | {ctx.places.local.public_host}
-    return _ELSEWHERE.format(f"{place.name} ({host})" if is_its_own else place.name)
+    return _ELSEWHERE.format(f"{place.machine} ({host})" if is_its_own else place.machine)

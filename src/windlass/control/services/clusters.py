@@ -256,7 +256,7 @@ async def status(ctx: Context, call: Call) -> Reply:
     message = place.refusal
     if place.is_connected and place.elsewhere is None:
         message = await place.engine.trouble()
-    if place.name in ctx.ownership.lost:
+    if place.machine in ctx.ownership.lost:
         message = LOST
     if not message and row.id in ctx.places.newer:
         message = OLDER

@@ -114,7 +114,7 @@ async def _look(place: Place, patience: float) -> EngineScrape:
     except (EngineError, TimeoutError):
         instances = None
     seconds = time.perf_counter() - began
-    return EngineScrape(place.name or place.id, place.engine.name, seconds, instances)
+    return EngineScrape(place.machine or place.id, place.engine.name, seconds, instances)
 
 
 def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
