@@ -204,6 +204,38 @@ def is_failure(node: ast.ClassDef) -> bool:
     )
 
 
+PARTICIPLE = re.compile(
+    r"[a-z]+(?<![fp]e)ed|[a-z]{3,}(?<!beginn)(?<!open)(?<!list)(?<!noth)ing"
+    r"|shown|told|said|made|given|known|found|seen|gone|held|sent|taken|done|lost|left|meant|heard|written|hidden"
+)
+"""Matches a name that is nothing but a participle. `_opening`, `_beginning` and `_listing` are nouns."""
+
+
+def private_participles(text: str) -> Iterator[str]:
+    """Yields names of private functions that do not say what they do. Properties and context managers read as
+    values, and are left out."""
+    for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_"):
+            reads_as_value = re.search(
+                "property|contextmanager", " ".join(map(ast.unparse, node.decorator_list))
+            )
+            if PARTICIPLE.fullmatch(node.name.lstrip("_")) and not reads_as_value:
+                yield node.name
+
+
+def test_private_functions_are_named_by_verbs_or_by_their_result():
+    assert [f"{file}: {name}" for file, text in FILES.items() for name in private_participles(text)] == []
+
+
+def test_a_private_function_that_is_a_participle_is_found():
+    text = "def _shown(): ...\nasync def _waiting(): ...\ndef _heard(): ...\n"
+    assert [*private_participles(text)] == ["_shown", "_waiting", "_heard"]
+    plain = (
+        "def _feed(): ...\n@cached_property\ndef _held(): ...\ndef _listing(): ...\ndef _shown_name(): ...\n"
+    )
+    assert [*private_participles(plain)] == []
+
+
 LATE_IN_A_TEST = re.compile(r"def test_(who|whose|whom|whoever|what|of|whether|it|its|they|how|that|to)_\w+")
 
 

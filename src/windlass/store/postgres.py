@@ -213,7 +213,7 @@ class PostgresStore(GroupCommit):
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."
             )
-            await connection.execute(_ending(nudges))
+            await connection.execute(_commit_statement(nudges))
             stored = True
         except (*CUT, asyncpg.PostgresError) as error:
             raise Unavailable(refusal) from error
@@ -302,7 +302,7 @@ async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:
         _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})
 
 
-def _ending(nudges: Iterable[str]) -> str:
+def _commit_statement(nudges: Iterable[str]) -> str:
     """Returns the statements that notify the other replicas and commit, in one round trip."""
     notifications = (
         f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges

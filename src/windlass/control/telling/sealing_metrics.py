@@ -41,9 +41,9 @@ class FormerKeyMetrics:
         if self._counted_at is None or now >= self._counted_at + KEPT:
             # A count that does not end in time is not begun again with each scrape.
             self._counted_at = now
-            self._count = await self._counted()
+            self._count = await self._read_count()
 
-    async def _counted(self) -> int:
+    async def _read_count(self) -> int:
         """With every former key retired, nothing is sealed with one: that was checked."""
         reads = self._ctx.store.reads
         state = await read_keys(reads)

@@ -55,16 +55,16 @@ def language_named(name: str) -> Language | None:
 def _recipe_of(tree: Tree) -> Recipe:
     """Returns the first recipe that starts something, or else the first of a language that is recognized."""
     marked = [language for language in languages() if language.marker(tree)]
-    recipes = [_filled(language, tree) for language in marked]
+    recipes = [_fill(language, tree) for language in marked]
     for recipe in recipes:
         if recipe.is_runnable:
             return recipe
     if recipes:
         return recipes[0]
-    return _filled(None, tree)
+    return _fill(None, tree)
 
 
-def _filled(language: Language | None, tree: Tree) -> Recipe:
+def _fill(language: Language | None, tree: Tree) -> Recipe:
     files = KnownFiles(tree)
     recipe = Recipe()
     apply_hints(files, recipe)

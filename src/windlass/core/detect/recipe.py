@@ -81,7 +81,9 @@ class Recipe(Struct, kw_only=True):
     def values(self) -> list[tuple[str, str, str]]:
         """The name, the value as text, and the reason of each value that was found."""
         return [
-            (name, _shown(getattr(self, name)), self.reasons[name]) for name in _ORDER if name in self.reasons
+            (name, _to_text(getattr(self, name)), self.reasons[name])
+            for name in _ORDER
+            if name in self.reasons
         ]
 
 
@@ -90,7 +92,7 @@ _ORDER: Final = [
 ]
 
 
-def _shown(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case [ProcessType(), *_]:
             return "; ".join(f"{process.name}: {process.command}" for process in value)

@@ -121,10 +121,10 @@ class ClientConnection(RequestReader):
                 self._carry_by(upstream)
                 return
         shared = self._shared
-        shared.dial(peer, lambda: Upstream(shared, peer), self._connected, self._refused)
+        shared.dial(peer, lambda: Upstream(shared, peer), self._take_connection, self._try_another)
         self.choose_reading()
 
-    def _connected(self, upstream: Upstream) -> None:
+    def _take_connection(self, upstream: Upstream) -> None:
         if upstream.peer is not self._peer or self._phase is not BUSY:
             # The request it was made for has gone meanwhile; the next one may have it.
             upstream.peer.ended()
@@ -147,7 +147,7 @@ class ClientConnection(RequestReader):
                 self._more(self._held.take())
             self.choose_reading()
 
-    def _refused(self, peer: Peer) -> None:
+    def _try_another(self, peer: Peer) -> None:
         """Called when an instance takes no connection. Nothing was sent, so any request may go elsewhere."""
         peer.ended()
         if self._phase is BUSY and peer is self._peer and self._backend is not None:
@@ -177,7 +177,7 @@ class ClientConnection(RequestReader):
         """Called when no answer can be passed on, and nothing of one was."""
         backend = self._backend
         assert backend is not None
-        self._fail(pages.broken(backend.title, why))
+        self._fail(pages.bad_answer(backend.title, why))
         self._advance()
 
     def cut(self) -> None:
@@ -294,7 +294,7 @@ class ClientConnection(RequestReader):
         self.head_only = False
         self._shared.connections.refuse(str(status))
         if not (self._phase is LOST or self.transport.is_closing()):
-            page = pages.refused(status, message)
+            page = pages.bad_request(status, message)
             self.transport.write(page.rendered(b"", head_only=False, close=True))
             self._part()
         if entry is not None:

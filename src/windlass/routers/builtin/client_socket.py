@@ -116,7 +116,7 @@ class GatewaySocket(asyncio.Protocol):
         if admission is Admission.NONE:
             transport.abort()
         elif admission is Admission.FULL:
-            transport.write(pages.crowded().rendered(b"", head_only=False, close=True))
+            transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
             self._part()
 
     def connection_lost(self, exc: Exception | None) -> None:

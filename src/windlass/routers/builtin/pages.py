@@ -103,7 +103,7 @@ def _reason(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-def refused(status: int, message: str) -> ErrorPage:
+def bad_request(status: int, message: str) -> ErrorPage:
     return ErrorPage(status, "This request cannot be taken", message)
 
 
@@ -174,11 +174,11 @@ def not_answering(title: str) -> ErrorPage:
     )
 
 
-def broken(title: str, why: str) -> ErrorPage:
+def bad_answer(title: str, why: str) -> ErrorPage:
     return ErrorPage(502, f"{title} gave no valid answer", why)
 
 
-def crowded() -> ErrorPage:
+def too_many_connections() -> ErrorPage:
     return ErrorPage(
         503,
         "Too many connections",

@@ -216,15 +216,15 @@ class Caller(PipeEnd):
             return
         peer.active += 1
         self._peer = peer
-        self._shared.dial(peer, PipeEnd, self._connected, self._refused)
+        self._shared.dial(peer, PipeEnd, self._take_connection, self._try_another)
 
-    def _refused(self, peer: Peer) -> None:
+    def _try_another(self, peer: Peer) -> None:
         peer.ended()
         self._tried.append(peer)
         if not self.lost:
             self._next()
 
-    def _connected(self, instance: PipeEnd) -> None:
+    def _take_connection(self, instance: PipeEnd) -> None:
         if self.lost or self.transport.is_closing():
             instance.transport.abort()
             self._peer.ended()
