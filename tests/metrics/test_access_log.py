@@ -115,6 +115,11 @@ async def test_no_path_or_user_agent_is_a_command_for_a_terminal_or_names_a_toke
     assert token not in file.read_text()
 
 
+async def test_no_path_shows_the_text_after_it_in_another_order(world: World, file: Path):
+    await world.get("/kept/\u202egnp.\u2066\u200f\u061cexe")
+    assert (await lines(world, file))[-1]["path"] == "/kept/\ufffdgnp.\ufffd\ufffd\ufffdexe"
+
+
 async def test_a_method_that_a_client_made_up_is_cut_and_names_no_token(world: World, file: Path):
     token = await world.new_token("Read")
     await world.call("A" * 10_000, "/organization")

@@ -27,8 +27,9 @@ MOST_WAITING: Final = 20_000
 LONGEST_TEXT: Final = 512
 # Clients put anything into a path and a user agent, also their token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
-_COMMANDS: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")
-"""Commands of a terminal and ends of lines that JSON does not escape."""
+_COMMANDS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Commands of a terminal, ends of lines, and marks that show the text after them in another order: JSON does
+not escape them."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _log = log("access")
 
