@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.running.deployments import PORT, deploy
+from tests.running.deployments import PORT, deploy, deployed
 from tests.running.test_place_owner import AFTER_LEASE, BETWEEN_LOOKS, look, server
 from tests.world import HandClock, World
 from windlass.install import server_id
 
-COPY = "the directory is a copy"
+COPY = "the data directory that is a copy"
 
 
 @pytest.fixture(params=["copied", "shared"])
@@ -54,6 +54,19 @@ async def test_a_server_with_a_copy_stays_out_after_the_other_one_was_stopped(pa
         world.clock.turn(AFTER_LEASE)
         await look(copy)
     assert owns_the_place(copy) is not is_copied
+
+
+async def test_a_server_whose_copy_took_the_place_meanwhile_ends_its_instances(pair):
+    """As after a machine was suspended, and a clone of it was started."""
+    world, copy, is_copied = pair
+    await deployed(world)
+    world.clock.turn(AFTER_LEASE)
+    await look(copy)
+    assert owns_the_place(copy)
+    assert len(world.engine.instances) == 1
+    await look(world)
+    assert owns_the_place(world) is not is_copied
+    assert len(world.engine.instances) == (0 if is_copied else 1)
 
 
 async def test_a_server_whose_machine_was_started_again_owns_its_place_after_the_lease(

@@ -38,9 +38,9 @@ _NOT_OWNER: Final = (
     "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
 )
 _IS_COPY: Final = (
-    "remove the file `server` from this data directory, and start again: the directory is a copy, and the "
-    "server of the original runs. Nothing is started here. To run services here, too, give this machine a "
-    "name of its own (WINDLASS_PLACE)"
+    "remove the file `server` from the data directory that is a copy, and start its server again: another "
+    "server runs with the same file. Nothing is started here. To run services on both machines, give one of "
+    "them a name of its own (WINDLASS_PLACE)"
 )
 _log = log("places")
 
@@ -83,6 +83,8 @@ class PlaceOwner:
         """The end of the lease that a server with the same id had at another home."""
         self._is_copy = False
         """True once such a server was seen to renew its lease."""
+        self._is_displaced = False
+        """True from when such a server got the place of this one, until what ran here has ended."""
         ctx.store.listen(self._hear, "place")
 
     def _hear(self, word: str) -> None:
@@ -160,9 +162,11 @@ class PlaceOwner:
         own = rows.get(ownership.place)
         if own and holder and not ownership.is_owner:
             self._refuse(holder, own, is_new=was_owner or holder != self._refused)
+            self._is_displaced |= was_owner and own.owner == holder.owner
         ownership.elsewhere = own.surroundings if own and holder and holder.owner != own.owner else None
-        if own and holder and holder.owner in own.formers:
+        if own and holder and (self._is_displaced or holder.owner in own.formers):
             await self._leave(holder, own)
+            self._is_displaced = False
 
     def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
         extra = {"place": holder.place, "owner": holder.owner}
