@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
-_WITHOUT_ID, _WITH_ID = b"\x01", b"\x02"
+_WITHOUT_ID, WITH_ID = b"\x01", b"\x02"
 """Formats. Values of the first one are sealed with the first key."""
-HEAD_BYTES: Final = len(_WITH_ID) + _ID
+HEAD_BYTES: Final = len(WITH_ID) + _ID
 """Bytes at the start of a value that tell its format and its key."""
 
 
@@ -42,7 +42,7 @@ class SealingKey:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, this one has {len(key)}")
         self.id = hashlib.sha256(b"fingerprint" + key).hexdigest()[: 2 * _ID]
-        self.head = _WITH_ID + bytes.fromhex(self.id)
+        self.head = WITH_ID + bytes.fromhex(self.id)
         self.wrap = AESGCM(hmac.digest(key, b"wrap", "sha256"))
         self.digest_key = hmac.digest(key, b"mark", "sha256")
 
@@ -92,7 +92,7 @@ class Encryption:
         return self._head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
-        if encrypted.startswith(_WITH_ID):
+        if encrypted.startswith(WITH_ID):
             sealing = self._key(key_of(encrypted))
             return _decrypt(sealing, encrypted[HEAD_BYTES:], _about(owner))
         if encrypted.startswith(_WITHOUT_ID):
@@ -136,7 +136,7 @@ def id_of(key: bytes) -> str:
 
 def key_of(encrypted: bytes) -> str:
     """Returns the id of the key that sealed a value; empty for values that name none."""
-    return encrypted[len(_WITH_ID) : HEAD_BYTES].hex() if encrypted[:1] == _WITH_ID else ""
+    return encrypted[len(WITH_ID) : HEAD_BYTES].hex() if encrypted[:1] == WITH_ID else ""
 
 
 def _decrypt(sealing: SealingKey, body: bytes, about: bytes) -> bytes:

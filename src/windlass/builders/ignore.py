@@ -50,7 +50,8 @@ def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
     for name in (*names, ".dockerignore"):
         file = root / name
         if file.is_file() and not file.is_symlink():
-            return read(file.read_text(errors="replace"))
+            with file.open("rb") as opened:
+                return read(opened.read(LONGEST).decode(errors="replace"))
     return Ignore()
 
 

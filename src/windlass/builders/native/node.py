@@ -17,6 +17,7 @@ from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.tools import Tools, step
+from windlass.builders.small_files import read_small, read_small_text
 
 LOCKS: Final = ("package-lock.json", "npm-shrinkwrap.json")
 FOREIGN_LOCKS: Final = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
@@ -68,7 +69,7 @@ def package(folder: Path) -> Package | None:
     if not file.is_file():
         return None
     try:
-        content = msgspec.json.decode(file.read_bytes())
+        content = msgspec.json.decode(read_small(file))
     except msgspec.DecodeError as error:
         raise BuildError(f"Mend package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
@@ -129,7 +130,7 @@ def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str])
 def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that .npmrc names, such as a token."""
     settings = needed.package.folder / ".npmrc"
-    named = _VARIABLE.findall(settings.read_text(errors="replace")) if settings.is_file() else []
+    named = _VARIABLE.findall(read_small_text(settings)) if settings.is_file() else []
     return {name: variables[name] for name in named if name in variables}
 
 

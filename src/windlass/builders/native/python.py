@@ -21,6 +21,7 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
+from windlass.builders.small_files import read_small
 
 PIP: Final = (22, 3)  # --python
 
@@ -277,7 +278,7 @@ async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
 def read_pyproject(folder: Path) -> dict[str, Any]:
     file = folder / "pyproject.toml"
     try:
-        return parse_toml(file.read_text(encoding="utf-8"))
+        return parse_toml(read_small(file).decode())
     except FileNotFoundError as error:
         if (folder / "setup.py").is_file():
             return {}

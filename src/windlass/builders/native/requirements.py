@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
+from windlass.builders.small_files import read_small_text
 
 DEEPEST: Final = 20
-LONGEST: Final = 4 * 1024 * 1024
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
@@ -36,9 +36,7 @@ def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[
     whole = tree.inside(top, file)
     if whole is None or not whole.is_file():
         raise BuildError(f"There is no {file.relative_to(top) if file.is_relative_to(top) else file.name}.")
-    if whole.stat().st_size > LONGEST:
-        raise BuildError(f"Shorten {file.name}: it is longer than {LONGEST // 1024**2} MiB.")
-    text = whole.read_text(encoding="utf-8-sig", errors="replace")
+    text = read_small_text(whole)
     for line in text.replace("\0", "").splitlines():
         plain = line.strip()
         if not plain or plain.startswith("#"):

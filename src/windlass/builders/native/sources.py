@@ -16,6 +16,7 @@ from windlass.builders.native.detected import FollowedRecipe
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.start import Start
+from windlass.builders.small_files import read_small_text
 
 USUAL: Final = "Dockerfile"
 
@@ -133,7 +134,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
 
 
 def _hints(order: Order, file: Path) -> Hints:
-    read = dockerfile.read(file.read_text(encoding="utf-8-sig", errors="replace"))
+    read = dockerfile.read(read_small_text(file))
     stage = read.stage(order.stage)
     if stage is None:
         names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
@@ -172,7 +173,7 @@ def _version_file(folder: Path) -> str:
     """Returns the version in .python-version, or in the older runtime.txt."""
     for name in (".python-version", "runtime.txt"):
         if (folder / name).is_file():
-            text = (folder / name).read_text(errors="replace")[:100].strip().removeprefix("python-")
+            text = read_small_text(folder / name)[:100].strip().removeprefix("python-")
             version = ".".join(text.split(".")[:2])
             if version.count(".") == 1 and version.replace(".", "").isdigit():
                 return version

@@ -12,6 +12,7 @@ from msgspec import Struct
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.small_files import read_small_text
 
 _PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]++)\s*+:\s*+(?P<command>\S.*)")
 LOOKED_FOR: Final = (
@@ -40,7 +41,7 @@ def by_procfile(folder: Path) -> Start | None:
     if not file.is_file():
         return None
     processes: dict[str, str] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
+    for number, line in enumerate(read_small_text(file).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         process = _PROCESS.fullmatch(line.strip())

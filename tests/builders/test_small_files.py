@@ -1,0 +1,30 @@
+"""Files that a person writes are never read at any length: a repository may hold one of a gigabyte."""
+
+import pytest
+
+from windlass.builders.builder import BuildError
+from windlass.builders.native.node import package
+from windlass.builders.native.python import read_pyproject
+from windlass.builders.native.requirements import requirements_in
+from windlass.builders.native.start import by_procfile
+from windlass.builders.small_files import LONGEST, read_small
+
+READERS = {
+    "Procfile": by_procfile,
+    "package.json": package,
+    "pyproject.toml": read_pyproject,
+    "requirements.txt": lambda top: list(requirements_in(top / "requirements.txt", top, lambda line: None)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_longer_than_such_files_are_is_refused(name, tmp_path):
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 40)  # without a block on the disk; no machine here could read it whole
+    with pytest.raises(BuildError, match=f"Shorten {name}: it is longer than 4 MiB"):
+        READERS[name](tmp_path)
+
+
+def test_a_file_of_the_longest_length_is_read(tmp_path):
+    (tmp_path / "Procfile").write_bytes(b"#" * LONGEST)
+    assert len(read_small(tmp_path / "Procfile")) == LONGEST
