@@ -9,9 +9,9 @@ ROOT = Path(__file__).parents[2]
 GROW = """
 import asyncio, pathlib, sys
 from tests.made_up_families import grow
-from windlass.families import declared, registry, registry_of
+from windlass.families import find_declarations, registry, registry_of
 
-before = len(registry_of(*declared()).operations)
+before = len(registry_of(*find_declarations()).operations)
 families, kinds = map(pathlib.Path, sys.argv[1:])
 grow(families, kinds)
 

@@ -102,7 +102,7 @@ def record(there: Made) -> None:
 
 
 async def modules(there: Made, monkeypatch) -> None:
-    async def npm(*given: object) -> None: ...
+    async def npm(*given: object, development: bool = False) -> None: ...
 
     monkeypatch.setattr(node, "_npm", npm)
     nothing: dict[str, str] = {}

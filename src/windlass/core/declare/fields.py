@@ -173,7 +173,7 @@ SERVICE_OR_ABOVE: Final = "service or above"
 
 def takes_names(family: str) -> Meta:
     """Marks ids in a list: the command line takes names in their place."""
-    return Meta(extra={"refers": family})
+    return Meta(extra={"names": family})
 
 
 def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
