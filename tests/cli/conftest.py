@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import uuid
 from typing import Any
 
@@ -34,11 +35,18 @@ class Said:
         return f"<{self.code} out={self.out!r} err={self.err!r}>"
 
 
+_TURN = threading.Lock()
+
+
 def say(
     *words: str, url: str = "", token: str | None = ADMIN, stdin: str | None = None, width: int = 120
 ) -> Said:
     environment = {"WINDLASS_URL": url or None, "WINDLASS_TOKEN": token, "COLUMNS": str(width)}
-    return Said(CliRunner().invoke(main, words, env=environment, input=stdin))
+    assert _TURN.acquire(blocking=False), "Use HTTP: two commands at once would mix their output."
+    try:
+        return Said(CliRunner().invoke(main, words, env=environment, input=stdin))
+    finally:
+        _TURN.release()
 
 
 class Line:

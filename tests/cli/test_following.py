@@ -133,9 +133,9 @@ async def test_a_build_log_is_followed_to_the_end_of_its_build(windlass):
 
 
 async def test_the_followed_log_of_what_is_deleted_ends(windlass):
-    await shop(windlass)
+    app = await shop(windlass)
     following = asyncio.create_task(windlass("application", "log", "web", "--follow"))
-    await windlass.done("application", "delete", "web")
+    assert (await windlass.world.delete(f"/application/{app}")).status == 204
     while not following.done():
         await windlass.world.run(1)
         await asyncio.sleep(0.01)

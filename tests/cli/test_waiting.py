@@ -136,14 +136,14 @@ async def test_a_wait_without_a_deployment_ends_at_once(windlass):
 
 
 async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
-    await shop(windlass)
+    app = await shop(windlass)
     gate = windlass.world.builder.gate = asyncio.Event()
     await windlass.done("application", "deploy", "web")
     settling = asyncio.create_task(windlass.world.settle())
     await settled(lambda: windlass.world.builder.built)  # else the next one takes the place of this one
     waiting = asyncio.create_task(windlass("application", "deploy", "web", "--wait"))
     await settled(lambda: len(windlass.world.installation.app._streams) == 1)
-    await windlass.done("application", "deploy", "web")
+    assert (await windlass.world.post(f"/application/{app}/deploy")).status == 202
     said = await waiting
     assert said.code == 1
     assert "windlass: look at v3 of web, a newer deployment" in said.err
@@ -204,25 +204,20 @@ def test_a_command_that_waits_says_why_a_service_waits_once(capsys):
     assert capsys.readouterr().err == "  Change internal_port to 8000\n"
 
 
-DELETIONS = {
-    "the service": ("application", "delete", "web"),
-    "its environment": ("environment", "delete", "production"),
-    "its project": ("project", "delete", "shop"),
-}
-
-
-@pytest.mark.parametrize("force", [(), ("--skip-reconcile",)], ids=["", "forced"])
-@pytest.mark.parametrize("deletion", DELETIONS.values(), ids=DELETIONS.keys())
+@pytest.mark.parametrize("force", ["", "?skipReconcile=true"], ids=["", "forced"])
+@pytest.mark.parametrize("deleted", ["application", "environment", "project"])
 @pytest.mark.parametrize("whole", [False, True], ids=["one", "all"])
-async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windlass, whole, deletion, force):
-    await shop(windlass)
+async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windlass, whole, deleted, force):
+    world, ids = windlass.world, {"application": await shop(windlass)}
+    ids["environment"] = (await world.get(f"/application/{ids['application']}"))["environment"]["id"]
+    ids["project"] = (await world.get(f"/environment/{ids['environment']}"))["project"]["id"]
     gate = windlass.world.builder.gate = asyncio.Event()
     words = ("environment", "deploy", "production") if whole else ("application", "deploy", "web")
     waiting = asyncio.create_task(windlass(*words, "--wait"))
     await settled(lambda: len(windlass.world.installation.app._streams) == 1)
     settling = asyncio.create_task(windlass.world.settle())
     await settled(lambda: windlass.world.builder.built)
-    await windlass.done(*deletion, "--yes", *force)
+    assert (await world.delete(f"/{deleted}/{ids[deleted]}{force}")).status == 204
     said = await waiting
     gate.set()
     await settling
