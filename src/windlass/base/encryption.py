@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
-_WITHOUT_ID, WITH_ID = b"\x01", b"\x02"
+WITHOUT_ID, WITH_ID = b"\x01", b"\x02"
 """Formats. Values of the first one are sealed with the first key."""
 HEAD_BYTES: Final = len(WITH_ID) + _ID
 """Bytes at the start of a value that tell its format and its key."""
@@ -78,7 +78,7 @@ class Encryption:
     def encrypt_with(self, id: str, *, is_first: bool = False) -> None:
         """Chooses the key that encrypts. `is_first`: it is the first one, and values do not name it."""
         self._sealing = self._key(id)
-        self._head = _WITHOUT_ID if is_first else self._sealing.head
+        self._head = WITHOUT_ID if is_first else self._sealing.head
 
     def is_present(self, encrypted: bytes) -> bool:
         """True if a value has the key, and the format, that values get now."""
@@ -95,8 +95,8 @@ class Encryption:
         if encrypted.startswith(WITH_ID):
             sealing = self._key(key_of(encrypted))
             return _decrypt(sealing, encrypted[HEAD_BYTES:], _about(owner))
-        if encrypted.startswith(_WITHOUT_ID):
-            return self._decrypt_without_id(encrypted[len(_WITHOUT_ID) :], _about(owner))
+        if encrypted.startswith(WITHOUT_ID):
+            return self._decrypt_without_id(encrypted[len(WITHOUT_ID) :], _about(owner))
         raise CannotDecrypt("unknown format")
 
     def _decrypt_without_id(self, body: bytes, about: bytes) -> bytes:
