@@ -31,7 +31,7 @@ def existing_owner_id(settings: Settings) -> str:
 
 def home_of(folder: Path) -> str:
     """Returns a text that servers have in common as long as they share this folder. A server with a copy of
-    it, on this machine or on a copy of the machine, has another one."""
+    it, on this machine or on a copy of the machine, has another one. Creates the folder if it is missing."""
     about = private_folder(folder).stat()
     return f"{_read(_BOOT)}:{about.st_dev}:{about.st_ino}"
 

@@ -101,9 +101,8 @@ class BuiltinRouter:
                 server.close()
             await self._shared.stop()
             if self._log_file:
-                await asyncio.sleep(
-                    0
-                )  # Connections that were aborted end, and are logged, in the next round.
+                # Connections that were aborted end, and are logged, in the next round of the loop.
+                await asyncio.sleep(0)
                 await self.log_to("")
 
     async def retire(self, patience: float) -> None:

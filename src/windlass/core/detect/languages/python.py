@@ -221,8 +221,7 @@ def _serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: st
     else:
         start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
         _add_server(recipe, needed, "uvicorn")
-    recipe.choose(f"{because}.", start=start)
-    recipe.choose("The start command listens there unless PORT names another.", port=8000)
+    _choose_start(recipe, start, because)
 
 
 def _serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
@@ -233,6 +232,10 @@ def _serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: st
     else:
         start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
         _add_server(recipe, needed, "gunicorn")
+    _choose_start(recipe, start, because)
+
+
+def _choose_start(recipe: Recipe, start: str, because: str) -> None:
     recipe.choose(f"{because}.", start=start)
     recipe.choose("The start command listens there unless PORT names another.", port=8000)
 
