@@ -48,14 +48,6 @@ async def test_a_procfile_says_what_runs(site):
     assert "the process web of the Procfile" in site.log()
 
 
-async def test_the_build_log_names_the_processes_of_a_procfile_that_are_not_run(site):
-    procfile = "release: python migrate.py\nweb: python main.py\nworker: python work.py\n"
-    await site.build({"Procfile": procfile, "main.py": "print(1)"})
-    assert "The process release of the Procfile is not run: begin the line of web with its" in site.log()
-    assert "The process worker of the Procfile is not run: deploy it as an application of its" in site.log()
-    assert "The process web of the Procfile is not run" not in site.log()
-
-
 @needs_node
 async def test_the_build_log_says_that_the_build_script_of_a_package_is_not_run(site):
     await site.build(

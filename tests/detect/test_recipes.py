@@ -64,7 +64,8 @@ def test_an_unknown_tree_says_what_to_add():
     recipe = detect(tree_of({"README.md": "x"}))
     assert not recipe.is_runnable
     assert recipe.problems == [
-        "Add a Procfile with a line such as `web: command`, or a Dockerfile: no language was recognized."
+        "Set start_command, or add a Procfile with a line such as `web: command`, or a Dockerfile: no "
+        "language was recognized."
     ]
 
 
@@ -72,7 +73,8 @@ def test_a_known_language_without_a_start_says_what_to_add():
     recipe = detect(tree_of({"Cargo.toml": '[package]\nname="shop"\n', "src/lib.rs": ""}))
     assert recipe.language == "Rust"
     assert recipe.problems == [
-        "Add a Procfile with a line such as `web: command`: this is Rust, and no file says how it is started."
+        "Set start_command, or add a Procfile with a line such as `web: command`: this is Rust, and no file "
+        "says how it is started."
     ]
 
 

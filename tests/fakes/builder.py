@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order, Say
@@ -62,6 +62,8 @@ class FakeBuilder:
         """If set, nothing can be built, for this reason."""
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
+        self.names: dict[str, Any] = {"command": ("run",)}
+        """Fields of all artifacts: what the repository says of its processes."""
         self.pruned: list[str] = []
         """The services that were pruned, in order."""
 
@@ -78,7 +80,7 @@ class FakeBuilder:
             await self.gate.wait()
         if self.broken:
             raise BuildError(self.broken)
-        artifact = Artifact(kind=self.makes, ref=f"fake/{order.key}", key=order.key, command=("run",))
+        artifact = Artifact(kind=self.makes, ref=f"fake/{order.key}", key=order.key, **self.names)
         self.kept[order.service, order.key] = artifact
         return artifact
 

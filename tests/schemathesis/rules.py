@@ -95,6 +95,18 @@ def ports_differ(operation: Operation, body: Body) -> None:
 
 
 @rule
+def one_setting_says_what_runs(operation: Operation, body: Body) -> None:
+    """An application names a folder, a command or a process. A Dockerfile follows no settings of a recipe,
+    and headers that follow from a file are those of the gateway."""
+    for name in ("static_folder", "start_command", "process"):
+        body.pop(name, None)
+    if body.get("builder") == "DOCKERFILE":
+        body["builder"] = "RECIPE"
+    for header in body.get("static_headers") or ():
+        header["name"] = "X-Header"
+
+
+@rule
 def a_container_has_no_instance_type(operation: Operation, body: Body) -> None:
     """`instance_type` and `disk_type` belong to the mode MANAGED; a PUT here meets the other one."""
     if operation.handler.startswith("database.") and body.get("mode", "CONTAINER") == "CONTAINER":

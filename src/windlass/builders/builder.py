@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol
 
 from msgspec import Struct, field
 
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 
 FULL: Final = "Ask the operator for room: the disk of the machine that runs Windlass is full."
@@ -31,7 +32,7 @@ class Order(Struct, frozen=True, kw_only=True):
     deployment: str
     key: str
     """A digest of everything that the artifact depends on (repository, commit, root path, Dockerfile, stage,
-    arguments)."""
+    arguments, settings)."""
     commit: str
     source: Path
     """The files of the commit: the repository's root. The builder may move them away."""
@@ -43,6 +44,7 @@ class Order(Struct, frozen=True, kw_only=True):
     stage: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments: the variables of the service, without secrets."""
+    settings: BuildSettings = BuildSettings()
     cpu: int = 2000
     memory: int = 2048
 

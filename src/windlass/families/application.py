@@ -4,6 +4,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.build_shapes import (
+    OF_THE_GATEWAY,
+    Command,
+    File,
+    Folder,
+    LanguageVersion,
+    ProcessName,
+    StaticHeader,
+    SystemPackage,
+)
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -15,7 +25,7 @@ from windlass.core.declare.fields import (
     example,
 )
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
-from windlass.core.declare.resource import Family
+from windlass.core.declare.resource import Family, clash
 from windlass.core.declare.shapes import (
     GitRepository,
     GitRepositoryRequest,
@@ -33,6 +43,7 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
+from windlass.core.deploy.build_settings import BuilderChoice
 from windlass.families.environment import environment
 
 
@@ -48,6 +59,57 @@ class Application(Program):
     docker_target_build_stage: Annotated[
         Maybe[Line], Meta(description="The stage of the Dockerfile to build; without it, the last")
     ] = absent
+    builder: Annotated[
+        BuilderChoice,
+        Meta(
+            description="DOCKERFILE builds the Dockerfile, RECIPE what is detected. AUTO takes the "
+            "Dockerfile, if there is one and no setting of a recipe is given"
+        ),
+    ] = "AUTO"
+    install_command: Annotated[
+        Maybe[Command],
+        Meta(description="Command that installs dependencies, such as npm ci, instead of the detected one"),
+    ] = absent
+    build_command: Annotated[
+        Maybe[Command],
+        Meta(description="Command that builds it, such as npm run build, instead of the detected one"),
+    ] = absent
+    start_command: Annotated[
+        Maybe[Command],
+        Meta(
+            description="Command to run, as a shell reads it, such as node server.js --port $PORT, instead "
+            "of the detected one"
+        ),
+    ] = absent
+    release_command: Annotated[
+        Maybe[Command],
+        Meta(
+            description="Command that runs once for each deployment before it serves, such as python "
+            "manage.py migrate; its failure stops the deployment"
+        ),
+    ] = absent
+    process: Annotated[
+        Maybe[ProcessName],
+        Meta(description="Process type of the Procfile to run; without it, web, or the only one"),
+    ] = absent
+    static_folder: Annotated[
+        Maybe[Folder], Meta(description="Folder to serve after the build, instead of running a process")
+    ] = absent
+    static_fallback: Annotated[
+        Maybe[File],
+        Meta(description="File of a static site to answer where no file has the path, such as index.html"),
+    ] = absent
+    static_headers: Annotated[
+        list[StaticHeader], Meta(max_length=100, description="Headers of the files of a static site")
+    ] = []
+    language_version: Annotated[
+        Maybe[LanguageVersion],
+        Meta(description="Version of the language, instead of the one that the repository names"),
+    ] = absent
+    system_packages: Annotated[
+        list[SystemPackage],
+        Meta(max_length=100, description="Debian packages for its image, in addition to the detected ones"),
+    ] = []
     icon_uri: Icon = "app://windlass/application"
 
 
@@ -71,6 +133,29 @@ class ApplicationShown(ProgramShown):
 def normalise(spec: Application) -> None:
     normalise_program(spec)
     normalise_repository(spec.git_repository)
+    _check_start(spec)
+    _check_builder(spec)
+    for index, header in enumerate(spec.static_headers):
+        if header.name.lower() in OF_THE_GATEWAY:
+            reason = f"choose another header: the gateway sets {header.name} itself"
+            raise clash(f"static_headers[{index}].name", reason)
+
+
+def _check_start(spec: Application) -> None:
+    """Refuses two answers to the question of what runs."""
+    own_command = "arguments" if spec.arguments else "entrypoint" if spec.entrypoint else ""
+    names = [name for name in ("static_folder", "start_command", "process") if getattr(spec, name)]
+    names += [own_command] if own_command else []
+    if len(names) > 1:
+        raise clash(names[0], f"leave out either this or {names[1]}: each of them says what runs")
+
+
+def _check_builder(spec: Application) -> None:
+    """Refuses settings of a recipe where only a Dockerfile is built."""
+    recipe = ("install_command", "build_command", "static_folder", "language_version", "system_packages")
+    name = next((name for name in recipe if getattr(spec, name)), "")
+    if spec.builder == "DOCKERFILE" and name:
+        raise clash(name, "leave it out, or set builder to RECIPE: a Dockerfile says itself how it is built")
 
 
 application = Family(

@@ -34,8 +34,8 @@ from windlass.builders.native.artifacts import (
     sync_file_system,
 )
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.command import Site, resolve_command
-from windlass.builders.native.hints import Shell
+from windlass.builders.native.command import Site
+from windlass.builders.native.processes import resolve_processes
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
 from windlass.core.deploy.workload import Artifact
@@ -227,9 +227,8 @@ class _Work:
     def _wants_node(self, package: node.Package) -> bool:
         """True if a start command needs Node: in a Python project, package.json is often there for tools
         only."""
-        command = self.found.start.command
-        text = command.text if isinstance(command, Shell) else " ".join(command.argv)
-        if self.found.wish is None or self.found.build or _NODE.search(text):
+        start = self.found.start
+        if self.found.wish is None or self.found.build or not start.command or _NODE.search(start.text):
             return True
         if package.dependencies:
             self.say(
@@ -264,14 +263,16 @@ class _Work:
         now = [*(str(at) for at, _ in self.places), *self.tools.path]
         final = [*(str(at) for _, at in self.places), *self.tools.path]
         site = Site(layout=self.layout, path=tuple(now), final=tuple(final), undone=self.found.undone)
-        command = resolve_command(self.found.start.command, site, say)
+        commands = resolve_processes(self.found.start, site, say, self.order.settings)
         self.environment["PATH"] = os.pathsep.join(final)
-        _writable((*command, *self.environment, *self.environment.values()))
+        _writable((*commands.web, *self.environment, *self.environment.values()))
         return Artifact(
             kind="native",
             ref=str(self.final),
             key=self.order.key,
-            command=command,
+            command=commands.web,
+            processes=commands.processes,
+            release=commands.release,
             environment=self.environment,
             workdir=self.layout.below,
             ports=self.found.ports,

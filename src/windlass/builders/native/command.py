@@ -15,16 +15,8 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tools
 from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.layout import Layout
+from windlass.core.words.shell import plain_words
 
-# Builtins and syntax of the shell: `exec` before one would change its meaning.
-_NOT_ALONE = re.compile(r"[;&|<>(){}`\n]|\$\(")
-_WORDS: Final = (
-    "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
-    "function if local read return set shift source test then time times trap true type ulimit umask unset "
-    "until wait while"
-)
-_BUILTIN: Final = frozenset(_WORDS.split())
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _SCRIPTED: Final = {
     "python": (".py",),
@@ -68,10 +60,10 @@ def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
 
 def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
     here = site.layout.here(text).strip()
-    words = _simple(here)
+    words = plain_words(here)
     if words:
         program = _program(
-            _simple(text.strip())[0] if _simple(text.strip()) else words[0], words[0], site, say
+            plain_words(text.strip())[0] if plain_words(text.strip()) else words[0], words[0], site, say
         )
         plain = [word for word in words[1:] if "$" not in word]
         if len(plain) == len(words) - 1 or (plain and plain[0] == words[1]):
@@ -83,21 +75,6 @@ def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[st
             here = f"exec {here}"
     first = _program(shell[0], shell[0], site, say)
     return (first, *shell[1:], here)
-
-
-def _simple(text: str) -> list[str]:
-    """Returns the words of one plain command, or nothing for shell syntax."""
-    if _NOT_ALONE.search(re.sub(r"\$\{\w+[^}]*\}", "$X", text)):
-        return []
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return []
-    if words[:1] == ["exec"]:
-        words = words[1:]
-    if not words or words[0] in _BUILTIN or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
-        return []
-    return words
 
 
 def _program(program: str, here: str, site: Site, say: Say) -> str:

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node
-from windlass.builders.native.hints import Shell
+from windlass.builders.native.hints import Command, Shell
 from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
 from windlass.builders.native.tools import find_program, machine_path
-from windlass.core.detect import Recipe, Tree, detect, is_built, language_named
+from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.detect import Recipe, Tree, apply_settings, detect, is_built, language_named
 
 NATIVE: Final = ("Python", "Node")
 """Languages whose dependencies the process engine installs."""
-_SHOWN: Final = ("language", "language_version", "framework", "static_folder")
+_SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder")
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
 
@@ -44,22 +46,36 @@ class FollowedRecipe(Struct, frozen=True):
     """Lines for the build log: each value that is followed, with its reason."""
 
 
-def follow(folder: Path, package: node.Package | None) -> FollowedRecipe:
+def follow(folder: Path, package: node.Package | None, settings: BuildSettings) -> FollowedRecipe:
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    recipe = apply_settings(recipe, settings)
     start = _choose_start(recipe, package, folder)
     is_its_own = bool(recipe.start) and start == _start_of(recipe, package)
     if start is None or (is_its_own and recipe.language not in NATIVE):
         _check_toolchain(recipe)
-    if start is None:
+    if start is None and not settings.has_command:
         raise _nothing_to_start(recipe, folder)
+    start = start or Start(None, "the command that is set in the application")
     build = _build_of(recipe, package, start)
     return FollowedRecipe(
-        start=start,
+        start=replace(
+            start,
+            processes=_processes_of(recipe, start),
+            release=Shell(recipe.release) if recipe.release else None,
+        ),
         build=build,
         static_folder=recipe.static_folder if build else "",
         added=tuple(recipe.added_packages) if is_its_own else (),
         lines=tuple(_lines_of(recipe, is_its_own=is_its_own)),
     )
+
+
+def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
+    """Returns the commands of all process types. The main one is started as it was chosen here."""
+    processes: dict[str, Command] = {process.name: Shell(process.command) for process in recipe.processes}
+    if start.command:
+        processes[recipe.processes[0].name if recipe.processes else "web"] = start.command
+    return processes
 
 
 def _choose_start(recipe: Recipe, package: node.Package | None, folder: Path) -> Start | None:
@@ -76,7 +92,7 @@ def _build_of(recipe: Recipe, package: node.Package | None, start: Start) -> tup
     """Returns the command that builds a framework of Node, or nothing where a script does it already."""
     if package is None or not (recipe.language == "Node" and is_built(recipe.framework)):
         return ()
-    if node.runs_build(package, str(start.command)):
+    if node.runs_build(package, start.text):
         return ()
     if "build" in package.scripts:
         return ("npm", "run", "build")
@@ -88,11 +104,6 @@ def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
         if name in _SHOWN or (is_its_own and name in _OF_START):
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    if recipe.release and is_its_own:
-        yield (
-            f"The release command is not run: {recipe.release}. To run it at each start, add a Procfile "
-            "whose line of web begins with it and &&."
-        )
     yield from recipe.problems if not recipe.is_runnable else ()
 
 

@@ -51,7 +51,7 @@ def read(order: Order) -> Sources:
     tree.without_ways_out(context, remarks.append)
     procfile = start.by_procfile(context)
     file = _dockerfile(order, context)
-    if file and procfile is None:
+    if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
         sources = _by_dockerfile(order, context, file)
     else:
         sources = _as_it_is(order, context, procfile)
@@ -61,7 +61,7 @@ def read(order: Order) -> Sources:
         *remarks,
         *sources.remarks,
         *sources.start.remarks,
-        *node.remarks(sources.package, str(sources.start.command)),
+        *node.remarks(sources.package, sources.start.text),
         f"It is started by {sources.start.origin}.",
     ]
     return sources
@@ -75,9 +75,10 @@ def _context(order: Order) -> Path:
 
 
 def _dockerfile(order: Order, context: Path) -> Path | None:
+    if order.settings.is_dockerfile_left_out:
+        return None
     if order.dockerfile is None:
-        usual = context / USUAL
-        return usual if usual.is_file() else None
+        return _usual_dockerfile(order, context)
     file = tree.inside(context, context / order.dockerfile.strip("/"))
     if file is None or not file.is_file():
         raise BuildError(
@@ -86,9 +87,23 @@ def _dockerfile(order: Order, context: Path) -> Path | None:
     return file
 
 
+def _usual_dockerfile(order: Order, context: Path) -> Path | None:
+    usual = context / USUAL
+    if usual.is_file():
+        return usual
+    if order.settings.builder == "DOCKERFILE":
+        raise BuildError(
+            "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
+        )
+    return None
+
+
 def _as_it_is(order: Order, context: Path, procfile: Start | None) -> Sources:
     package = node.package(context)
-    followed = FollowedRecipe(start=procfile) if procfile else detected.follow(context, package)
+    if procfile:
+        followed = FollowedRecipe(start=procfile)
+    else:
+        followed = detected.follow(context, package, order.settings)
     return Sources(
         layout=Layout(app=context),
         start=followed.start,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
@@ -30,10 +30,25 @@ _EXAMPLES: Final = (
 
 
 class Start(Struct, frozen=True):
-    command: Command
+    command: Command | None
+    """None: the settings of the application say what runs."""
     origin: str
     remarks: tuple[str, ...] = ()
-    """Lines for the build log on what the same file names and nothing runs."""
+    """Lines for the build log on other processes that the same file names."""
+    processes: Mapping[str, Command] = field(default_factory=dict)
+    """The commands of all process types, by name."""
+    release: Command | None = None
+    """The command that runs once for a deployment, before it serves."""
+
+    @property
+    def text(self) -> str:
+        """The commands that may run, to look into for names of programs."""
+        chosen = [self.command] if self.command else []
+        return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
+
+
+def text_of(command: Command) -> str:
+    return command.text if isinstance(command, Shell) else " ".join(command.argv)
 
 
 def by_procfile(folder: Path) -> Start | None:
@@ -48,24 +63,28 @@ def by_procfile(folder: Path) -> Start | None:
         if not process:
             raise BuildError(f"Write line {number} of the Procfile as `web: command`: it has another form.")
         processes.setdefault(process["name"], process["command"])
-    name = "web" if "web" in processes else next(iter(processes), "")
-    if not name:
-        raise BuildError("The Procfile names no process: add a line such as `web: python main.py`.")
-    if name != "web" and len(processes) > 1:
-        raise BuildError(
-            f"The Procfile names {', '.join(processes)}, and no web: call the one that is to run here web."
-        )
-    remarks = tuple(_not_run(other) for other in processes if other != name)
-    return Start(Shell(processes[name]), f"the process {name} of the Procfile", remarks)
+    if not processes:
+        raise BuildError("Add a line such as `web: python main.py` to the Procfile: it names no process.")
+    release = processes.pop("release", "")
+    if not processes:
+        return None
+    return _start_of(processes, release)
 
 
-def _not_run(process: str) -> str:
-    remedy = (
-        "begin the line of web with its command and &&"
-        if process == "release"
-        else "deploy it as an application of its own, with its command as entrypoint"
+def _start_of(processes: Mapping[str, str], release: str) -> Start:
+    """Chooses the process web, or the only one. Of others, the application chooses one."""
+    name = "web" if "web" in processes else next(iter(processes)) if len(processes) == 1 else ""
+    others = [other for other in processes if other != name]
+    return Start(
+        Shell(processes[name]) if name else None,
+        f"the process {name} of the Procfile" if name else "the process that the application chooses",
+        tuple(
+            f"The process {other} of the Procfile runs in an application of its own, with `process` {other}."
+            for other in others
+        ),
+        {other: Shell(command) for other, command in processes.items()},
+        Shell(release) if release else None,
     )
-    return f"The process {process} of the Procfile is not run: {remedy}."
 
 
 def by_package(package: node.Package | None) -> Start | None:

@@ -9,12 +9,13 @@ import msgspec
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
 from windlass.control.request.behaviour import Change
+from windlass.control.workloads.application_settings import with_settings
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.making import Making
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
-from windlass.core.deploy.workload import Artifact
+from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families.application import Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
 from windlass.store import Row, Tx
@@ -46,6 +47,9 @@ class ApplicationKind(ProgramKind[Application]):
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        return with_settings(service.read(Application), await super().workload(ctx, service, usual))
 
     def deployed(self, details: Particulars) -> Mapping[str, object]:
         """The document shows which commit runs."""

@@ -19,6 +19,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS, OPEN
 from windlass.families.application import Application
@@ -26,6 +27,8 @@ from windlass.store import DeploymentRow
 
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
+_FORM = 2
+"""Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
 
 async def build(ctx: Context, making: Making) -> BuiltArtifact:
@@ -82,6 +85,7 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         dockerfile=dockerfile,
         stage=spec.docker_target_build_stage or None,
         arguments=used,
+        settings=settings_of(spec),
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)
@@ -127,7 +131,21 @@ async def _earlier_build(
 def _base(spec: Application, commit: str) -> str:
     repository = spec.git_repository
     how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
-    return _digest([repository.url, repository.root_path or "/", commit, how])
+    inputs = settings_of(spec).inputs
+    return _digest([_FORM, repository.url, repository.root_path or "/", commit, how, inputs])
+
+
+def settings_of(spec: Application) -> BuildSettings:
+    """Returns the settings that the build follows; the others are applied to what it made."""
+    return BuildSettings(
+        builder=spec.builder,
+        install_command=spec.install_command or "",
+        build_command=spec.build_command or "",
+        static_folder=spec.static_folder or "",
+        language_version=spec.language_version or "",
+        system_packages=tuple(sorted({*spec.system_packages})),
+        has_command=bool(spec.start_command or spec.entrypoint or spec.arguments),
+    )
 
 
 def _digest(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from windlass.core.deploy.static_site import StaticSite
+
 
 class Artifact(Struct, frozen=True, kw_only=True):
     """The result of a build: enough to start it as often as needed without building again."""
@@ -18,7 +20,13 @@ class Artifact(Struct, frozen=True, kw_only=True):
     key: str = ""
     """Digest of its inputs: the same key is never built twice."""
     command: tuple[str, ...] = ()
-    """Empty: what the image itself says."""
+    """The web process, or the only one. Empty: what the image itself says."""
+    processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The commands of all process types, by name."""
+    release: tuple[str, ...] = ()
+    """The command that runs once for a deployment, before it serves."""
+    static: StaticSite | None = None
+    """The gateway serves it, and no instance is started."""
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     """Below `app`, or inside the image; empty is the builder's default."""

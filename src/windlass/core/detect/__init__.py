@@ -4,6 +4,7 @@ from windlass.core.detect.detect import detect, language_named
 from windlass.core.detect.language import Language, Toolchain
 from windlass.core.detect.node_frameworks import is_built
 from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
+from windlass.core.detect.settings import RecipeSettings, apply_settings
 from windlass.core.detect.tree import Tree
 
 __all__ = [
@@ -11,8 +12,10 @@ __all__ = [
     "Language",
     "ProcessType",
     "Recipe",
+    "RecipeSettings",
     "Toolchain",
     "Tree",
+    "apply_settings",
     "detect",
     "is_built",
     "language_named",

@@ -40,12 +40,25 @@ def detect(tree: Tree) -> Recipe:
     """Returns the recipe of the application in a folder. Lists the folders of applications below it."""
     recipe = _recipe_of(tree)
     recipe.candidates = _candidates(tree, is_one=recipe.is_runnable)
-    if not recipe.is_runnable and recipe.candidates:
-        folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
-        recipe.problems.append(f"Set root_path to the folder of one application, such as {folders}.")
-    elif not (recipe.is_runnable or recipe.problems):
-        recipe.problems.append(_way_out(recipe))
+    if not recipe.is_runnable and (recipe.candidates or not recipe.problems):
+        recipe.problems.append(advice_for(recipe))
     return recipe
+
+
+def advice_for(recipe: Recipe) -> str:
+    """Returns what to do about a recipe that starts nothing."""
+    if recipe.candidates:
+        folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
+        return f"Set root_path to the folder of one application, such as {folders}."
+    if recipe.language:
+        return (
+            "Set start_command, or add a Procfile with a line such as `web: command`: this is "
+            f"{recipe.language}, and no file says how it is started."
+        )
+    return (
+        "Set start_command, or add a Procfile with a line such as `web: command`, or a Dockerfile: no "
+        "language was recognized."
+    )
 
 
 def language_named(name: str) -> Language | None:
@@ -101,12 +114,3 @@ def _may_hold_one(folder: str) -> bool:
     return len(parts) <= DEEPEST and not any(
         part.startswith(".") or part.lower() in _NOT_APPLICATIONS for part in parts
     )
-
-
-def _way_out(recipe: Recipe) -> str:
-    if recipe.language:
-        return (
-            f"Add a Procfile with a line such as `web: command`: this is {recipe.language}, and no file "
-            "says how it is started."
-        )
-    return "Add a Procfile with a line such as `web: command`, or a Dockerfile: no language was recognized."

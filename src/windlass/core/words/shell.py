@@ -1,0 +1,42 @@
+"""Commands as a shell reads them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+SHELL: Final = "/bin/sh"
+
+# Builtins and syntax of the shell: `exec` before one would change its meaning.
+_NOT_ALONE: Final = re.compile(r"[;&|<>(){}`\n]|\$\(")
+_WORDS: Final = (
+    "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
+    "function if local read return set shift source test then time times trap true type ulimit umask unset "
+    "until wait while"
+)
+_BUILTIN: Final = frozenset(_WORDS.split())
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_EXPANSION: Final = re.compile(r"\$\{\w++[^}]*+\}")
+
+
+def shell_command(text: str) -> tuple[str, ...]:
+    """Returns the arguments that run a text as a shell reads it. A plain command replaces its shell, so that
+    it gets signals itself."""
+    is_plain = plain_words(text) and not text.lstrip().startswith("exec ")
+    return (SHELL, "-c", f"exec {text.strip()}" if is_plain else text)
+
+
+def plain_words(text: str) -> list[str]:
+    """Returns the words of one plain command, or nothing for shell syntax."""
+    if _NOT_ALONE.search(_EXPANSION.sub("$X", text)):
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return []
+    if words[:1] == ["exec"]:
+        words = words[1:]
+    if not words or words[0] in _BUILTIN or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
+        return []
+    return words

@@ -1,0 +1,59 @@
+"""A native build has the commands of all processes; settings of the application choose among them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from windlass.core.deploy.build_settings import BuildSettings
+
+PROCFILE = "release: python migrate.py\nweb: python main.py\nworker: python work.py\n"
+SCRIPTS = {"main.py": "print('web')", "work.py": "print('work')", "migrate.py": "print('migrated')"}
+
+
+async def test_every_process_of_a_procfile_can_be_run_and_so_can_its_release(site):
+    artifact = await site.build({"Procfile": PROCFILE, **SCRIPTS})
+    assert artifact.processes.keys() == {"web", "worker"}
+    assert artifact.processes["web"] == artifact.command
+    assert site.run(artifact) == "web"
+    assert site.run(replace(artifact, command=artifact.processes["worker"])) == "work"
+    assert site.run(replace(artifact, command=artifact.release)) == "migrated"
+    assert "The process worker of the Procfile runs in an application of its own" in site.log()
+
+
+async def test_a_procfile_without_web_leaves_the_choice_to_the_application(site):
+    artifact = await site.build({"Procfile": "a: python main.py\nb: python work.py\n", **SCRIPTS})
+    assert artifact.command == ()
+    assert artifact.processes.keys() == {"a", "b"}
+
+
+async def test_a_process_without_its_program_is_no_choice(site):
+    artifact = await site.build({"Procfile": "web: python main.py\nworker: no-such-program\n", **SCRIPTS})
+    assert artifact.processes.keys() == {"web"}
+    assert "The process worker cannot be chosen: " in site.log()
+
+
+async def test_a_repository_without_a_start_command_is_built_if_a_setting_has_one(site):
+    assert "no-such-program" in await site.refused({"Procfile": "web: no-such-program"})
+    settings = BuildSettings(has_command=True)
+    artifact = await site.build({"notes.txt": "x"}, settings=settings)
+    assert (artifact.command, artifact.processes) == ((), {})
+    unfit = await site.build({"Procfile": "web: no-such-program"}, settings=settings)
+    assert unfit.command == ()
+
+
+async def test_a_dockerfile_that_is_asked_for_and_not_there_is_refused(site):
+    said = await site.refused(SCRIPTS, settings=BuildSettings(builder="DOCKERFILE"))
+    assert said.startswith("builder: add a Dockerfile, or set builder to AUTO")
+
+
+async def test_the_builder_setting_chooses_between_dockerfile_and_recipe(site):
+    dockerfile = 'FROM python\nCOPY . /app\nWORKDIR /app\nCMD ["python", "work.py"]\n'
+    files = {"Dockerfile": dockerfile, "Procfile": "web: python main.py", **SCRIPTS}
+    results = {
+        choice: site.run(await site.build(files, settings=BuildSettings(builder=choice)))
+        for choice in ("AUTO", "DOCKERFILE", "RECIPE")
+    }
+    assert results == {"AUTO": "web", "DOCKERFILE": "work", "RECIPE": "web"}
+    del files["Procfile"]
+    assert site.run(await site.build(files)) == "work"
+    assert site.run(await site.build(files, settings=BuildSettings(builder="RECIPE"))) == "web"
