@@ -1,0 +1,32 @@
+"""The settings of an installation: `settings` declares them, `loading` reads them."""
+
+from windlass.config.loading import (
+    PREFIX,
+    BadSetting,
+    ShownSetting,
+    describe,
+    for_tools,
+    load,
+    strangers,
+    take_secrets,
+    to_type,
+    wants_no_colour,
+)
+from windlass.config.settings import Settings
+
+DATABASE = "windlass.db"
+
+__all__ = [
+    "DATABASE",
+    "PREFIX",
+    "BadSetting",
+    "Settings",
+    "ShownSetting",
+    "describe",
+    "for_tools",
+    "load",
+    "strangers",
+    "take_secrets",
+    "to_type",
+    "wants_no_colour",
+]
