@@ -23,7 +23,7 @@ class Street:
         """One service of each kind, all of which run but the one that never can."""
         house = self.house
         await house.make_environment()
-        self.web = await house.application("serves", ports=[HTTP])
+        self.web = await house.application("serves", ports=[HTTP], release_command="echo migrated")
         self.pair = await house.application("sleeps", min_running_instances=2, max_running_instances=3)
         self.store = await house.application("frail", ports=[HTTP], storage=[STORAGE])
         self.deaf = await house.application("deaf", ports=[HTTP])

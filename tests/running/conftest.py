@@ -24,6 +24,6 @@ def postgres_url(postgres):
 @pytest.fixture
 def short_hold(monkeypatch):
     """A step that can only wait gives its slot back at once, and not after seconds."""
-    run = importlib.import_module("windlass.control.deploying.steps.run")
-    for module in (patience, run):
+    outcome = importlib.import_module("windlass.control.deploying.steps.outcome")
+    for module in (patience, outcome):
         monkeypatch.setattr(module, "HOLD", 0.01)

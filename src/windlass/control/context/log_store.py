@@ -20,7 +20,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
 from windlass.control.context.masks import Masks
-from windlass.core.deploy.workload import OutputLine
+from windlass.core.deploy.workload import OutputLine, is_of_release
 from windlass.core.words.masking import MASK, NOTHING, Mask
 
 LOGS = "logs"
@@ -107,7 +107,7 @@ class Logs:
         if mask is None and self.find_secrets is not None:
             self._hold(service, lines, self.find_secrets)
         else:
-            self._write(service, lines, mask or NOTHING)
+            self._write_output(service, lines, mask or NOTHING)
 
     def build(self, service: str, deployment: str) -> Callable[[str], None]:
         """Takes lines of a build log."""
@@ -118,6 +118,11 @@ class Logs:
             self._write(stream, [line], self.masks.of(deployment) or NOTHING)
 
         return say
+
+    def _write_output(self, service: str, lines: Sequence[OutputLine], mask: Mask) -> None:
+        """Writes the output of an instance. That of a release command belongs to its deployment."""
+        first = lines[0]
+        self._write(_stream(service, first.version if is_of_release(first.pod) else None), lines, mask)
 
     def _write(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> None:
         self._segments.append(stream, self._mask_lines(stream, lines, mask) if mask else lines)

@@ -50,7 +50,7 @@ async def _freeze_running(ledger: Ledger) -> Workload:
     serving = await ledger.ctx.store.reads.deployments.get(running.deployment)
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
-    workload = replace(running, generation=deployment.number, deployment=deployment.id)
+    workload = replace(_without_release(running), generation=deployment.number, deployment=deployment.id)
     return await ledger.freeze(workload, _artifact_of(earlier), ledger.status.digest)
 
 
@@ -60,8 +60,13 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Its build is no more: deploy its commit again")
     making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
-    workload = await kind.compute(ctx, making, built.made.artifact)
+    workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
     return await ledger.freeze(workload, built, making.inputs.digest)
+
+
+def _without_release(workload: Workload) -> Workload:
+    """Returns a workload that runs no release command: it has run for the deployment that built it."""
+    return replace(workload, artifact=replace(workload.artifact, release=()))
 
 
 def _artifact_of(details: Particulars) -> BuiltArtifact:

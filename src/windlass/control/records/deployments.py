@@ -164,6 +164,8 @@ async def finish(
     details.message, details.waits, details.ended = message, "", tx.now
     if details.run and not details.run.ended_at:
         details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
+    if details.release and not details.release.ended_at:
+        details.release = replace(details.release, ended_at=tx.now, reason=message.partition("\n")[0])
     closed = await move(tx, deployment, progress, details)
     seconds = (tx.now - deployment.created) / SECOND
     tx.measure("deployment", seconds, deployment.action.lower(), progress.lower())
@@ -272,6 +274,8 @@ def shown_deployment(
         own["image_tag"] = details.image_tag
     if details.run:
         own["run"] = _shown_run(details.run)
+    if details.release:
+        own["release"] = _shown_run(details.release)
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
     return {**shown_status(call, service, status, freshness), **own}

@@ -115,6 +115,7 @@ class Deployment(Shown):
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
     run: Annotated[Maybe[RunResult], Meta(description="The result of a service that runs once")] = absent
+    release: Annotated[Maybe[RunResult], Meta(description="The result of its release command")] = absent
     triggered_by: Annotated[str, example("Ada Lovelace")] = ""
     origin: str = "API"
     started_at: Annotated[Timestamp | None, example(None)] = None

@@ -90,6 +90,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The deployment that it repeats or goes back to."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
+    release: RunReport | None = None
+    """The run of its release command."""
     began: int = 0
     ended: int = 0
 

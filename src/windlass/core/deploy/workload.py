@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
 from windlass.core.deploy.static_site import StaticSite
+
+RELEASE_INDEX: Final = 100_000
+"""The index of the run of a release command: none of the instances of its generation has it."""
+
+
+def is_of_release(pod: str) -> bool:
+    """True for the name of the run of a release command. Names end with the index."""
+    return pod.endswith(f"-{RELEASE_INDEX}")
 
 
 class Artifact(Struct, frozen=True, kw_only=True):

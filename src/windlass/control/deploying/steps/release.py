@@ -18,6 +18,7 @@ from windlass.control.deploying.release import (
     take_down,
 )
 from windlass.control.deploying.routes import refresh
+from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import particulars
 from windlass.control.records.kept_builds import builds_of
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -55,13 +56,14 @@ async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: 
     failure = particulars(ledger.deployment).message
     if not failure:
         try:
+            await run_release_command(ledger, new)
             await bring_up(ledger.ctx, new, old, count, ledger.check_claim, ledger.note_waiting)
             return True
         except ReleaseFailed as failed:
             failure = str(failed)
             await ledger.give_up(failure)
     output = await take_down(ledger.ctx, new, old, count, ledger.check_claim)
-    await ledger.fail(failure, output=output)
+    await ledger.fail(failure, output=await release_output(ledger) or output)
     return False
 
 
