@@ -27,6 +27,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"
 
+# Commands of tests neither read the tokens of the person who runs them, nor write into that person's folders.
+_OWN_FOLDERS = tempfile.TemporaryDirectory(prefix="windlass-home-")
+os.environ["XDG_CONFIG_HOME"] = f"{_OWN_FOLDERS.name}/config"
+os.environ["XDG_CACHE_HOME"] = f"{_OWN_FOLDERS.name}/cache"
+
 
 def pytest_collection_finish():
     """Thousands of tests and all modules stay to the end: looking through them costs a second each time."""

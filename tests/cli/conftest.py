@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,9 +40,17 @@ _TURN = threading.Lock()
 
 
 def say(
-    *words: str, url: str = "", token: str | None = ADMIN, stdin: str | None = None, width: int = 120
+    *words: str,
+    url: str = "",
+    token: str | None = ADMIN,
+    stdin: str | None = None,
+    width: int = 120,
+    home: Path | None = None,
 ) -> Said:
+    """`home`: a folder for the settings of the user, instead of that of all tests."""
     environment = {"WINDLASS_URL": url or None, "WINDLASS_TOKEN": token, "COLUMNS": str(width)}
+    if home is not None:
+        environment["XDG_CONFIG_HOME"] = str(home)
     assert _TURN.acquire(blocking=False), "Use HTTP: two commands at once would mix their output."
     try:
         return Said(CliRunner().invoke(main, words, env=environment, input=stdin))

@@ -60,10 +60,10 @@ async def test_a_created_service_says_how_to_deploy_it(windlass):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("exec web ls", "Windlass runs no commands in services."),
-        ("application run web ls", "Windlass runs no commands in services."),
+        ("application login", "Did you mean `windlass login`?"),
+        ("application secrets web", "Did you mean `windlass secrets`?"),
         ("application start web", "Did you mean `windlass application redeploy`?"),
-        ("application env web", "Did you mean `windlass environment-variable`?"),
+        ("application env web", "Did you mean `windlass env`?"),
         ("service list", "Did you mean `windlass application`?"),
         ("domain add web shop.example.com", "`windlass application link` lists the addresses."),
         ("application custom-domain web", "`windlass application link` lists the addresses."),

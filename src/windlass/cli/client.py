@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import ipaddress
 import json
@@ -24,7 +25,7 @@ from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
-_SECONDS = 60
+PATIENT = 60
 """Seconds without a byte from the server. In a stream, it sends a comment four times as often."""
 _PAGE = 1000
 _PIECE = 1 << 16
@@ -87,9 +88,11 @@ class ApiAnswer(Struct, frozen=True):
 class Api:
     """A server, and the token that it is called with."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, seconds: float = PATIENT) -> None:
+        """`seconds`: without a byte from the server, before it counts as unreachable."""
         self._url = _check_url(url)
         self._token = token
+        self._seconds = seconds
         # A redirect is not followed: the token is for this server only.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
         self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
@@ -97,6 +100,11 @@ class Api:
     @property
     def url(self) -> str:
         return self._url
+
+    @property
+    def digest(self) -> str:
+        """Names this address and token, without telling them."""
+        return hashlib.sha256(f"{self._url}\n{self._token}".encode()).hexdigest()
 
     def get(self, path: str, /, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
@@ -146,7 +154,7 @@ class Api:
 
     def _answer(self, request: urllib.request.Request) -> ApiAnswer:
         try:
-            reply = self._opener.open(request, timeout=_SECONDS)
+            reply = self._opener.open(request, timeout=self._seconds)
             if reply.headers.get_content_type() == EVENTS:
                 return ApiAnswer(reply.status, _headers(reply.headers), b"", ResponseStream(reply))
             with reply:
@@ -180,11 +188,14 @@ class Api:
         match answer.status:
             case 401 if not self._token:
                 return (
-                    "a token is needed: set WINDLASS_TOKEN, or give --token. `windlass serve` prints one at "
-                    "its first start, `windlass token create` makes more"
+                    "log in first, with `windlass login`, or set WINDLASS_TOKEN: a token is needed. "
+                    "`windlass serve` prints one at its first start, `windlass token create` makes more"
                 )
             case 401:
-                return f"{message}. Set WINDLASS_TOKEN, or give --token, to a token that is good now"
+                return (
+                    f"{message}. Log in again with `windlass login`, or set WINDLASS_TOKEN to one that is "
+                    "good now"
+                )
             case 403:
                 return f"{message}. `windlass token create --scope …` makes one, with an Admin token"
             case status if status in range(300, 400):

@@ -5,34 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from windlass.cli.client import Api, ApiAnswer, path_of
-from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
-from windlass.cli.derived_commands import (
-    DerivedCommand,
-    about,
-    ancestry,
-    commands_of,
-    kebab,
-)
+from windlass.cli.command_table import GroupLines, line_about
+from windlass.cli.connection import connect
+from windlass.cli.deployments import StartedDeployment, say, serves, summary
+from windlass.cli.derived_commands import DerivedCommand, about, ancestry, commands_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.invocation import Invocation
+from windlass.cli.kebab import kebab
 from windlass.cli.lists import show_list
-from windlass.cli.options import CommandOptions, api_of, options_of, values
+from windlass.cli.options import CommandOptions, options_of, values
+from windlass.cli.outcomes import wait_and_show
 from windlass.cli.overviews import (
     SERVICES,
     only_service,
-    say_how_to_reach,
+    path_of_service,
     services_in,
     show_environment,
     with_status,
 )
 from windlass.cli.show import note_next, note_shown_once, show, show_event
-from windlass.cli.suggestions import Verbs, no_such_option
-from windlass.cli.waiting import DeploymentWait
+from windlass.cli.suggestions import no_such_option
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.core.declare.resource import Trait
 from windlass.families import registry
@@ -41,7 +38,7 @@ from windlass.terminal.sections import Command
 from windlass.terminal.stopped import ended_by_hand
 from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
-_NORMAL = {"token_normalize_func": kebab}
+_NORMAL: Final = {"token_normalize_func": kebab}
 
 
 @cache
@@ -49,17 +46,15 @@ def all_commands() -> dict[str, dict[str, DerivedCommand]]:
     return commands_of(registry())
 
 
-@cache
-def group(name: str) -> click.Group | None:
-    words = all_commands().get(kebab(name))
-    if words is None:
-        return None
-    return Verbs(
-        {word: partial(command, derived) for word, derived in words.items()},
-        name=kebab(name),
-        help=about(next(iter(words.values()))) + ".",
-        context_settings=_NORMAL,
-    )
+def group_lines() -> dict[str, GroupLines]:
+    """Returns a line about each group and each of its commands, for the table of commands."""
+    return {
+        group: GroupLines(
+            about(next(iter(words.values()))) + ".",
+            {word: line_about(command(derived)) for word, derived in words.items()},
+        )
+        for group, words in all_commands().items()
+    }
 
 
 def command(derived: DerivedCommand) -> click.Command:
@@ -108,7 +103,7 @@ def _deeper(options: CommandOptions) -> str | None:
 
 
 def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
-    api = api_of(arguments)
+    api = connect(arguments)
     if arguments.get("wait"):
         api.be_patient(when_too_many)
     if derived.has_choice and arguments["subject_0"] is None:
@@ -170,13 +165,8 @@ def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool)
         say(f"{plain(service.name)}: there was nothing to do")
         return
     started = StartedDeployment(home, service.name, answer["deployment_request_id"])
-    ended = DeploymentWait(api, started, cancelled=invocation.command.cancels).until_done()
-    if as_json:
-        print_json(ended.deployment)
-    else:
-        url = first_address(api, home) if serves(ended) else ""
-        click.echo(summary(ended, url))
-        say_how_to_reach(invocation.operation, ended, url)
+    family, cancels = invocation.operation.family, invocation.command.cancels
+    wait_and_show(api, started, family, as_json=as_json, cancelled=cancels)
 
 
 def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
@@ -186,7 +176,7 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
     wait = EnvironmentWait(api, environment, cancelled=invocation.command.cancels)
     answer = invocation.send(path).json
     services = services_in(api, environment.organization, environment_id=environment.id)
-    started = {row["id"]: StartedDeployment(_path_of_service(row), row["name"], "") for row in services}
+    started = {row["id"]: StartedDeployment(path_of_service(row), row["name"], "") for row in services}
     ended = wait.until_done(started)
     if as_json:
         if answer is not None:
@@ -202,17 +192,11 @@ def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool)
         say("There was nothing to do")
 
 
-def _path_of_service(row: Mapping[str, Any]) -> str:
-    """Returns the path of a service in a list of services of all kinds."""
-    family = registry().service_of_type(row["service_type"])
-    return f"/{family.segment}/{row['id']}"
-
-
 def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
     following = StreamFollower(lambda headers: invocation.send(path, headers), first)
     with ended_by_hand():
         for event in following.events():
-            show_event(invocation.operation, event.kind == LINE, event.data, as_json=as_json)
+            show_event(invocation.operation.answer, event.kind == LINE, event.data, as_json=as_json)
 
 
 def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:

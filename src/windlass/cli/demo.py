@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from windlass.cli.client import Api
+from windlass.cli.connection import call_options, connect
 from windlass.cli.deployments import DeploymentFailed, StartedDeployment, is_under_way, say
-from windlass.cli.options import api_of, call_options
 from windlass.cli.waiting import DeploymentWait
 from windlass.demo import BRANCH, URL
 from windlass.terminal.sections import Command, Option
@@ -83,7 +83,7 @@ def demo_command() -> click.Command:
 
 
 def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **options: Any) -> None:
-    demo = Demo(api_of(options), project, patience)
+    demo = Demo(connect(options), project, patience)
     if remove:
         demo.remove(sure=yes or not (sys.stdin.isatty() and sys.stdout.isatty()))
         return

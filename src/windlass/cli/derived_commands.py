@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.cli.kebab import kebab
 from windlass.core.access import Scope
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
@@ -134,11 +135,6 @@ def about(command: DerivedCommand) -> str:
     declared = command.family.spec if command.family else command.operation.answer
     description = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
     return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
-
-
-def kebab(name: str) -> str:
-    """Returns a name in kebab case: `environmentVariable` → `environment-variable`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
 
 
 def _command(group: str, word: str, paths: Sequence[CommandPath]) -> DerivedCommand:

@@ -12,8 +12,8 @@ import click
 
 from windlass.cli.client import ApiAnswer, ResponseStream
 from windlass.cli.commands import all_commands, command
+from windlass.cli.connection import call_options, connect
 from windlass.cli.demo import demo_command
-from windlass.cli.options import api_of, call_options
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Stopped, ended_by_hand
 
@@ -50,7 +50,7 @@ def api_command() -> click.Command:
 
 def _api(method: str, path: str, data: str | None, include: bool, **options: Any) -> None:
     body = sys.stdin.read() if data == "-" else data
-    answer = api_of(options).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
+    answer = connect(options).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
     if include:
         _print_head(answer)
     if answer.going_on is None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec import inspect as types
 
-from windlass.cli.derived_commands import kebab
+from windlass.cli.kebab import kebab
 from windlass.core.declare.spec import ordered_fields
 
 Path = tuple[str, ...]

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from windlass.cli.client import Api, ApiAnswer, path_of
-from windlass.cli.derived_commands import CommandPath, DerivedCommand, ancestry, kebab
+from windlass.cli.derived_commands import CommandPath, DerivedCommand, ancestry
 from windlass.cli.fields import body_of
+from windlass.cli.kebab import kebab
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, base_body, free_fields, values
 from windlass.cli.overviews import services_in

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.cli.client import Api, ApiRefused, path_of
-from windlass.cli.derived_commands import ancestry, kebab
+from windlass.cli.derived_commands import ancestry
+from windlass.cli.kebab import kebab
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
 from windlass.terminal.stopped import Misused

@@ -8,16 +8,16 @@ from typing import Any
 import click
 from msgspec import NODEFAULT, Struct
 
-from windlass.cli.client import Api
-from windlass.cli.derived_commands import DerivedCommand, ancestry, kebab
+from windlass.cli.connection import call_options
+from windlass.cli.derived_commands import DerivedCommand, ancestry
 from windlass.cli.fields import Field, ShortForm, fields_of, json_of
+from windlass.cli.kebab import kebab
 from windlass.cli.texts import read_texts
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Misused
-from windlass.terminal.tables import FORM
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
@@ -59,20 +59,6 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
     where = [option for option in own if getattr(option, "section", _WHERE) == _WHERE]
     others = [option for option in own if option not in where]
     return CommandOptions(tuple(above), tuple(fields), tuple(query), (*where, *settable, *others, *calling))
-
-
-def call_options() -> list[click.Option]:
-    return [
-        Option(["url", "--url"], help="Address of the server.", section=_CALL),
-        Option(["token", "--token"], help="API token.", section=_CALL),
-        Option([FORM, "--json/--text"], default=None, help="As JSON, or as text.", section=_CALL),
-    ]
-
-
-def api_of(options: Mapping[str, Any]) -> Api:
-    """Returns the API with the options of the command, of `windlass` before it, or of the environment."""
-    root = click.get_current_context().find_root().params
-    return Api(options.get("url") or root["url"], options.get("token") or root["token"] or "")
 
 
 def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:

@@ -11,11 +11,12 @@ import click
 
 from windlass.cli.client import Api, ApiRefused, path_of
 from windlass.cli.deployments import EndedDeployment, is_gone, say, serves
-from windlass.cli.derived_commands import kebab
 from windlass.cli.fields import fields_of
+from windlass.cli.kebab import kebab
 from windlass.cli.lists import show_list
 from windlass.cli.names import ResolvedResource
 from windlass.core.declare.operations import Operation
+from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.terminal.stopped import Misused
 from windlass.terminal.tables import paint, plain
@@ -68,10 +69,15 @@ def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
     return str(services[0]["id"])
 
 
-def say_how_to_reach(operation: Operation, ended: EndedDeployment, url: str) -> None:
+def path_of_service(row: Mapping[str, Any]) -> str:
+    """Returns the path of a service in a list of services of all kinds."""
+    return path_of(f"/{registry().service_of_type(row['service_type']).segment}/{{id}}", {"id": row["id"]})
+
+
+def say_how_to_reach(family: Family | None, ended: EndedDeployment, url: str) -> None:
     """Prints, after the first deployment of a service without an address, how it gets one."""
-    if url or not serves(ended) or ended.deployment["number"] > 1 or operation.family is None:
+    if url or not serves(ended) or ended.deployment["number"] > 1 or family is None:
         return
-    for option in (field.short for field in fields_of(operation.family.spec) if field.short):
-        edit = f"windlass {kebab(operation.family.name)} edit {ended.started.name} --{option.name} NUMBER"
+    for option in (field.short for field in fields_of(family.spec) if field.short):
+        edit = f"windlass {kebab(family.name)} edit {ended.started.name} --{option.name} NUMBER"
         say(f"For a public address, name the port on which it listens, and deploy it again: {plain(edit)}")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.cli.cells import moment, show_fields
-from windlass.cli.derived_commands import kebab
+from windlass.cli.kebab import kebab
 from windlass.cli.lists import readable, show_list
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
@@ -61,8 +61,9 @@ def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
         click.echo(f"Deploy it with: {words}", err=True)
 
 
-def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -> None:
-    """Prints an event of a stream. One that is not `whole` is a remark of the server on missing events."""
+def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: bool) -> None:
+    """Prints an event of a stream: an `answer`, or a remark of the server on missing events, which is not
+    `whole`."""
     if whole and as_json:
         click.echo(data)
         return
@@ -70,7 +71,7 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         event = json.loads(data)
         if not whole:
             click.echo(plain(event["message"]), err=True)
-        elif show := _line_printer(operation):
+        elif show := _line_printer(answer):
             show(event)
         else:
             click.echo(plain(data))
@@ -122,8 +123,7 @@ _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
 """The function that prints an event of a stream, by the type of its data."""
 
 
-def _line_printer(operation: Operation) -> Callable[[Any], None] | None:
-    answer = operation.answer
+def _line_printer(answer: type[Struct] | None) -> Callable[[Any], None] | None:
     return next((show for shape, show in _LINES.items() if answer and issubclass(answer, shape)), None)
 
 

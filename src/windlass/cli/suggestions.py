@@ -28,22 +28,17 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "--force": "--yes", "--watch": "--wait", "--grep": "--search", "--filter": "--search",
     "--output": "--json", "--format": "--json",
 }  # fmt: skip
-_NO_SHELL: Final = "Windlass runs no commands in services."
 _NO_DOMAINS: Final = (
     "Windlass serves no domains of your own yet, except the one that ends all names: the setting "
     "gateway_domain. `windlass application link` lists the addresses."
 )
 _ANSWERS: Final[Mapping[str, str]] = {
-    "exec": _NO_SHELL,
-    "run": _NO_SHELL,
-    "shell": _NO_SHELL,
-    "ssh": _NO_SHELL,
     "domain": _NO_DOMAINS,
     "custom-domain": _NO_DOMAINS,
     "help": "`windlass --help` lists all commands.",
-    "init": "`windlass project create --name NAME` begins a project.",
     "version": "`windlass --version` shows the version.",
-    "login": "Set WINDLASS_TOKEN to a token, and WINDLASS_URL to the address of the server.",
+    "auth": "`windlass login` keeps a token for this user.",
+    "whoami": "`windlass context list` shows the servers that you are logged in to.",
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
     "down": "`windlass stop --all` stops every service.",
 }
@@ -84,7 +79,10 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
     if name in _ANSWERS and not usual:
         raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
-    if name in _GROUPS:
+    root = ctx.find_root()
+    if isinstance(root.command, click.Group) and name in root.command.list_commands(root) and not usual:
+        suggestions = [f"windlass {name}"]
+    elif name in _GROUPS:
         suggestions = [f"windlass {_GROUPS[name]}"]
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
@@ -118,12 +116,36 @@ def _message(kind: str, name: str, suggestions: Collection[str]) -> str:
 class Verbs(click.Group):
     """The commands of one resource. Each is built when it is called or listed: all of them take 30 ms."""
 
-    def __init__(self, builders: Mapping[str, Callable[[], click.Command]], **attributes: Any) -> None:
-        super().__init__(**attributes)
+    def __init__(
+        self,
+        builders: Mapping[str, Callable[[], click.Command]],
+        *,
+        usual: str = "",
+        lines: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
+        """`usual`: the command that is meant where none is named. `lines`: one about each command, if that is
+        known before it is built."""
+        super().__init__(no_args_is_help=not usual, **attributes)
         self._builders = builders
+        self._usual = usual
+        self._lines = lines
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args else "-"
+        if self._usual and first.startswith("-") and first not in ctx.help_option_names:
+            args = [self._usual, *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._builders)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._lines is None:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._lines[name]) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in self._builders and name not in self.commands:

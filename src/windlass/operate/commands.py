@@ -88,10 +88,10 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
 def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     """Stops all services through the server if it runs, otherwise in its database; returns their number."""
     settings, sources = settings_from(options)
-    from windlass.cli.options import api_of  # noqa: PLC0415 (nothing for a server that starts)
+    from windlass.cli.connection import connect  # noqa: PLC0415 (nothing for a server that starts)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
 
-    api = api_of(options)
+    api = connect(options, use_contexts=False)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if not named and stopping.answers(api):
         with ended_by_hand("It goes on by itself."):

@@ -1,0 +1,4 @@
+"""The everyday words of the command line: `windlass up`, `logs`, `env set …`. They mean the linked service.
+
+Everything else of the API is a command derived from its declarations; see `commands`.
+"""

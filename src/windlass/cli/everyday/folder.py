@@ -1,0 +1,261 @@
+"""`windlass init`, `link` and `unlink`: a folder and the service that is deployed from it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec import Struct
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.cli.client import Api, ApiRefused
+from windlass.cli.connection import call_options, connect
+from windlass.cli.contexts import normal_url
+from windlass.cli.deployments import is_gone, say
+from windlass.cli.everyday.call import context_option, environment_option
+from windlass.cli.git_folder import GitFolder, git_folder
+from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, remove_link, write_link
+from windlass.core.detect import Recipe, Tree, detect
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.tables import plain, print_json, wants_json
+
+_USUAL_PORT: Final = 8080
+_NONE: Final = "none"
+_AUTO: Final = "auto"
+_MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
+
+
+class InitAnswers(Struct, frozen=True):
+    """The answers to the three questions."""
+
+    name: str
+    place: str
+    """The path of the environment."""
+    port: str
+    """A number, `none`, or `auto`: the server decides."""
+
+
+@click.command(
+    "init",
+    cls=Command,
+    params=[
+        Option(["name", "--name"], metavar="NAME", help="Name of the application.  [that of the folder]"),
+        environment_option(),
+        Option(
+            ["port", "--port"],
+            metavar="PORT|none|auto",
+            help="Port on which it listens for HTTP; auto leaves it to the server.  [what is detected]",
+        ),
+        Option(["repository", "--repository"], metavar="URL", help="Git repository.  [the remote]"),
+        Option(["yes", "-y", "--yes"], is_flag=True, help="Ask nothing, and take what is detected."),
+        context_option(),
+        *call_options(),
+    ],
+)
+def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any) -> None:
+    """Make this folder an application: detect it, create it, and link the folder with it.
+
+    Asks for its name, its project and environment, and its port, unless they are given as options or there is
+    no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
+    """
+    folder = Path.cwd()
+    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    _show_recipe(recipe)
+    git = git_folder(folder)
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    answers = _answers(folder, recipe, options, asks=asks)
+    api = connect(options, linked=_linked_url(folder))
+    maker = ApplicationMaker(api, say)
+    application = maker.application(answers, _source(folder, git, repository))
+    link = FolderLink(
+        url=normal_url(api.url),
+        project=answers.place.partition("/")[0],
+        environment=answers.place.partition("/")[2],
+        application=application["name"],
+    )
+    write_link(folder, link)
+    if wants_json(as_json):
+        print_json({**msgspec.to_builtins(link), "id": application["id"]})
+    else:
+        click.echo(f"This folder is {plain(link.path)} now ({FILE}). Deploy it with: windlass up")
+
+
+@click.command(
+    "link",
+    cls=Command,
+    params=[
+        click.Argument(["name"], metavar="PATH"),
+        context_option(),
+        *call_options(),
+    ],
+)
+def link(name: str, as_json: bool | None, **options: Any) -> None:
+    """Link this folder with an application that exists: shop/production/web, or a shorter path."""
+    api = connect(options)
+    matches = api.get("/resource", family="application", path=name)["results"]
+    if len(matches) != 1:
+        ways = ", ".join(plain(match["path"]) for match in matches) or "none"
+        raise Misused(f"give a longer path: {name!r} could be {ways}")
+    project, environment, application = matches[0]["path"].split("/")
+    linked = FolderLink(
+        url=normal_url(api.url), project=project, environment=environment, application=application
+    )
+    write_link(Path.cwd(), linked)
+    if wants_json(as_json):
+        print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
+    else:
+        click.echo(f"This folder is {plain(linked.path)} now ({FILE})")
+
+
+@click.command("unlink", cls=Command)
+def unlink() -> None:
+    """Remove the link of this folder. The service stays as it is."""
+    linked = find_linked_folder(Path.cwd())
+    if linked is None:
+        raise Stopped("go to a linked folder: this one is not linked")
+    remove_link(linked.folder)
+    say(f"Removed {linked.folder / FILE}. The service {plain(linked.link.path)} stays as it is.")
+
+
+class ApplicationMaker:
+    """Creates an application, and the project and environment that it needs, unless they exist."""
+
+    def __init__(self, api: Api, note: Callable[[str], None]) -> None:
+        self._api = api
+        self._note = note
+
+    def application(self, answers: InitAnswers, source: Mapping[str, Any]) -> Mapping[str, Any]:
+        existing = self._find("application", f"{answers.place}/{answers.name}")
+        if existing is not None:
+            self._note(f"{plain(existing['path'])} exists already, and stays as it is.")
+            return existing
+        environment = self._environment(answers.place)
+        ports = _ports(answers.port)
+        body = {"name": answers.name, **source, **({} if ports is None else {"ports": ports})}
+        return self._create(f"/environment/{environment}/application", body, "application")
+
+    def _environment(self, place: str) -> str:
+        existing = self._find("environment", place)
+        if existing is not None:
+            return str(existing["id"])
+        project, _, name = place.partition("/")
+        body = {"name": name} | ({"mode": _MODES[name.lower()]} if name.lower() in _MODES else {})
+        return str(self._create(f"/project/{self._project(project)}/environment", body, "environment")["id"])
+
+    def _project(self, name: str) -> str:
+        existing = self._find("project", name)
+        if existing is not None:
+            return str(existing["id"])
+        organization = self._api.get("/organization")["id"]
+        created = self._create(f"/organization/{organization}/project", {"name": name}, "project")
+        return str(created["id"])
+
+    def _find(self, family: str, path: str) -> Mapping[str, Any] | None:
+        try:
+            matches = self._api.get("/resource", family=family, path=path)["results"]
+        except ApiRefused as refused:
+            if is_gone(refused):
+                return None
+            raise
+        return dict(matches[0])
+
+    def _create(self, path: str, body: Mapping[str, Any], noun: str) -> Mapping[str, Any]:
+        created = self._api.call("POST", path, msgspec.json.encode(body)).json
+        self._note(f"Created the {noun} {plain(created['name'])}.")
+        return dict(created)
+
+
+# The questions
+
+
+def _answers(folder: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool) -> InitAnswers:
+    linked = find_linked_folder(folder)
+    before = linked.link if linked and linked.folder == folder else None
+    ask: Callable[[str, str], str] = _ask if asks else lambda _question, default: default
+    usual = _name_of(folder)
+    name = options["name"] or ask("Name of the application", before.application if before else usual)
+    place = options["environment"] or ask(
+        "Project and environment", before.place if before else f"{_name_of(_top_of(folder))}/production"
+    )
+    if place.count("/") != 1 or not all(place.split("/")):
+        raise Misused(f"give a project and an environment, such as shop/production, and not {place!r}")
+    port = options["port"] or ask("Port on which it listens for HTTP, or none", _port_of(recipe))
+    return InitAnswers(name=name, place=place, port=_check_port(port))
+
+
+def _ask(question: str, default: str) -> str:
+    return str(click.prompt(question, default=default, err=True)).strip()
+
+
+def _check_port(port: str) -> str:
+    word = port.lower()
+    if word in (_NONE, _AUTO) or (word.isdecimal() and 0 < int(word) < 65_536):
+        return word
+    raise Misused(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
+
+
+def _ports(port: str) -> list[dict[str, Any]] | None:
+    if port == _AUTO:
+        return None
+    return [] if port == _NONE else [{"internal_port": int(port), "publicly_accessible": True}]
+
+
+def _port_of(recipe: Recipe) -> str:
+    """Returns the port to be proposed: that of the web process or the static site, none for workers."""
+    if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
+        return str(recipe.port or _USUAL_PORT)
+    return _NONE if recipe.processes and not _has_web(recipe) else _AUTO
+
+
+def _has_web(recipe: Recipe) -> bool:
+    return not recipe.processes or any(process.name == "web" for process in recipe.processes)
+
+
+def _name_of(folder: Path) -> str:
+    """Returns the name of a folder as that of a service: also a part of its address."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")[:63].strip("-") or "app"
+
+
+def _top_of(folder: Path) -> Path:
+    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
+
+
+# What the folder says
+
+
+def _show_recipe(recipe: Recipe) -> None:
+    words = [recipe.framework or recipe.language, recipe.language_version, recipe.package_manager]
+    shown = ", ".join(plain(word) for word in words if word)
+    start = recipe.start or (f"the files in {recipe.static_folder}" if recipe.static_folder else "")
+    if shown or start:
+        say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
+    for problem in recipe.problems:
+        say(plain(problem))
+
+
+def _linked_url(folder: Path) -> str:
+    linked = find_linked_folder(folder)
+    return linked.link.url if linked else ""
+
+
+def _source(folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
+    """Returns the fields of an application that say where its files come from."""
+    url = repository or (git.remotes[0] if git and git.remotes else "")
+    if not url:
+        raise Misused(
+            "push this folder to a git server, or name a repository with --repository: it has no remote that "
+            "a server can reach"
+        )
+    source: dict[str, Any] = {"url": url}
+    if git and not repository:
+        inner = folder.resolve().relative_to(git.top.resolve()).as_posix()
+        source |= {"branch": git.branch} if git.branch else {}
+        source |= {"root_path": f"/{inner}"} if inner != "." else {}
+    return {"git_repository": source}

@@ -1,0 +1,97 @@
+"""The state of git in a folder of the user: its remotes and its commit. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from windlass.config import for_tools
+
+_SECONDS: Final = 30
+_SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
+
+
+class GitFolder(Struct, frozen=True, kw_only=True):
+    """A folder in a repository of git."""
+
+    top: Path
+    commit: str = ""
+    """The commit that is checked out; empty before the first one."""
+    subject: str = ""
+    branch: str = ""
+    """The branch on the remote that this one follows."""
+    remotes: tuple[str, ...] = ()
+    """Addresses of the remotes as the server can use them, that of the present branch first."""
+    has_changes: bool = False
+    """True if a file of the folder is not as it is in the commit."""
+    is_pushed: bool = False
+    """True if a remote had the commit when git last asked it."""
+
+
+def git_folder(folder: Path) -> GitFolder | None:
+    """Returns the state of git in a folder, or None if there is no repository, or no git."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if not top:
+        return None
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    remote, _, branch = _git(folder, "rev-parse", "--abbrev-ref", "@{upstream}").partition("/")
+    names = sorted(_git(folder, "remote").split(), key=lambda name: (name != remote, name != "origin"))
+    return GitFolder(
+        top=Path(top),
+        commit=commit,
+        subject=_git(folder, "log", "-1", "--format=%s") if commit else "",
+        branch=branch,
+        remotes=tuple(
+            dict.fromkeys(
+                url for name in names if (url := for_server(_git(folder, "remote", "get-url", name)))
+            )
+        ),
+        has_changes=bool(_git(folder, "status", "--porcelain", "--", ".")),
+        is_pushed=bool(commit and _git(folder, "branch", "-r", "--contains", commit)),
+    )
+
+
+def for_server(url: str) -> str:
+    """Returns the address of a remote without credentials, and over https instead of ssh: the server has no
+    key of this user. An empty text if no server can use it, as for a folder."""
+    parts = urlsplit(url)
+    if "://" not in url:
+        match = _SCP.fullmatch(url)
+        return f"https://{match['host']}/{match['path'].lstrip('/')}" if match else ""
+    host = parts.hostname or ""
+    if parts.scheme in {"http", "https"}:
+        place = f"{host}:{parts.port}" if parts.port else host
+        return urlunsplit((parts.scheme, place, parts.path, "", ""))
+    if parts.scheme in {"ssh", "git", "git+ssh"}:
+        return f"https://{host}/{parts.path.lstrip('/')}"
+    return url if parts.scheme == "file" else ""
+
+
+def is_same_repository(url: str, other: str) -> bool:
+    return _bare(for_server(url)) == _bare(for_server(other)) != ""
+
+
+def _bare(url: str) -> str:
+    return url.removesuffix("/").removesuffix(".git").casefold()
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Returns the output of git, or an empty text if it fails."""
+    environment = for_tools() | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        ended = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout.decode(errors="replace").strip() if ended.returncode == 0 else ""

@@ -1,0 +1,189 @@
+"""Tokens are kept for this user alone, and go to no other address than the one that they were saved with."""
+
+from __future__ import annotations
+
+import stat
+import threading
+
+import pytest
+
+from windlass.cli.connection import USUAL, ServerAccess, choose
+from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
+from windlass.terminal.stopped import Misused, Stopped
+
+PROD = SavedContext("https://windlass.example.com", "token-of-prod")
+HERE = SavedContext("http://127.0.0.1:8080", "token-of-here")
+STRANGE = "https://strange.example.com"
+NONE = ServerAccess()
+
+
+def saved(current: str = "prod") -> Contexts:
+    return Contexts(current, {"prod": PROD, "here": HERE})
+
+
+TABLE = [
+    ("nothing is given", NONE, NONE, "", "", Contexts(), ServerAccess(USUAL)),
+    ("the current context", NONE, NONE, "", "", saved(), ServerAccess(PROD.url, PROD.token)),
+    ("a named context", NONE, NONE, "here", "", saved(), ServerAccess(HERE.url, HERE.token)),
+    ("a linked folder", NONE, NONE, "", HERE.url, saved(), ServerAccess(HERE.url, HERE.token)),
+    ("a folder of a stranger", NONE, NONE, "", STRANGE, saved(), ServerAccess(STRANGE)),
+    (
+        "variables win over contexts",
+        NONE,
+        ServerAccess(STRANGE, "t"),
+        "",
+        HERE.url,
+        saved(),
+        ServerAccess(STRANGE, "t"),
+    ),
+    (
+        "an address of a variable",
+        NONE,
+        ServerAccess(HERE.url),
+        "",
+        "",
+        saved(),
+        ServerAccess(HERE.url, HERE.token),
+    ),
+    ("an address that was not saved", NONE, ServerAccess(STRANGE), "", "", saved(), ServerAccess(STRANGE)),
+    ("a token of a variable", NONE, ServerAccess("", "t"), "", STRANGE, saved(), ServerAccess(USUAL, "t")),
+    (
+        "options win",
+        ServerAccess(STRANGE, "o"),
+        ServerAccess(HERE.url, "t"),
+        "",
+        "",
+        saved(),
+        ServerAccess(STRANGE, "o"),
+    ),
+    ("a token as an option", ServerAccess("", "o"), NONE, "", STRANGE, saved(), ServerAccess(PROD.url, "o")),
+    (
+        "a named context wins",
+        NONE,
+        ServerAccess(STRANGE, "t"),
+        "here",
+        "",
+        saved(),
+        ServerAccess(HERE.url, HERE.token),
+    ),
+    (
+        "slashes at the end",
+        NONE,
+        ServerAccess(HERE.url + "/"),
+        "",
+        "",
+        saved(),
+        ServerAccess(HERE.url + "/", HERE.token),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "context", "linked", "contexts", "chosen"),
+    [row[1:] for row in TABLE],
+    ids=[row[0] for row in TABLE],
+)
+def test_a_command_calls_the_nearest_address_with_the_token_of_that_address(
+    options, environment, context, linked, contexts, chosen
+):
+    assert choose(options, environment, lambda: contexts, context=context, linked=linked) == chosen
+
+
+def test_two_tokens_for_one_address_are_not_guessed():
+    contexts = Contexts("", {"a": PROD, "b": SavedContext(PROD.url, "another")})
+    with pytest.raises(Misused, match="--context: a, b"):
+        choose(ServerAccess(PROD.url), NONE, lambda: contexts)
+    contexts.current = "b"
+    assert choose(ServerAccess(PROD.url), NONE, lambda: contexts).token == "another"
+
+
+def test_an_address_and_a_context_are_not_both_taken():
+    with pytest.raises(Misused, match="not both"):
+        choose(ServerAccess(PROD.url), NONE, saved, context="prod")
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("HTTPS://Windlass.Example.com:443/", "https://windlass.example.com"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("https://example.com/windlass/", "https://example.com/windlass"),
+    ],
+)
+def test_an_address_has_one_form(typed, address):
+    assert normal_url(typed) == address
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["ftp://example.com", "https://", "http://u:p@example.com", "https://example.com?a=1", "http://a:99999"],
+)
+def test_an_address_that_is_none_is_refused(typed):
+    with pytest.raises(Misused):
+        normal_url(typed)
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = ContextFile(tmp_path / "config/windlass")
+    with file.changing() as contexts:
+        contexts.save("prod", PROD)
+    return file
+
+
+def test_saved_contexts_are_read_again(file):
+    assert file.read() == Contexts("prod", {"prod": PROD})
+
+
+def test_only_the_user_can_read_file_and_folder(file):
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_file_that_others_can_read_is_refused(file, mode):
+    file.path.chmod(mode)
+    with pytest.raises(Stopped, match=r"^run `chmod 600 "):
+        file.read()
+
+
+def test_a_folder_that_others_can_write_is_refused(file):
+    file.path.parent.chmod(0o777)
+    with pytest.raises(Stopped, match=r"^run `chmod 700 "):
+        file.read()
+
+
+def test_a_file_of_another_user_is_refused(file, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: file.path.stat().st_uid + 1)
+    with pytest.raises(Stopped, match="belongs to another user"):
+        file.read()
+
+
+def test_a_file_that_is_not_as_it_was_written_is_named(file):
+    file.path.write_text("{")
+    with pytest.raises(Stopped, match=rf"move .*{FILE} away"):
+        file.read()
+
+
+def test_two_commands_that_save_at_once_lose_nothing(file):
+    def save(name: str) -> None:
+        with file.changing() as contexts:
+            contexts.save(name, HERE)
+
+    threads = [threading.Thread(target=save, args=(f"c{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(file.read().contexts) == 9
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(file):
+    def fail() -> None:
+        with file.changing() as contexts:
+            contexts.remove("prod")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert "prod" in file.read().contexts

@@ -1,0 +1,46 @@
+"""Files of variables are read as the usual tools read them, and nothing in a value is expanded."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.cli.dotenv import parse_dotenv
+from windlass.terminal.stopped import Misused
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("A=1\nB=two words\n", {"A": "1", "B": "two words"}),
+        ("# a remark\n\n  A=1  \r\n", {"A": "1"}),
+        ("export A=1", {"A": "1"}),
+        ("A = 1", {"A": "1"}),
+        ("A=", {"A": ""}),
+        ("A=\nB=2", {"A": "", "B": "2"}),
+        ("A=1 # a remark\nB=1#2", {"A": "1", "B": "1#2"}),
+        ("A='a # b'  # c", {"A": "a # b"}),
+        ("A='a\\nb $C'", {"A": "a\\nb $C"}),
+        ('A="a\\nb \\"c\\" \\\\ $D"', {"A": 'a\nb "c" \\ $D'}),
+        ('A="-----BEGIN\nKEY\n-----END"\nB=2', {"A": "-----BEGIN\nKEY\n-----END", "B": "2"}),
+        ("A=http://u:p@h/?a=b&c=d", {"A": "http://u:p@h/?a=b&c=d"}),
+        ("A=1\nA=2", {"A": "2"}),
+        ("\ufeffA=1", {"A": "1"}),
+        ("", {}),
+    ],
+)
+def test_a_file_of_variables_is_read(text, values):
+    assert parse_dotenv(text, ".env") == values
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("A=1\nnothing", 2), ("=1", 1), ("1A=2", 1), ('A="open', 1), ("\nA='a' b", 2)]
+)
+def test_a_line_that_is_none_is_named(text, line):
+    with pytest.raises(Misused, match=rf"^\.env: mend line {line}: "):
+        parse_dotenv(text, ".env")
+
+
+def test_a_message_never_shows_the_value():
+    with pytest.raises(Misused) as caught:
+        parse_dotenv("KEY s3cret", ".env")
+    assert "s3cret" not in str(caught.value)

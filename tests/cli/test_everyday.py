@@ -1,0 +1,277 @@
+"""The everyday words mean the service of the linked folder."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from tests.cli.conftest import say
+from tests.cli.test_stories import shop
+from tests.cli.waits import meanwhile
+from tests.world import ADMIN, REPOSITORY
+from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
+from windlass.main import main
+
+LINK = FolderLink(project="shop", environment="production", application="web")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a program, in which commands run."""
+    (tmp_path / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+async def linked(windlass, folder):
+    """A command line in a linked folder, whose service runs."""
+    id = await shop(windlass)
+    await windlass.world.patch(
+        f"/application/{id}", {"ports": [{"internal_port": 80, "publicly_accessible": True}]}
+    )
+    write_link(folder, LINK)
+    said = await meanwhile(windlass, "deploy")
+    assert said.code == 0, said
+    return windlass
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    done = subprocess.run(
+        ["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def commit_all(folder: Path, remote: str = REPOSITORY, *, pushed: bool = True) -> str:
+    """Makes the folder a repository, with everything in one commit."""
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "remote", "add", "origin", remote)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "First light")
+    if pushed:
+        git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    return git(folder, "rev-parse", "HEAD")
+
+
+# init and link
+
+
+async def test_init_creates_what_is_missing_and_links_the_folder(windlass, folder):
+    words = ("init", "--name", "web", "-e", "shop/production", "--repository", REPOSITORY)
+    said = await windlass(*words)
+    assert (said.code, said.json["application"]) == (0, "web"), said
+    assert "Created the project shop." in said.err
+    made = await windlass.done("application", "get", "shop/production/web")
+    assert made["git_repository"]["url"] == REPOSITORY
+    assert [port["publicly_accessible"] for port in made["ports"]] == [True]
+    linked = find_linked_folder(folder)
+    assert linked is not None
+    assert linked.link.path == "shop/production/web"
+    assert (await windlass.done("environment", "get", "shop/production"))["mode"] == "PRODUCTION"
+    again = await windlass(*words)
+    assert (again.code, "exists already" in again.err) == (0, True), again
+
+
+async def test_init_finds_the_repository_the_branch_and_the_folder_in_it(windlass, folder, monkeypatch):
+    (folder / "api").mkdir()
+    (folder / "app.py").rename(folder / "api/app.py")
+    commit_all(folder, "git@git.example:acme/shop.git")
+    git(folder, "branch", "-u", "origin/main")
+    monkeypatch.chdir(folder / "api")
+    said = await windlass("init", "-e", "shop/production", "--port", "none")
+    assert (said.code, said.json["application"]) == (0, "api"), said
+    made = await windlass.done("application", "get", "shop/production/api")
+    source = made["git_repository"]
+    assert (source["url"], source["branch"], source["root_path"]) == (REPOSITORY, "main", "/api")
+    assert made["ports"] == []
+
+
+async def test_init_refuses_a_port_and_a_place_that_are_none(windlass, folder):
+    for words in (("--port", "0"), ("--port", "http"), ("-e", "shop")):
+        said = await windlass("init", "--repository", REPOSITORY, *words)
+        assert (said.code, said.err.splitlines()[-1].startswith("windlass: give a p")) == (2, True), said
+
+
+async def test_a_folder_is_linked_with_an_application_that_exists(windlass, folder):
+    await shop(windlass)
+    said = await windlass.done("link", "web")
+    assert (said["project"], said["environment"], said["application"]) == ("shop", "production", "web")
+    assert "token" not in (folder / FILE).read_text()
+    assert (await windlass("unlink")).code == 0
+    assert not (folder / FILE).exists()
+    assert (await windlass("unlink")).code == 1
+
+
+# up and deploy
+
+
+async def test_up_deploys_the_pushed_commit_and_ends_with_the_address(linked, folder):
+    commit = commit_all(folder)
+    said = await meanwhile(linked, "up", "--text")
+    assert said.code == 0, said
+    assert f"Deploying the commit {commit[:7]}: First light" in said.err
+    assert said.out.startswith("web is live at http://web-production")
+    assert said.out.endswith(f", v2 {commit[:7]})\n")
+
+
+async def test_deploy_does_not_wait_if_it_is_told_so(linked):
+    said = await linked("deploy", "--detach", "--text")
+    assert said.out == "web: DEPLOY v2 is QUEUED. It goes on by itself: `windlass ps` shows its state.\n"
+
+
+async def test_outside_of_a_linked_folder_up_says_what_to_do(windlass, folder):
+    said = await windlass("up")
+    assert (said.code, said.err.startswith("windlass: run `windlass init` here first")) == (2, True), said
+
+
+async def test_an_unknown_service_is_answered_with_the_nearest_name(linked):
+    said = await linked("logs", "wbe")
+    assert (said.code, said.err) == (
+        2,
+        "windlass: did you mean web? There is no service 'wbe' in shop/production\n",
+    )
+
+
+# ps, logs, open
+
+
+async def test_ps_lists_the_services_of_the_environment_with_their_addresses(linked):
+    shown = await linked("ps", "--text", width=80)
+    head, row = shown.out.splitlines()
+    assert head.split()[:3] == ["NAME", "STATE", "URL"]
+    assert row.split()[:2] == ["web", "RUNNING"]
+    assert (await linked.done("ps"))["results"][0]["version"] == "v1"
+
+
+async def test_logs_shows_the_last_lines_of_the_service_and_of_its_build(linked):
+    assert (await linked.done("logs", "-n", "5"))["results"] == (
+        await linked.done("application", "log", "web", "--tail", "5")
+    )["results"]
+    build = await linked("logs", "--build", "--text")
+    assert "Building" in build.out
+
+
+async def test_open_prints_the_address(linked):
+    said = await linked("open", "--text")
+    assert said.out.startswith("http://web-production")
+    assert (await linked.done("open"))["url"] == said.out.strip()
+
+
+async def test_a_word_takes_another_environment_of_the_same_project(linked):
+    await linked.done("environment", "create", "--project", "shop", "--name", "staging")
+    assert (await linked.done("ps", "-e", "staging"))["results"] == []
+    said = await linked("logs", "-e", "staging")
+    assert said.err == (
+        "windlass: create it first, with `windlass init`. There is no service 'web' in shop/staging\n"
+    )
+
+
+# Variables
+
+
+async def variables(linked, kind: str = "environment-variable") -> dict[str, str]:
+    rows = (await linked.done(kind, "list", "--application", "web"))["results"]
+    return {row["key"]: row.get("value", "") for row in rows if row["scope"] == "APPLICATION"}
+
+
+async def test_env_sets_several_variables_at_once_and_unsets_them(linked):
+    said = await linked.done("env", "set", "A=1", "B=two words")
+    assert said == {"created": ["A", "B"], "changed": [], "unchanged": []}
+    said = await linked.done("env", "set", "A=1", "B=3")
+    assert said == {"created": [], "changed": ["B"], "unchanged": ["A"]}
+    assert await variables(linked) == {"A": "1", "B": "3"}
+    assert {row["key"] for row in (await linked.done("env"))["results"]} >= {"A", "B"}
+    assert (await linked.done("env", "unset", "A"))["deleted"] == ["A"]
+    refused = await linked("env", "unset", "B", "NOT_THERE")
+    assert (refused.code, refused.err) == (
+        1,
+        "windlass: check the name: web has no variable NOT_THERE; there are B\n",
+    )
+    assert await variables(linked) == {"B": "3"}
+
+
+async def test_env_imports_a_file_and_shows_the_difference(linked, folder):
+    await linked.done("env", "set", "SAME=1", "OTHER=1")
+    (folder / "vars").write_text("SAME=1\nOTHER=2\nNEW='3'\n")
+    only = await linked("env", "import", "vars", "--dry-run", "--text")
+    assert only.err.splitlines() == ["+ NEW", "~ OTHER", "1 unchanged"]
+    assert (await variables(linked))["OTHER"] == "1"
+    assert (await linked.done("env", "import", "vars"))["changed"] == ["OTHER"]
+    assert await variables(linked) == {"SAME": "1", "OTHER": "2", "NEW": "3"}
+
+
+async def test_shared_variables_belong_to_the_environment(linked):
+    await linked.done("env", "set", "--shared", "A=1")
+    [row] = (await linked.done("environment-variable", "list", "--environment", "shop/production"))["results"]
+    assert (row["key"], row["scope"]) == ("A", "ENVIRONMENT")
+
+
+async def test_a_secret_is_read_from_standard_input_and_never_shown(linked, folder):
+    said = await linked("secrets", "set", "API_KEY", stdin="s3cret-value\n")
+    assert (said.code, said.json["created"]) == (0, ["API_KEY"]), said
+    (folder / "vars").write_text("OTHER_KEY=s3cret-value\n")
+    imported = await linked("secrets", "import", "vars", "--text")
+    listed = await linked("secrets")
+    assert [row["key"] for row in listed.json["results"]] == ["API_KEY", "OTHER_KEY"]
+    assert "s3cret" not in said.out + said.err + imported.out + imported.err + listed.out
+    assert (await linked("secrets", "unset", "API_KEY")).code == 0
+    assert [*await variables(linked, "secret")] == ["OTHER_KEY"]
+
+
+@pytest.mark.parametrize("words", ["env set A", "env set =1", "env set 1A=2", "secrets set a=b -e nothing/x"])
+async def test_a_wrong_assignment_changes_nothing(linked, words):
+    assert (await linked(*words.split())).code in (1, 2)
+    assert await variables(linked) == {}
+
+
+# scale and rollback
+
+
+async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linked):
+    said = await meanwhile(linked, "scale", "2", "--text")
+    assert (said.code, "(2 instances, " in said.out) == (0, True), said
+    assert (await meanwhile(linked, "scale", "web=1-3")).code == 0
+    now = await linked.done("application", "get", "web")
+    assert (now["min_running_instances"], now["max_running_instances"]) == (1, 3)
+
+
+@pytest.mark.parametrize("words", ["two", "web=", "=2", "5-2", "1 2"])
+async def test_a_number_of_instances_that_is_none_is_refused(linked, words):
+    assert (await linked("scale", *words.split())).code == 2
+
+
+async def test_rollback_goes_back_to_a_version(linked):
+    linked.world.git.push("second")
+    assert (await meanwhile(linked, "deploy")).code == 0
+    said = await meanwhile(linked, "rollback", "v1", "--text")
+    assert (said.code, "web is live" in said.out) == (0, True), said
+    assert (await linked("rollback", "web")).code == 2
+
+
+# Names
+
+
+async def test_names_of_services_are_completed(linked):
+    def completed(*words: str) -> list[str]:
+        *before, typed = words
+        completing = ShellComplete(main, {}, "windlass", "_WINDLASS_COMPLETE")
+        return [item.value for item in completing.get_completions(before, typed)]
+
+    calling = ["--url", linked.url, "--token", ADMIN]
+    assert await asyncio.to_thread(completed, *calling, "logs", "w") == ["web"]
+    assert await asyncio.to_thread(completed, *calling, "ps", "-e", "") == ["shop/production"]
+    assert await asyncio.to_thread(completed, *calling, "logs", "shop/") == ["shop/production/web"]
+    assert await asyncio.to_thread(completed, "--url", "http://127.0.0.1:1", "logs", "w") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_each_shell(shell):
+    said = say("completion", shell)
+    assert (said.code, "_WINDLASS_COMPLETE" in said.out) == (0, True), said
