@@ -30,6 +30,14 @@ FORGET: Final = "DELETE FROM tally WHERE parent = $1"
 HOLES: Final = """
 SELECT block, n FROM hole
 WHERE parent = $1 AND family = $2 AND level = $3 AND block >= $4 AND block < $5 ORDER BY block"""
+HOLES_BEFORE: Final = """
+SELECT (SELECT coalesce(sum(n), 0) FROM hole WHERE parent = $1 AND family = $2 AND level = 4 AND block < $3)
+     + (SELECT coalesce(sum(n), 0) FROM hole
+        WHERE parent = $1 AND family = $2 AND level = 3 AND block >= $4 AND block < $5)
+     + (SELECT coalesce(sum(n), 0) FROM hole
+        WHERE parent = $1 AND family = $2 AND level = 2 AND block >= $6 AND block < $7)
+     + (SELECT coalesce(sum(n), 0) FROM hole
+        WHERE parent = $1 AND family = $2 AND level = 1 AND block >= $8 AND block < $9)"""
 HOLE_ADD: Final = """
 INSERT INTO hole (parent, family, level, block, n) VALUES ($1, $2, $3, $4, 1)
 ON CONFLICT (parent, family, level, block) DO UPDATE SET n = hole.n + 1"""
@@ -46,6 +54,8 @@ _FANOUT, _LEVELS = 64, 4
 _first_column = itemgetter(0)
 # Up to here, skipping rows is cheaper than looking for the place.
 _NEAR = 256
+_MARGIN = 2
+"""Blocks before the guessed place: from too early a place, rows are skipped; from too late a one, none."""
 
 
 class ListTable(Table):
@@ -71,30 +81,67 @@ class ListTable(Table):
         elif (behind := live - skip - most) <= _NEAR:
             rows = (await self._session.all(PAGE_BACKWARDS, parent, family, most, behind))[::-1]
         else:
-            start, rest = await self._start(parent, family, skip, last, last - live)
+            start, rest = await self._guess(parent, family, skip, last, live) or await self._find(
+                parent, family, skip, last, last - live
+            )
             rows = await self._session.all(PAGE_SKIPPING, parent, family, start, most, rest)
         return list(map(_first_column, rows)), live
 
-    async def _start(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
+    async def _guess(
+        self, parent: str, family: str, skip: int, last: int, live: int
+    ) -> tuple[int, int] | None:
+        """Returns the same as `_find`, if rows were removed evenly: then the place is near the one that the
+        proportions tell, and the database adds up what lies before. None if it is not near."""
+        block = skip * last // live // _FANOUT - _MARGIN
+        for _ in range(2):
+            block = max(0, block)
+            rest = skip - block * _FANOUT + await self._holes_before(parent, family, block)
+            if 0 <= rest <= _NEAR:
+                end = block + 2 * _NEAR // _FANOUT
+                reached, rest, holes = await self._descend(parent, family, 1, block, end, rest)
+                return _start(reached, rest, holes) if reached < end else None
+            block += rest // _FANOUT - _MARGIN
+        return None
+
+    async def _holes_before(self, parent: str, family: str, block: int) -> int:
+        """Returns the number of rows that were removed before a block of the lowest level."""
+        bounds = [block // _FANOUT ** (_LEVELS - 1)]
+        for level in range(_LEVELS - 2, -1, -1):
+            bounds += (bounds[-1] * _FANOUT, block // _FANOUT**level)
+        row = await self._session.one(HOLES_BEFORE, parent, family, *bounds)
+        assert row is not None
+        return int(row[0])
+
+    async def _find(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
         """Returns the place to start at, and how many rows to skip from there, to stand after `skip` rows of
         a list with so many holes up to its last place."""
         block, rest = 0, skip
         for level in range(_LEVELS, 0, -1):
-            size = _FANOUT**level
             block *= _FANOUT
-            if size >= last:
-                continue  # the first block is the whole list
-            end = block + (rest + holes) // size + 1
-            for holed, count in await self._session.all(HOLES, parent, family, level, block, end):
-                rows = (holed - block + 1) * size - count
-                if rest < rows:
-                    holes = count
-                    break
-                rest -= rows
-                block = holed + 1
-            block += rest // size
-            rest %= size
-        return block * _FANOUT + 1, rest
+            if (size := _FANOUT**level) < last:  # or else the first block is the whole list
+                end = block + (rest + holes) // size + 1
+                block, rest, holes = await self._descend(parent, family, level, block, end, rest)
+        return _start(block, rest, holes)
+
+    async def _descend(
+        self, parent: str, family: str, level: int, block: int, end: int, rest: int
+    ) -> tuple[int, int, int]:
+        """Goes forward by `rest` rows from the beginning of a block. Returns the block that is reached, the
+        rows that remain, and the holes in this block. A result at or behind `end` is not certain."""
+        size = _FANOUT**level
+        for holed, count in await self._session.all(HOLES, parent, family, level, block, end):
+            rows = (holed - block + 1) * size - count
+            if rest < rows:
+                reached = block + rest // size
+                return reached, rest % size, count if reached == holed else 0
+            rest -= rows
+            block = holed + 1
+        return block + rest // size, rest % size, 0
+
+
+def _start(block: int, rest: int, holes: int) -> tuple[int, int]:
+    """Returns the place to start at in a block of the lowest level, and how many rows to skip from there."""
+    return (block * _FANOUT + 1, rest) if holes else (block * _FANOUT + rest + 1, 0)
 
 
 class ListChanges(ListTable):
