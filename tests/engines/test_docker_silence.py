@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
+from tests.certificates import authority
+from tests.hostile.engines import HostileEngine, hangs, says
+from windlass.docker import client
 from windlass.docker.transports import KEEPALIVE, _end_when_silent
 from windlass.engines.docker import DockerEngine, watch
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    while not is_true():  # noqa: ASYNC110 (nothing notifies of a change)
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def engine_at(folder: Path) -> AsyncIterator[tuple[DockerEngine, HostileEngine]]:
+    """An engine whose Docker answers what a test says, on a socket file."""
+    answering = HostileEngine(authority(folder / "ca"))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answering.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
+    await runner.setup()
+    await web.UnixSite(runner, folder / "docker.sock").start()
+    engine = DockerEngine(host=f"unix://{folder}/docker.sock", folder=folder / "engine", installation="test")
+    await engine.start(lambda service: None, lambda service, lines: None)
+    try:
+        yield engine, answering
+    finally:
+        await engine.stop()
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize(("seconds", "is_away"), [(0.0, True), (1000.0, False)])
@@ -21,6 +51,22 @@ async def test_an_engine_that_does_not_answer_is_away_after_some_seconds(
     await engine.start(lambda service: None, lambda service, lines: None)
     assert engine.is_away == is_away
     await engine.stop()
+
+
+async def test_an_engine_that_hangs_with_its_connections_open_is_away_until_it_answers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "AWAY_AFTER", 0.0)
+    monkeypatch.setattr(watch, "CHECK_EVERY", 0.01)
+    monkeypatch.setattr(client, "CONNECTING", 0.2)
+    async with engine_at(tmp_path) as (engine, hostile):
+        answered = len(hostile.asked)
+        await until(lambda: hostile.asked[answered:].count("GET /_ping") > 5)
+        assert not engine.is_away, "the control: it answers"
+        hostile.answers["/_ping"] = hangs
+        await until(lambda: engine.is_away)
+        hostile.answers["/_ping"] = says("OK")
+        await until(lambda: not engine.is_away)
 
 
 def test_the_kernel_ends_a_connection_to_a_dead_host():

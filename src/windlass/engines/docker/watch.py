@@ -35,6 +35,9 @@ AT_ONCE: Final = 100
 BREATH: Final = 0.1
 AWAY_AFTER: Final = 3.0
 """Seconds without an answer after which an engine is away: one that is started again is not."""
+CHECK_EVERY: Final = 10.0
+"""Seconds between two calls that an engine has to answer while its events are watched. One that hangs keeps
+its connections open, and sends no event either."""
 _LONGEST_LABEL: Final = 64
 
 _log = log("engines.docker")
@@ -138,6 +141,7 @@ class EventWatcher:
         while True:
             began = loop.time()
             try:
+                await self._check()
                 async with self._docker.stream(
                     "GET", "/events", params=self._filter(), patience=None
                 ) as events:
@@ -147,7 +151,7 @@ class EventWatcher:
                     if self._silent_since is not None:
                         _log.info("the Docker engine is back")
                     self._silent_since = None
-                    await self._follow(events)
+                    await self._follow_while_answered(events)
             except (Away, EngineRefused) as error:
                 if self._silent_since is None:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
@@ -159,6 +163,27 @@ class EventWatcher:
             pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _check(self) -> None:
+        """Raises Away if the engine does not answer. Where a proxy refuses the call, it was answered."""
+        with suppress(EngineRefused):
+            await self._docker.ping()
+
+    async def _check_repeatedly(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_EVERY)
+            await self._check()
+
+    async def _follow_while_answered(self, events: EngineAnswer) -> None:
+        tasks = [asyncio.create_task(self._follow(events)), asyncio.create_task(self._check_repeatedly())]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, events: EngineAnswer) -> None:
         count = 0
