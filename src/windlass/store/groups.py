@@ -15,6 +15,7 @@ from msgspec import Struct
 from windlass.base.clock import Clock
 from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
+from windlass.base.fair_share import FairShare
 from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.base.trace import start_untraced
@@ -118,8 +119,9 @@ class GroupCommit:
         nudges: dict[str, None] = {}
         self._measured = []
         tx.resources.read_again()
-        written = tx.session
+        written, share = tx.session, FairShare()
         for change in changes:
+            await share.pause()
             written.begin(self._clock.now())
             if apart:
                 outcome = await _apart(session, change, tx)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.base.errors import Invalid
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of, struct_of, with_any_text
 from windlass.core.declare.validation import convert
 
@@ -167,10 +168,13 @@ def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
 
 def narrow_document(document: Mapping[str, Any], spec: type[Struct]) -> Document:
     """Returns a served document without the fields that a client cannot send, at every depth."""
-    fields = {
-        field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
-    }
+    fields = _types_of(spec)
     return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
+
+
+@cache
+def _types_of(spec: type[Struct]) -> Mapping[str, msgspec.inspect.Type]:
+    return {field.encode_name: msgspec.inspect.type_info(field.type) for field in fields_of(spec)}
 
 
 def forgiven(document: Any, spec: type[Struct]) -> Any:

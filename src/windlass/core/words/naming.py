@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 PLACE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z"
 """Pattern of names that operators give to machines."""
 
 
+@cache
 def snake(name: str) -> str:
     """Converts to snake case: `apiToken` → `api_token`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
