@@ -187,7 +187,7 @@ def test_an_operation_lists_its_parameters(operation: Operation) -> None:
     wanted |= (
         {field.encode_name for field in msgspec.structs.fields(operation.query)} if operation.query else set()
     )
-    wanted |= {"Idempotency-Key"} if operation.method == "POST" else set()
+    wanted |= {"Idempotency-Key"} if operation.is_repeatable else set()
     wanted |= {"If-Match"} if operation.conditional else set()
     assert parameters(operation).keys() == wanted
     assert all(parameters(operation)[name]["required"] for name in operation.params)
@@ -210,7 +210,7 @@ def test_every_answer_carries_the_headers(operation: Operation) -> None:
     for status, answer in answers(operation).items():
         wanted = set(EVERYWHERE)
         wanted |= {"ETag"} if operation.tagged and status < 400 else set()
-        wanted |= {"Idempotency-Replayed"} if operation.method == "POST" and status < 400 else set()
+        wanted |= {"Idempotency-Replayed"} if operation.is_repeatable and status < 400 else set()
         wanted |= {401: {"WWW-Authenticate"}, 429: {"Retry-After"}}.get(status, set())
         assert answer["headers"].keys() == wanted
         assert all(resolved(header)["description"] for header in answer["headers"].values())

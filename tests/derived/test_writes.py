@@ -22,7 +22,7 @@ TWINS, WRITERS = either(10, 50, repeatable=True), either(16, 32, repeatable=True
 _keys = itertools.count(1)
 
 
-every_post = for_operations(lambda operation: operation.method == "POST")
+every_post = for_operations(lambda operation: operation.is_repeatable)
 every_conditional = for_operations(lambda operation: operation.conditional)
 
 

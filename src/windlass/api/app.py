@@ -175,12 +175,16 @@ class App:
                 body=_parse(request, operation, body),
             )
             return await self._write(request, call, body)
+        question = None
+        if operation.only_reads:
+            question = _parse(request, operation, await receive_body(request.headers, receive))
         call = Call(
             operation=operation,
             actor=actor,
             ids=ids,
             dialect=request.dialect,
             query=query,
+            body=question,
             paging_asked=paging_asked,
             last_event=request.text(b"last-event-id") if paging_asked or operation.streams else None,
         )

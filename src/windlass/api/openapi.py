@@ -196,7 +196,7 @@ class _Document:
         for name, required, schema in parameters(operation.query) if operation.query else ():
             about = {"description": schema.pop("description")} if "description" in schema else {}
             yield {"name": name, "in": "query", "required": required, **about, "schema": schema}
-        if operation.method == "POST":
+        if operation.is_repeatable:
             yield _at("parameters", "Idempotency-Key")
         if operation.conditional:
             yield _at("parameters", "If-Match")
@@ -235,7 +235,7 @@ def _stream(content: Schema) -> Schema:
 
 
 def _empty(operation: Operation, status: int) -> Schema:
-    more = [("ETag", operation.tagged), ("Idempotency-Replayed", operation.method == "POST")]
+    more = [("ETag", operation.tagged), ("Idempotency-Replayed", operation.is_repeatable)]
     return {
         "description": _SUCCESSES[status],
         "headers": _headers(name for name, is_there in more if is_there),

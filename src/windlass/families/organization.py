@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, Scope
-from windlass.core.declare.actions import get
+from windlass.core.declare.actions import get, post
 from windlass.core.declare.audit_query import OrganizationEvent, events, targets
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -22,7 +22,9 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Paging
 from windlass.core.declare.resource import Family, Shown, Spec
+from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.core.declare.traits import InstancesReady, InstancesRunning, InstancesWanted, StreamOptions
+from windlass.core.detect.recipe import Recipe
 
 Plan = Literal[
     "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",
@@ -119,6 +121,24 @@ services = get(
     query=OfServices,
 )
 
+
+class RepositoryToDetect(Spec):
+    git_repository: GitRepositoryRequest
+
+
+detect = post(
+    "detect",
+    Recipe,
+    "Find out how a repository is built and started",
+    "Reads the files of the newest commit and runs nothing. Each value has its reason. What was not found is "
+    "empty, and `problems` say what is missing.",
+    id="detectRepository",
+    body=RepositoryToDetect,
+    only_reads=True,
+    outside=True,
+    also=(409,),
+)
+
 organization = Family(
     "organization",
     Organization,
@@ -126,7 +146,7 @@ organization = Family(
     shown=OrganizationShown,
     param="org_id",
     write_need=Scope.ADMIN,
-    actions=(available_role, services, events, targets, events_stream),
+    actions=(available_role, services, events, targets, events_stream, detect),
     about="The answer contains `admin_token`, an Admin token of the new organization, which is not shown "
     "again.",
 )

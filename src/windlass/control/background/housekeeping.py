@@ -21,7 +21,7 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.request.deleting import DISCARD
 from windlass.control.telling.webhooks import KEPT
-from windlass.control.workloads.builds import sweep_work
+from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import scale
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway

@@ -1,4 +1,4 @@
-"""Reads commits and default branches of repositories for requests: few at a time, each once for all callers.
+"""Reads commits, branches and recipes of repositories for requests: few at a time, each once for all callers.
 
 A read starts programs and waits for another server. It ends after some seconds, and when no caller waits
 for it any more.
@@ -17,10 +17,13 @@ from msgspec import Struct
 
 from windlass.base.errors import Unavailable
 from windlass.builders.git import GitCommit, GitError, GitSource
+from windlass.core.detect import Recipe
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
+DETECTION_SECONDS: Final = 60.0
+"""A detection fetches all files of a commit."""
 MOST, MOST_OF_ONE = 8, 4
 """Reads at a time, in all and of one organization."""
 
@@ -38,6 +41,8 @@ class ReadKey(Struct, frozen=True):
     service: str
     """Empty where there is none yet."""
     source: GitSource
+    purpose: str = ""
+    """Tells reads of the same repository apart that answer different questions."""
 
 
 class RunningRead(Struct, eq=False):
@@ -64,9 +69,17 @@ class LimitedGitReader:
         name, _ = cast(tuple[str, str], await self._read(ReadKey(org, "", source), self._git.head))
         return name
 
-    async def _read(self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]]) -> object:
+    async def recipe(
+        self, org: str, source: GitSource, ask: Callable[[GitSource], Awaitable[Recipe]]
+    ) -> Recipe:
+        key = ReadKey(org, "", source, "detection")
+        return cast(Recipe, await self._read(key, ask, DETECTION_SECONDS))
+
+    async def _read(
+        self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float | None = None
+    ) -> object:
         self._forget_old()
-        read = self._reads.get(key) or self._start(key, ask)
+        read = self._reads.get(key) or self._start(key, ask, seconds or self._seconds)
         read.waiting += 1
         try:
             return await asyncio.shield(read.task)
@@ -81,25 +94,20 @@ class LimitedGitReader:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]]) -> RunningRead:
+    def _start(
+        self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+    ) -> RunningRead:
         by_org = Counter(running.org for running in self._running.values())
         if by_org.total() >= MOST or by_org[key.org] >= MOST_OF_ONE:
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},
             )
-        task = asyncio.create_task(self._read_in_time(key.source, ask))
+        task = asyncio.create_task(_read_in_time(key.source, ask, seconds))
         read = self._reads[key] = RunningRead(task)
         self._running[task] = key
         task.add_done_callback(lambda task: self._end(task, read))
         return read
-
-    async def _read_in_time(self, source: GitSource, ask: Callable[[GitSource], Awaitable[object]]) -> object:
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await ask(source)
-        except TimeoutError as error:
-            raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
 
     def _end(self, task: asyncio.Task[object], read: RunningRead) -> None:
         self._running.pop(task)
@@ -112,3 +120,13 @@ class LimitedGitReader:
         self._reads = {
             key: read for key, read in self._reads.items() if read.ended is None or read.ended > old
         }
+
+
+async def _read_in_time(
+    source: GitSource, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+) -> object:
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(source)
+    except TimeoutError as error:
+        raise GitError(f"it did not answer within {seconds:g} seconds.") from error

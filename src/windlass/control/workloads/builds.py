@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from windlass.base.clock import stamp
+from windlass.base.fair_share import FairShare
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Order
 from windlass.builders.dockerfile import LONGEST, declared_arguments
@@ -19,14 +20,16 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
+from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
-from windlass.core.deploy.states import BUILDS, OPEN
+from windlass.core.deploy.states import BUILDS
 from windlass.families.application import Application
-from windlass.store import DeploymentRow
+from windlass.store import FAR, DeploymentRow
 
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
+_AT_ONCE = 10
 _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
@@ -39,7 +42,7 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
     assert source.commit is not None
     if earlier := await _earlier_build(ctx, making, source.commit):
         return BuiltArtifact(*earlier, branch)
-    async with _WorkFolder(ctx, deployment) as folder:
+    async with work_folder(ctx, deployment.id) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
         commit = await ctx.git.fetch(source, folder)
@@ -114,9 +117,7 @@ async def _earlier_build(
     service, arguments = making.service, making.inputs.arguments
     base = _base(service.read(Application), commit)
     place = await ctx.places.of(service.id)
-    for row in await ctx.store.reads.deployments.latest(service.id, _REMEMBERED):
-        if row.action not in BUILDS:
-            continue
+    async for row in _newest_builds(ctx, service.id):
         details = particulars(row)
         build = details.made
         if build is None or build.base != base:
@@ -126,6 +127,21 @@ async def _earlier_build(
             making.say(f"This commit was built for deployment {row.number}: nothing to build")
             return build, details.commit
     return None
+
+
+async def _newest_builds(ctx: Context, service: str) -> AsyncIterator[DeploymentRow]:
+    """Yields past deployments that built, the newest first. Reads few at a time: a row is large, and most
+    often one of the first is the one that is looked for."""
+    newest, share = FAR, FairShare()
+    for _ in range(_REMEMBERED // _AT_ONCE):
+        rows = await ctx.store.reads.deployments.latest(service, _AT_ONCE, newest)
+        for row in rows:
+            if row.action in BUILDS:
+                yield row
+        if len(rows) < _AT_ONCE:
+            return
+        newest = rows[-1].number - 1
+        await share.pause()
 
 
 def _base(spec: Application, commit: str) -> str:
@@ -164,40 +180,3 @@ def commit_record(commit: GitCommit) -> CommitRecord:
 
 def _first_line(commit: GitCommit) -> str:
     return commit.message.partition("\n")[0][:100]
-
-
-class _WorkFolder:
-    """The folder for the files of a commit during its build. Remains of a crash are swept."""
-
-    def __init__(self, ctx: Context, deployment: DeploymentRow) -> None:
-        self._path = ctx.work / deployment.id
-
-    async def __aenter__(self) -> Path:
-        await in_thread(_make_room, self._path)
-        return self._path
-
-    async def __aexit__(self, *_: object) -> None:
-        await in_thread(_remove, self._path)
-
-
-def _make_room(path: Path) -> None:
-    _remove(path)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def _remove(path: Path) -> None:
-    if path.exists():
-        shutil.rmtree(path, ignore_errors=False)
-
-
-async def sweep_work(ctx: Context) -> None:
-    """Removes working copies of builds that are not under way any more."""
-    for folder in await in_thread(_below, ctx.work):
-        # Asked after it was found there: a deployment is known before it makes its folder.
-        deployment = await ctx.store.reads.deployments.get(folder.name)
-        if deployment is None or deployment.status not in OPEN:
-            await in_thread(shutil.rmtree, folder, True)
-
-
-def _below(folder: Path) -> list[Path]:
-    return [*folder.iterdir()] if folder.is_dir() else []

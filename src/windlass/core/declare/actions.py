@@ -55,6 +55,8 @@ class Action(Struct, frozen=True, kw_only=True):
     outside: bool = False
     """True if it starts programs or calls other machines while the client waits: it ends when the client
     disconnects."""
+    only_reads: bool = False
+    """True if it changes nothing, although its method is POST: its body is a question."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do
@@ -93,6 +95,7 @@ class ActionOptions(TypedDict, total=False):
     paged: bool
     streams: bool
     outside: bool
+    only_reads: bool
     status: int
     also: tuple[int, ...]
     on_collection: bool

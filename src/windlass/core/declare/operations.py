@@ -78,6 +78,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """True if the answer is always server-sent events, each with an `answer` as its data."""
     outside: bool = False
     """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
+    only_reads: bool = False
+    """True if it changes nothing, whatever its method."""
     tagged: bool = False
     """True if the answer is one resource, with an ETag."""
     conditional: bool = False
@@ -103,7 +105,12 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def writes(self) -> bool:
-        return self.method != "GET"
+        return self.method != "GET" and not self.only_reads
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if it honours an `Idempotency-Key`."""
+        return self.method == "POST" and not self.only_reads
 
     @property
     def own_family(self) -> Family:
@@ -216,6 +223,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         paged=action.listing and action.paged,
         streams=action.streams,
         outside=action.outside,
+        only_reads=action.only_reads,
         description=action.description,
     )
 

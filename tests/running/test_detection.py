@@ -1,0 +1,102 @@
+"""Detection over HTTP: the recipe of a repository is answered before anything is created."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.world import World, make_world
+from windlass.builders.git import Git
+from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
+
+NO_TOKEN = "git_repository.git_token_id: no gitToken of this organization has this id"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "shop")
+    files: dict[str, str | bytes] = {
+        "web/requirements.txt": "flask\n",
+        "web/app.py": "from flask import Flask\napp = Flask(__name__)\n",
+        "README.md": "Rope for sale",
+    }
+    made.put(files).commit()
+    return made
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    git = Git(allow_local=True, outbound_allow=(), home=tmp_path / "git")
+    async with make_world(git=git) as made:
+        yield made
+
+
+def question(repository: Repository, **more: str) -> dict[str, object]:
+    return {"git_repository": {"url": repository.url, **more}}
+
+
+async def test_the_recipe_of_a_repository_is_answered_with_its_reasons(world: World, repository: Repository):
+    answer = await world.post(f"/organization/{world.org}/detect", question(repository, root_path="/web"))
+    assert answer.status == 200
+    assert answer.json["language"] == "Python"
+    assert answer.json["framework"] == "Flask"
+    assert answer.json["start"].startswith("gunicorn app:app")
+    assert "requirements.txt" in answer.json["reasons"]["framework"]
+
+
+async def test_the_applications_below_a_folder_are_listed(world: World, repository: Repository):
+    answer = await world.post(f"/organization/{world.org}/detect", question(repository))
+    assert [found["root_path"] for found in answer.json["candidates"]] == ["/web"]
+    assert answer.json["problems"] == ["Set root_path to the folder of one application, such as /web."]
+
+
+async def test_a_detection_creates_nothing_and_leaves_no_files(world: World, repository: Repository):
+    before = await world.get(f"/organization/{world.org}/services")
+    events = await world.get(f"/organization/{world.org}/events")
+    await world.post(f"/organization/{world.org}/detect", question(repository))
+    assert (await world.get(f"/organization/{world.org}/services")).json == before.json
+    assert (await world.get(f"/organization/{world.org}/events")).json == events.json
+    work = world.installation.ctx.work
+    assert [*work.glob(f"{DETECTIONS}*")] == []
+
+
+async def test_many_clients_that_ask_at_once_get_the_same_recipe(world: World, repository: Repository):
+    path = f"/organization/{world.org}/detect"
+    answers = await asyncio.gather(*(world.post(path, question(repository)) for _ in range(20)))
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+
+
+async def test_a_repository_that_cannot_be_read_is_a_conflict_that_says_why(
+    world: World, repository: Repository
+):
+    answer = await world.post(f"/organization/{world.org}/detect", question(repository, branch="gone"))
+    assert answer.status == 409
+    assert "there is no branch gone" in answer.json["message"]
+
+
+async def test_a_git_token_of_another_organization_is_not_used(world: World, repository: Repository):
+    other, admin = await world.organization()
+    body = {"name": "g", "type": "GITHUB", "token": "s3cret"}
+    token = await world.made(f"/organization/{other}/gitToken", body, token=admin)
+    path = f"/organization/{world.org}/detect"
+    answer = await world.post(path, question(repository, git_token_id=token))
+    assert (answer.status, answer.json["message"]) == (400, NO_TOKEN)
+    own = await world.made(f"/organization/{world.org}/gitToken", body)
+    assert (await world.post(path, question(repository, git_token_id=own))).status == 200, "the control"
+
+
+async def test_folders_of_detections_that_a_killed_server_left_are_swept(world: World):
+    ctx = world.installation.ctx
+    left, fresh = (ctx.work / f"{DETECTIONS}{name}" for name in ("left", "fresh"))
+    for folder in (left, fresh):
+        folder.mkdir(parents=True)
+    os.utime(left, (time.time() - 7200,) * 2)
+    await sweep_work(ctx)
+    assert (left.exists(), fresh.exists()) == (False, True)
