@@ -15,6 +15,7 @@ from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.crashes import live_until_killed
+from tests.engines.executions import Executions
 from tests.engines.lifecycle import PORT, Lifecycle
 from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
@@ -26,7 +27,7 @@ from windlass.engines.engine import EngineError, VolumeLost
 SECRET = "a-secret-that-nobody-writes-down"
 
 
-class Conformance(Lifecycle, Rollouts, RunsOnce):
+class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
     # What it is given.
 
     async def test_variables_arrive_and_nothing_of_windlass_itself(self, rig, station, monkeypatch):

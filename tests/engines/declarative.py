@@ -27,6 +27,8 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.engine import (
     EngineError,
+    Execution,
+    ExecutionRequest,
     Leave,
     Note,
     Notice,
@@ -145,6 +147,9 @@ class DeclarativeEngine:
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return 0, ""
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        raise EngineError("nothing runs here")
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from tests.fakes.execution import FakeExecution
 from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.workload import (
     Artifact,
@@ -24,7 +25,15 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import ArtifactLost, EngineAway, EngineError, Notice, Sink, VolumeLost
+from windlass.engines.engine import (
+    ArtifactLost,
+    EngineAway,
+    EngineError,
+    ExecutionRequest,
+    Notice,
+    Sink,
+    VolumeLost,
+)
 
 Key = tuple[str, int, int]
 
@@ -84,6 +93,8 @@ class FakeEngine(EngineByHand):
         """If set, it does not answer."""
         self.keeps = ""
         """If set, nothing can be discarded, for this reason."""
+        self.executions: list[FakeExecution] = []
+        """The commands beside instances, in order."""
         self.crash: BaseException | None = None
         """If set, starting raises what no engine should."""
         self.gate: asyncio.Event | None = None
@@ -202,6 +213,13 @@ class FakeEngine(EngineByHand):
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return 0, ""
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> FakeExecution:
+        self._answer()
+        if self.broken:
+            raise EngineError(self.broken)
+        self.executions.append(FakeExecution(request))
+        return self.executions[-1]
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int

@@ -32,8 +32,8 @@ class HttpAnswer(Struct, frozen=True):
     headers: tuple[Header, ...] = ()
     content_type: Header = _JSON
     stream: AsyncGenerator[bytes, None] | None = None
-    lines: sockets.Lines | None = None
-    """The lines of a log, for a websocket."""
+    session: sockets.SocketSession | None = None
+    """The part of a websocket that follows its opening."""
     place: StreamPlace | None = None
     """The place that a stream or a websocket takes in the quota."""
 

@@ -24,6 +24,7 @@ from windlass.api.answers import (
 from windlass.api.body import PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.cors import CrossOrigin
+from windlass.api.executions import ExecutionSockets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
@@ -55,6 +56,7 @@ class App:
         self._dispatch = Dispatch(ctx)
         self._streams = Streams()
         self.stream_quota = StreamQuota()
+        self._executions = ExecutionSockets(ctx, callers, self._streams)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
 
@@ -67,7 +69,7 @@ class App:
             scope = {**scope, "method": "GET"}
         request = request_of(scope)
         try:
-            answer = await (self._open_log(request) if is_websocket else self._answer(request, receive))
+            answer = await (self._open_socket(request) if is_websocket else self._answer(request, receive))
         except Failure as failure:
             answer = failure_answer(failure)
         except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
@@ -139,6 +141,8 @@ class App:
             self._callers.exempt(request)
         else:
             await self._callers.identify(request)
+        if self._executions.has(request.path):
+            raise _only_websockets("Connect with `windlass exec`, or with a client of websockets")
         raise _nothing_at(request.path)
 
     async def _answer_page(self, request: Request, page: ServedPage) -> HttpAnswer:
@@ -221,25 +225,36 @@ class App:
     async def _follow(
         self, request: Request, answer: HttpAnswer, began: float, receive: Receive, send: Send
     ) -> None:
-        if answer.lines is None or answer.place is None:
+        session = answer.session
+        if session is None or answer.place is None:
             await self._send(request, answer, sockets.denial_sender(send))
             self._note(request, answer, began)
             return
         with answer.place:
-            headers = [*rate_limit_headers(self._callers.window_of(request)), (b"x-request-id", request.id)]
-            await send({"type": "websocket.accept", "headers": headers})
-            self._note(request, answer, began)
-            allowed = await self._callers.still_allowed(request)
-            following = sockets.follow(answer.lines, self._streams, self._ctx.clock, receive, send, allowed)
-            await self._to_its_end(request, following)
+            try:
+                headers = [
+                    *rate_limit_headers(self._callers.window_of(request)),
+                    (b"x-request-id", request.id),
+                ]
+                # `longest` is for our own protocol class: how much it may take from this client.
+                accept = {"type": "websocket.accept", "headers": headers, "longest": session.longest}
+                await send(accept)
+                self._note(request, answer, began)
+                allowed = await self._callers.still_allowed(request)
+                await self._to_its_end(request, session.run(receive, send, allowed))
+            finally:
+                await session.close()
 
-    async def _open_log(self, request: Request) -> HttpAnswer:
-        """Opens the log of a service for a websocket, if this is the path and the caller may read it."""
+    async def _open_socket(self, request: Request) -> HttpAnswer:
+        """Opens what a websocket is for, if the caller may have it."""
         actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
-        if request.path != sockets.LOGS:
-            raise Missing("Look at /openapi.json for the paths of websockets: there is none at this path")
+        if request.path == sockets.LOGS:
+            return await self._open_log(request, actor)
+        return await self._executions.open(request, actor)
+
+    async def _open_log(self, request: Request, actor: Actor) -> HttpAnswer:
         request.operation = "followServiceLogs"
         query, _ = parse_query(request.scope["query_string"], sockets.LogRequest)
         assert isinstance(query, sockets.LogRequest)
@@ -248,7 +263,8 @@ class App:
         org, lines = await follow_log(
             self._ctx, actor, request.dialect, query.service, query.within, sockets.LAST
         )
-        return HttpAnswer(101, b"", lines=lines, place=self.stream_quota.take(org, actor.subject))
+        session = sockets.LogSession(lines, self._streams, self._ctx.clock)
+        return HttpAnswer(101, b"", session=session, place=self.stream_quota.take(org, actor.subject))
 
     # Both
 
@@ -276,12 +292,16 @@ def _parse(request: Request, operation: Operation, body: bytes) -> Any:
     return parse_body(body, content_type, struct or NoBody, kinds, forgiving=forgiving)
 
 
+def _only_websockets(advice: str) -> Failure:
+    return NotHttp(
+        f"This is for websockets, version 13. {advice}",
+        {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
+    )
+
+
 def _nothing_at(path: str) -> Failure:
     if path == sockets.LOGS:
-        return NotHttp(
-            "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
-            {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
-        )
+        return _only_websockets("Over HTTP, a log is read with GET /application/{app_id}/log")
     return Missing(
         "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
         "not names: GET /organization/{org_id}/services lists the ids of services"

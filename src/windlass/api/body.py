@@ -59,8 +59,13 @@ def parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
     Cached, because clients ask for the same pages over and over. The result must not be changed."""
     if not raw:
         return wanted(), False
-    values: dict[str, str] = {}
+    values: dict[str, str | list[str]] = {}
     for name, value in _pairs(raw):
+        if name in _lists(wanted):
+            words = values.setdefault(name, [])
+            assert isinstance(words, list)
+            words.append(value)
+            continue
         if name in values:
             raise Invalid(f"{name}: was given more than once")
         if name in wanted.__struct_encode_fields__:
@@ -94,6 +99,13 @@ def _numbers(wanted: type[Spec]) -> frozenset[str]:
     """Returns the names of the parameters that are integers."""
     kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
     return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.IntType))
+
+
+@cache
+def _lists(wanted: type[Spec]) -> frozenset[str]:
+    """Returns the names of the parameters that may be repeated."""
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.ListType))
 
 
 def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:

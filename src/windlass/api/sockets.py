@@ -1,13 +1,14 @@
 """Websockets: on one path, existing command lines follow the log of a service.
 
-A frame is a line. Frames of the client are ignored, except that it leaves.
+A frame is a line. Frames of the client are ignored, except that it leaves. Commands in instances have
+websockets of their own (executions.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +27,22 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Lines = AsyncGenerator[list[bytes] | Gone, None]
+
+
+class SocketSession(Protocol):
+    """The part of a websocket after its opening."""
+
+    longest: int
+    """Bytes of the longest message that it reads; 0 if it reads none."""
+
+    async def run(self, receive: Receive, send: Send, allowed: Allowed) -> None:
+        """Goes on until one side ends it, and closes the websocket with the reason."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of everything, whether or not it ran."""
+        ...
+
 
 # Close codes of RFC 6455. Existing command lines reconnect by themselves, except after 1008.
 _CLOSED: Final = {
@@ -74,6 +91,19 @@ def denial_sender(send: Send) -> Send:
         await send({**message, "type": f"websocket.{message['type']}"})
 
     return deny
+
+
+class LogSession:
+    longest = 0
+
+    def __init__(self, lines: Lines, streams: Streams, clock: Clock) -> None:
+        self._lines, self._streams, self._clock = lines, streams, clock
+
+    async def run(self, receive: Receive, send: Send, allowed: Allowed) -> None:
+        await follow(self._lines, self._streams, self._clock, receive, send, allowed)
+
+    async def close(self) -> None:
+        await self._lines.aclose()
 
 
 async def follow(

@@ -8,8 +8,8 @@ connection just ends, and the client knows that it has not seen everything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -55,6 +55,18 @@ class Streams:
         for ending in self._open:
             ending.set()
 
+    @contextmanager
+    def opened(self) -> Iterator[asyncio.Event]:
+        """Counts a stream as open. The event is set when the server stops."""
+        stopping = asyncio.Event()
+        self._open.add(stopping)
+        if self._stopping:
+            stopping.set()
+        try:
+            yield stopping
+        finally:
+            self._open.discard(stopping)
+
     async def events(
         self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
     ) -> None:
@@ -81,22 +93,22 @@ class Streams:
     ) -> StreamEnd:
         """Puts one piece after the other. Asks `allowed` before each, and every few seconds without one.
         `leaving` ends when the reader leaves."""
-        stopping = asyncio.Event()
-        self._open.add(stopping)
-        if self._stopping:
-            stopping.set()
-        pump = asyncio.ensure_future(_pump(pieces, put, allowed, self._ask, self._quiet, still_here))
-        gone = asyncio.ensure_future(leaving)
-        doing = (pump, gone, asyncio.ensure_future(stopping.wait()))
-        try:
-            await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._open.discard(stopping)
-            for task in doing:
-                task.cancel()
-            await asyncio.wait(doing)
+        with self.opened() as stopping:
+            pump = asyncio.ensure_future(_pump(pieces, put, allowed, self._ask, self._quiet, still_here))
+            gone = asyncio.ensure_future(leaving)
+            await first_of(pump, gone, asyncio.ensure_future(stopping.wait()))
         ending = StreamEnd.STOPPED if pump.cancelled() else pump.result()
         return ending if gone.cancelled() else StreamEnd.LEFT
+
+
+async def first_of(*doing: asyncio.Future[Any]) -> None:
+    """Waits until one of them has ended, and cancels the others; all have ended when this returns."""
+    try:
+        await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in doing:
+            task.cancel()
+        await asyncio.wait(doing)
 
 
 async def _pump(

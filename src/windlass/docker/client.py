@@ -57,12 +57,12 @@ class EngineAnswer:
     """The answer of the engine, as a stream."""
 
     def __init__(self, response: aiohttp.ClientResponse, docker: Docker) -> None:
-        self._response = response
+        self.response = response
         self._docker = docker
 
     async def chunks(self) -> AsyncIterator[bytes]:
         with self._docker.translated():
-            async for chunk in self._response.content.iter_any():
+            async for chunk in self.response.content.iter_any():
                 yield chunk
                 await self._docker.keep_pace(len(chunk))
 

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
     Artifact,
@@ -24,6 +26,51 @@ from windlass.core.deploy.workload import (
     Volume,
     Workload,
 )
+
+
+class ExecutionRequest(Struct, frozen=True):
+    """A command to run beside the program of an instance."""
+
+    command: Sequence[str]
+    terminal: TerminalSize | None = None
+    """None: it gets pipes instead of a terminal."""
+
+
+class TerminalSize(Struct, frozen=True):
+    """The size of a terminal, in characters."""
+
+    columns: int
+    rows: int
+
+
+class Execution(Protocol):
+    """A command that runs beside the program of an instance, with its input and its output."""
+
+    async def read(self) -> bytes:
+        """Returns the next output, from both streams; empty after the last. The command waits while its
+        output is not read."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Passes input on. Waits while the command does not read; does nothing once it has ended."""
+        ...
+
+    async def end_input(self) -> None:
+        """Ends the input. In a terminal, this is the character for it (Ctrl-D)."""
+        ...
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Changes the size of the terminal. Does nothing without one."""
+        ...
+
+    async def wait(self) -> int:
+        """Waits for the end of the command. Returns its exit code, as a shell counts: a signal is 128 and its
+        number."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the command, and everything that it has started. May be called at any time, and again."""
+        ...
 
 
 class EngineError(Exception):
@@ -144,6 +191,12 @@ class Engine(Protocol):
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         """Runs a command where the instance runs, with its variables. Returns exit code and output."""
+        ...
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        """Starts a command where the instance runs, with its variables, limits and rights, and returns it
+        with its input and output. A server that is killed leaves none running beyond the next start of the
+        engine. Raises an EngineError if the instance does not run."""
         ...
 
     async def neighbour_address(

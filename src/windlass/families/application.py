@@ -14,6 +14,7 @@ from windlass.core.declare.build_shapes import (
     StaticHeader,
     SystemPackage,
 )
+from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -172,6 +173,7 @@ application = Family(
         has_links,
         has_logs,
         has_variables,
+        runs_commands,
     ),
     about="cpu is in millicores, memory in MB, storage in GB.",
 )

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -107,6 +108,7 @@ container = Family(
         has_links,
         has_logs,
         has_variables,
+        runs_commands,
     ),
     about="cpu is in millicores, memory in MB, storage in GB. 400 if the cluster runs no images.",
 )

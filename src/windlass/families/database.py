@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -100,7 +101,7 @@ database = Family(
     shown=DatabaseShown,
     param="db_id",
     normalise=normalise,
-    traits=(deployable(), has_deployments, has_links, has_logs),
+    traits=(deployable(), has_deployments, has_links, has_logs, runs_commands),
     actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
 )

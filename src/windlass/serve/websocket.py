@@ -1,4 +1,7 @@
-"""Websockets on the wire: uvicorn's protocol over wsproto, for clients that only listen. See `api.sockets`.
+"""Websockets on the wire: uvicorn's protocol over wsproto. See `api.sockets`.
+
+Most clients only listen: more than a few bytes from them ends the connection. Where a session reads, its
+accept says so, and reading from the client stops while the session does not take what has come.
 
 Loaded with the first of them, because few installations ever see one, and it takes 20 ms.
 """
@@ -28,7 +31,7 @@ class WebSocket(WSProtocol):
         self.network = before.network
         self._may_say = float(_SAID)
         self._told_at = self._stuck_since = table.now
-        self._accepted = self._stuck = False
+        self._accepted = self._stuck = self._is_read = False
         table.replace(before, self)
 
     def connection_made(self, transport: Any) -> None:
@@ -41,6 +44,9 @@ class WebSocket(WSProtocol):
         super().connection_lost(exc)
 
     async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.accept" and (longest := message.get("longest")):
+            self._is_read = True
+            self.buffer.max_length = longest
         await super().send(message)
         if message["type"] == "websocket.accept" and not self._accepted:
             self._accepted = True
@@ -48,7 +54,7 @@ class WebSocket(WSProtocol):
                 self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self._accepted:
+        if self._accepted and not self._is_read:
             self._may_say -= len(data)
             if self._may_say < 0:
                 self._end_flood()
@@ -99,6 +105,12 @@ class WebSocket(WSProtocol):
         super().handle_close(event)
 
     def keepalive_timeout(self) -> None:
-        """Aborts the connection, which would wait for ever for the client to read."""
+        """Aborts the connection, which would wait for ever for the client to read. While nothing is read from
+        the client, its answer is not seen either."""
+        if self.read_paused and not self._stuck:
+            self.pong_timer = None
+            self.pending_ping_payload = None
+            self.schedule_ping()
+            return
         super().keepalive_timeout()
         self.transport.abort()

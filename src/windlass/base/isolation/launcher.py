@@ -4,27 +4,29 @@ For each request it forks a process, which is a child of the server (CLONE_PAREN
 ends. The launcher keeps no state and ends with the server.
 
 A request is JSON in a memory file. Its descriptors: that file; a pipe on which `go` arrives, or which is
-closed if the program must never run; the program's output; a pipe for the answer; and perhaps a pidfd of the
-process whose cell to join.
+closed if the program must never run; the program's output; a pipe for the answer; the program's input, if the
+request says that it has one; and perhaps a pidfd of the process whose cell to join.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
 import signal
 import socket
 import sys
+import termios
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn, TypedDict
+from typing import Final, NamedTuple, NoReturn, TypedDict
 
 from windlass.base.isolation import calls, inside
 from windlass.base.isolation.cell import Cell
 
 GO: Final = b"go\n"
 NEVER: Final = 125
-_MOST: Final = 5
+_MOST: Final = 6
 
 
 class LaunchRequest(TypedDict):
@@ -36,6 +38,12 @@ class LaunchRequest(TypedDict):
     cell: Cell | None
     waits: bool
     """True if the program waits for `go`."""
+    has_input: bool
+    """True if the program reads from a descriptor of the request, and not from /dev/null."""
+    has_terminal: bool
+    """True if that input is a terminal, which the program controls."""
+    cgroup: str
+    """The cgroup that it enters before anything else; empty to stay in that of the launcher."""
 
 
 class LaunchAnswer(TypedDict, total=False):
@@ -75,14 +83,15 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _serve(descriptors: Sequence[int]) -> NoReturn:
-    file, go, output, answer, *process = descriptors
+    file, go, output, answer, *more = descriptors
 
     def start() -> None:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: LaunchRequest = json.loads(sent.read())
-        _start(request, go, output, answer, process)
+        input, process = (more[0], more[1:]) if request["has_input"] else (None, more)
+        _start(request, go, ProgramStreams(input, output), answer, process)
 
     def report(error: BaseException) -> None:
         _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
@@ -90,8 +99,20 @@ def _serve(descriptors: Sequence[int]) -> NoReturn:
     calls.run_to_exit(start, report, 1)
 
 
-def _start(request: LaunchRequest, go: int, output: int, answer: int, process: Sequence[int]) -> None:
+class ProgramStreams(NamedTuple):
+    """The descriptors that a program gets."""
+
+    input: int | None
+    output: int
+
+
+def _start(
+    request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, process: Sequence[int]
+) -> None:
     cell = request["cell"]
+    if request["cgroup"]:
+        with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
+            members.write("0")
     if process and cell:
         inside.join(cell, process[0])
     elif cell:
@@ -106,7 +127,7 @@ def _start(request: LaunchRequest, go: int, output: int, answer: int, process: S
             os._exit(0)
     else:
         _tell(answer, {"pid": os.getpid()})
-    _program(request, go, output, answer, first)
+    _program(request, go, streams, answer, first)
 
 
 def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
@@ -136,17 +157,23 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     return tell
 
 
-def _program(request: LaunchRequest, go: int, output: int, answer: int, first: int | None) -> NoReturn:
+def _program(
+    request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, first: int | None
+) -> NoReturn:
     inside.confine(request["cell"])
-    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    input = streams.input
+    if input is None:
+        input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if request["waits"]:
         _tell(answer, {"ready": True})
         if os.read(go, len(GO)) != GO:
             os._exit(NEVER)
     if first is not None:
         os.write(first, GO)
-    for ours, theirs in ((null, 0), (output, 1), (output, 2)):
+    for ours, theirs in ((input, 0), (streams.output, 1), (streams.output, 2)):
         os.dup2(ours, theirs)
+    if request["has_terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     error = inside.become(request["command"], request["folder"], request["environment"])
     if not request["waits"]:
         _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})

@@ -79,7 +79,9 @@ class Launcher:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self, request: LaunchRequest, output: int, process: int | None = None) -> Begun:
+    def begin(
+        self, request: LaunchRequest, output: int, process: int | None = None, input: int | None = None
+    ) -> Begun:
         """Starts a process, which waits for `go` if the request says so. `process`: a pidfd whose cell it
         joins. May raise an OSError."""
         ours, theirs = os.pipe()
@@ -87,7 +89,8 @@ class Launcher:
         sent = _write_request(request)
         try:
             with on_failure(partial(_close_all, hear, theirs)):
-                descriptors = [sent, ours, output, tell, *([] if process is None else [process])]
+                further = [descriptor for descriptor in (input, process) if descriptor is not None]
+                descriptors = [sent, ours, output, tell, *further]
                 child = self._ask(descriptors)
         finally:
             _close_all(ours, tell, sent)

@@ -63,13 +63,14 @@ async def follow_log(
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
             row = await target(ctx.store.reads, call)
-            if await _lies_in(ctx, row, within):
+            if await lies_in(ctx, row, within):
                 await check_here(ctx, row.id)
                 return row.org, ctx.logs.follow(service, last)
     raise Missing("No service with this id was found there: check the ids of the request")
 
 
-async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+async def lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+    """True if a service is inside everything that these ids name, its cluster included."""
     above = await ctx.store.reads.tree.above(row.id)
     home = {row.family: row for row in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()

@@ -52,6 +52,9 @@ class Action(Struct, frozen=True, kw_only=True):
     streams: bool = False
     """True if it answers server-sent events, each with an `answer` as its data; the query says whether to
     follow."""
+    is_raw: bool = False
+    """True if it is more than a request and an answer of JSON: it opens a websocket, or takes a stream of
+    bytes. It is in `Registry.raw`, apart from the other operations."""
     outside: bool = False
     """True if it starts programs or calls other machines while the client waits: it ends when the client
     disconnects."""
@@ -94,6 +97,7 @@ class ActionOptions(TypedDict, total=False):
     query: type[Spec] | None
     paged: bool
     streams: bool
+    is_raw: bool
     outside: bool
     only_reads: bool
     status: int

@@ -76,6 +76,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     paged: bool = False
     streams: bool = False
     """True if the answer is always server-sent events, each with an `answer` as its data."""
+    is_raw: bool = False
+    """True if it opens a websocket, or takes a stream of bytes."""
     outside: bool = False
     """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
     only_reads: bool = False
@@ -222,6 +224,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         listing=action.listing,
         paged=action.listing and action.paged,
         streams=action.streams,
+        is_raw=action.is_raw,
         outside=action.outside,
         only_reads=action.only_reads,
         description=action.description,

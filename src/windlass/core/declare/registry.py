@@ -83,16 +83,19 @@ class Registry:
         self._refuse_twin_segments()
         self._more = tuple(more)
         self._service_lists = {lists.base: lists.build(self.services) for lists in service_lists}
-        self.operations: list[Operation] = [
+        declared: list[Operation] = [
             *(self._standalone(declared) for declared in standalone),
             *(operation for family in self.families.values() for operation in self._operations(family)),
             *(operation for union in self.unions.values() for operation in self._of_union(union)),
         ]
+        _refuse_twin_operations(declared)
+        self.operations = [operation for operation in declared if not operation.is_raw]
+        self.raw = [operation for operation in declared if operation.is_raw]
+        """Operations that open websockets, or take a stream of bytes."""
         self._by_id = {operation.id: operation for operation in self.operations}
         self._by_handler: dict[str, list[Operation]] = {}
         for operation in self.operations:
             self._by_handler.setdefault(operation.handler, []).append(operation)
-        _refuse_twin_operations(self.operations)
         for family in self.families.values():
             self._check_names(family)
 

@@ -20,6 +20,16 @@ from windlass.engines.docker.watch import EventWatcher
 LEAVING: Final = 60.0
 """Seconds that the Docker engine may take to stop a container beyond its grace."""
 
+# Failures between creating and starting a container that creating it again fixes.
+# "already exists": an engine that was killed while it started a container finds a trace of that.
+PASSING: Final = (
+    "network",
+    "address already in use",
+    "port is already allocated",
+    "marked for removal",
+    "already exists",
+)
+
 Inspection = Mapping[str, Any]
 """The description of a container, as the Docker engine gives it."""
 
@@ -149,3 +159,7 @@ class ContainerClient:
             # A container that cannot start is not left behind; the next attempt makes another.
             await self.remove(container)
             raise
+
+
+def is_passing(refused: EngineRefused) -> bool:
+    return refused.status == 409 or any(word in refused.message for word in PASSING)

@@ -36,16 +36,17 @@ from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
-from windlass.engines.docker.containers import ContainerClient, Inspection
+from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing
 from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
+from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners
 from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
-from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
 
 T = TypeVar("T")
 
@@ -55,16 +56,6 @@ is found under that name until it is made: the call that asked for it may have b
 AT_ONCE: Final = 16
 SOON: Final = 5.0
 GRACE: Final = 10.0
-
-# Failures between creating and starting a container that creating it again fixes.
-# "already exists": an engine that was killed while it started a container finds a trace of that.
-PASSING: Final = (
-    "network",
-    "address already in use",
-    "port is already allocated",
-    "marked for removal",
-    "already exists",
-)
 
 _log = log("engines.docker")
 
@@ -88,6 +79,7 @@ class DockerEngine(EngineByHand):
         self._removed = RemovedGenerations(folder / "removed", durable=True)
         self._containers = ContainerClient(self._docker, installation, self._resources, self._watch)
         self._locks = Locks()
+        self._executions = ExecutionFiles(folder / "executions")
 
     async def start(self, notice: Notice, sink: Sink) -> None:
         await super().start(notice, sink)
@@ -96,6 +88,7 @@ class DockerEngine(EngineByHand):
     async def _learn_machine(self) -> None:
         """Is called for each new connection: it may be another machine, or have grown."""
         self.limits, self.identity = await self._machine.learn()
+        self._executions.look(self._docker)
 
     @property
     def is_away(self) -> bool:
@@ -104,6 +97,7 @@ class DockerEngine(EngineByHand):
     async def stop(self) -> None:
         await super().stop()
         await self._watch.stop()
+        await self._executions.stop()
         await self._docker.close()
 
     async def run(self, workload: Workload, index: int) -> Instance:
@@ -166,6 +160,14 @@ class DockerEngine(EngineByHand):
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         with self._translated():
             return await execute(self._docker, instance.id, command, timeout)
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        execution = DockerExecution(
+            self._docker, instance.id, self._executions, has_terminal=request.terminal is not None
+        )
+        with self._translated():
+            await execution.start(request)
+        return execution
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         with self._translated():
@@ -246,7 +248,7 @@ class DockerEngine(EngineByHand):
                 break
             except EngineRefused as refused:
                 pause = next(pauses, None)
-                if pause is None or not _is_passing(refused):
+                if pause is None or not is_passing(refused):
                     raise
             await asyncio.sleep(pause)
         if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
@@ -340,10 +342,6 @@ def _generation(container: ContainerSummary) -> int:
 def _is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:
     _, its_generation, its_index = names.identity(container["Labels"])
     return generation in (None, its_generation) and its_index in indexes
-
-
-def _is_passing(refused: EngineRefused) -> bool:
-    return refused.status == 409 or any(word in refused.message for word in PASSING)
 
 
 def _refuse(workload: Workload) -> NoReturn:

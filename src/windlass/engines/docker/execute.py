@@ -37,7 +37,7 @@ async def execute(docker: Docker, container: str, command: Sequence[str], timeou
         async with asyncio.timeout(timeout):
             code = await _run(docker, container, command, output, mark)
     except TimeoutError:
-        await _end(docker, container, mark)
+        await end_marked(docker, container, mark)
         output += f"\ndid not end within {timeout:g} s, and was ended".encode()
         return TIMED_OUT, _text(output).lstrip("\n")
     return code, _text(output)
@@ -62,7 +62,8 @@ async def _run(
     return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])
 
 
-async def _end(docker: Docker, container: str, mark: str) -> None:
+async def end_marked(docker: Docker, container: str, mark: str) -> None:
+    """Ends all processes of a container with this mark, from inside."""
     with suppress(TimeoutError, Away, EngineRefused, EngineError):
         async with asyncio.timeout(ENDING):
             await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())

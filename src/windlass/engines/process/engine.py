@@ -8,12 +8,13 @@ the variables are not, so after a restart an instance is found and watched, but 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
+
+from msgspec import structs
 
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
@@ -31,10 +32,12 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
 from windlass.engines.process import cgroups, execute, files, kernel, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
+from windlass.engines.process.execution import open_execution
 from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.failures import away, not_erased
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.orphans import Orphans
@@ -170,6 +173,12 @@ class ProcessEngine(EngineByHand):
         await self._whole(self._discard(service))
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        request, process, _ = self._beside(instance, command)
+        return await execute.execute(self._starter.spawner, request, process, timeout)
+
+    def _beside(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process, str]:
+        """Returns the request for a command beside the program of an instance, a process whose cell it
+        enters, and the cgroup of the instance."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
         if record is None or record.process is None or not kernel.lives(record.process):
@@ -185,7 +194,12 @@ class ProcessEngine(EngineByHand):
             command = by_this_python(command)
         request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
-        return await execute.execute(self._starter.spawner, request, first or record.process, timeout)
+        return request, first or record.process, record.cgroup
+
+    async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
+        spawn, process, cgroup = self._beside(instance, request.command)
+        spawn = structs.replace(spawn, cgroup=cgroup)
+        return await open_execution(self._starter.spawner, spawn, process, request.terminal)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         key = InstanceKey(instance.service, instance.generation, instance.index)
@@ -255,7 +269,7 @@ class ProcessEngine(EngineByHand):
             self._records.prepare()
             self._claims.prepare()
         except OSError as error:
-            raise _away(error) from error
+            raise away(error) from error
         self._groups.prepare()
         self._prepared = True
 
@@ -264,7 +278,7 @@ class ProcessEngine(EngineByHand):
         try:
             return await asyncio.shield(self._instances.go(work))
         except OSError as error:
-            raise _away(error) from error
+            raise away(error) from error
 
     async def _look_at(self, keys: Sequence[InstanceKey]) -> list[Instance]:
         instances = [await self._instances.inspector.look(key) for key in keys]
@@ -296,7 +310,7 @@ class ProcessEngine(EngineByHand):
             await asyncio.to_thread(erase, self._records.volumes / service)
             await asyncio.to_thread(erase, self._records.caches / service)
         except OSError as error:
-            raise _not_erased(error) from error
+            raise not_erased(error) from error
         self._places.forget(service)
 
     async def _set_aside(self, service: str, into: Path) -> None:
@@ -324,19 +338,3 @@ def _outcome(record: Record) -> Outcome:
 
 def _name(process: Process) -> str:
     return f"{process.pid}.{process.start}.{process.boot}"
-
-
-_FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
-"""Errors of an erasure that waiting does not fix."""
-
-
-def _not_erased(error: OSError) -> EngineError:
-    if error.errno in _FOR_GOOD:
-        return EngineError(
-            f"Ask the operator to look: a file of the service cannot be erased ({error.strerror})"
-        )
-    return _away(error)
-
-
-def _away(error: OSError) -> EngineAway:
-    return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")

@@ -30,7 +30,7 @@ async def execute(
     The command runs in the cell of `process`."""
     output = _CommandOutput()
     try:
-        begun = await _start(spawner, request, process, output.write_end)
+        begun = await start_beside(spawner, request, process, output.write_end)
     except OSError as error:
         output.close()
         return _refusal_of(request, error)
@@ -57,13 +57,23 @@ def _refusal_of(request: SpawnRequest, error: OSError) -> tuple[int, str]:
     return code, f"{request.command[0]}: {error.strerror or error}"
 
 
-async def _start(spawner: Spawner, request: SpawnRequest, process: Process, output: int) -> Begun:
+async def start_beside(
+    spawner: Spawner,
+    request: SpawnRequest,
+    process: Process,
+    output: int,
+    input: int | None = None,
+    *,
+    has_terminal: bool = False,
+) -> Begun:
+    """Starts a command in the cell of `process`. A caller that is cancelled leaves none running."""
+
     def begin() -> Begun:
         handle = kernel.handle(process.pid, process.start)
         if handle is None:
             raise ProcessLookupError(errno.ESRCH, "the instance has ended")
         try:
-            return spawner.beside(request, output, handle)
+            return spawner.beside(request, output, handle, input, has_terminal=has_terminal)
         finally:
             os.close(handle)
 

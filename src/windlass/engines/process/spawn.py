@@ -89,11 +89,21 @@ class Spawner:
             launching.close(begun)
         return spawned
 
-    def beside(self, request: SpawnRequest, output: int, process: int | None) -> Begun:
+    def beside(
+        self,
+        request: SpawnRequest,
+        output: int,
+        process: int | None,
+        input: int | None = None,
+        *,
+        has_terminal: bool = False,
+    ) -> Begun:
         """Starts a program without a record, in the cell of this process. Does not wait until it runs,
         because programs of the cell can delay that. May raise an OSError."""
         launch = _launch_request(request, waits=False)
-        return self._launcher.begin(launch, output, process if request.cell else None)
+        launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
+        launch["cgroup"] = request.cgroup
+        return self._launcher.begin(launch, output, process if request.cell else None, input)
 
 
 def _open_output(request: SpawnRequest) -> int:
@@ -119,6 +129,9 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
         marks={name: request.environment[name] for name in MARKS if name in request.environment},
         cell=request.cell,
         waits=waits,
+        has_input=False,
+        has_terminal=False,
+        cgroup="",
     )
 
 

@@ -1,0 +1,45 @@
+"""Commands in instances: the trait of services that run a program, and the query of its websocket."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Trait, get
+from windlass.core.declare.spec import Spec
+
+LONGEST_WORD = 32_768
+MOST_WORDS = 1000
+
+Word = Annotated[str, Meta(max_length=LONGEST_WORD)]
+InstanceName = Annotated[
+    str,
+    Meta(
+        max_length=128,
+        description="The name of an instance, as in its log lines, or its index; without it, the first",
+    ),
+]
+
+
+class ExecRequest(Spec):
+    """The query of a websocket that runs a command."""
+
+    command: Annotated[
+        list[Word],
+        Meta(max_length=MOST_WORDS, description="A word of the command, repeated; without it, a shell"),
+    ] = []
+    tty: Annotated[bool, Meta(description="Give the command a terminal")] = False
+    columns: Annotated[int, Meta(ge=1, le=1000, description="Width of the terminal")] = 80
+    rows: Annotated[int, Meta(ge=1, le=1000, description="Height of the terminal")] = 24
+    instance: InstanceName = ""
+
+
+runs_commands = Trait(
+    name="runs_commands",
+    actions=(
+        get("exec", None, "Run a command in an instance", need=Scope.DEPLOY, query=ExecRequest, is_raw=True),
+    ),
+)
+"""Services with this trait run a program, beside which further commands can run."""

@@ -1,0 +1,24 @@
+"""Errors of the file system, as failures of the engine."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from windlass.engines.engine import EngineAway, EngineError
+
+_FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
+"""Errors of an erasure that waiting does not fix."""
+
+
+def not_erased(error: OSError) -> EngineError:
+    """Says why a service could not be erased, and whether waiting helps."""
+    if error.errno in _FOR_GOOD:
+        return EngineError(
+            f"Ask the operator to look: a file of the service cannot be erased ({error.strerror})"
+        )
+    return away(error)
+
+
+def away(error: OSError) -> EngineAway:
+    return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")

@@ -1,0 +1,74 @@
+"""Commands over websockets of a server: large messages, and clients or commands that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from tests.running.deployments import deployed
+from tests.world import ADMIN
+
+HEADERS = {"Authorization": f"Token {ADMIN}"}
+
+
+@pytest.fixture
+async def app(world):
+    return await deployed(world)
+
+
+async def test_more_input_than_a_client_may_send_that_only_listens_reaches_a_command(world, app, address):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}/application/{app}/exec", headers=HEADERS) as socket,
+    ):
+        execution = world.engine.executions[-1]
+        sent = b"x" * 60_000
+        for _ in range(10):
+            await socket.send_bytes(sent)
+        async with asyncio.timeout(20):
+            while len(execution.input) < 10 * len(sent):
+                execution.taken.clear()
+                await execution.taken.wait()
+        execution.ends(0)
+        assert await socket.receive_json(timeout=20) == {"exit_code": 0}
+
+
+async def test_a_message_that_is_too_large_ends_the_websocket_and_the_command(world, app, address):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}/application/{app}/exec", headers=HEADERS) as socket,
+    ):
+        await socket.send_bytes(b"x" * 70_000)
+        message = await socket.receive(timeout=20)
+        assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1009)
+    async with asyncio.timeout(20):
+        await world.engine.executions[-1].closed.wait()
+
+
+async def test_output_waits_in_the_command_while_the_client_does_not_read(world, app, address):
+    reader, writer = await asyncio.open_connection(*address.removeprefix("http://").split(":"))
+    try:
+        lines = [
+            f"GET /application/{app}/exec HTTP/1.1",
+            "host: x",
+            "connection: Upgrade",
+            "upgrade: websocket",
+        ]
+        lines += ["sec-websocket-version: 13", "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA=="]
+        lines += [f"authorization: Token {ADMIN}", "", ""]
+        writer.write("\r\n".join(lines).encode())
+        assert b" 101 " in await reader.readline()
+        execution = world.engine.executions[-1]
+        pieces = 1000
+        for _ in range(pieces):
+            execution.says(b"x" * 32_768)
+        waiting = execution.waiting
+        while waiting() == pieces:  # noqa: ASYNC110 (nothing notifies of a read)
+            await asyncio.sleep(0)
+        for _ in range(10 * pieces):  # turns enough to take all of it
+            await asyncio.sleep(0)
+        assert waiting() > 0
+    finally:
+        writer.close()

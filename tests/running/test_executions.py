@@ -1,0 +1,220 @@
+"""Commands in instances, over websockets: who may run one, what passes, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.asgi_sockets import opened, opening
+from tests.fakes.execution import FakeExecution
+from tests.running.deployments import deployed
+from tests.world import World
+from windlass.api.executions import ExecutionSocket
+from windlass.api.streaming import Streams
+from windlass.engines.engine import TerminalSize
+
+
+@pytest.fixture
+async def app(world: World) -> str:
+    return await deployed(world)
+
+
+def command(world: World) -> FakeExecution:
+    return world.engine.executions[-1]
+
+
+async def told(world: World, kind: str) -> list[Any]:
+    return [msgspec.json.decode(event.body) for event in await world.events(kind)]
+
+
+async def test_output_comes_as_bytes_and_then_the_exit_code(world, app):
+    async with opened(world, f"/application/{app}/exec?command=ls&command=-l+%2Ftmp") as socket:
+        assert command(world).request.command == ("ls", "-l /tmp")
+        assert command(world).request.terminal is None
+        command(world).says(b"\xff\x00 a file\n")
+        assert await socket.output() == b"\xff\x00 a file\n"
+        command(world).ends(3)
+        assert await socket.closed() == ({"exit_code": 3}, 1000, "The command has ended")
+    assert command(world).is_closed
+
+
+async def test_input_sizes_and_the_end_of_input_are_passed_on(world, app):
+    async with opened(world, f"/application/{app}/exec?tty=true&columns=100&rows=30") as socket:
+        execution = command(world)
+        assert execution.request.command[0] == "sh"
+        assert execution.request.terminal == TerminalSize(100, 30)
+        socket.send(b"ls\n")
+        socket.send({"columns": 120, "rows": 40})
+        socket.send({"end_of_input": True})
+        while not execution.has_input_ended:
+            execution.taken.clear()
+            await execution.taken.wait()
+    assert (bytes(execution.input), execution.sizes) == (b"ls\n", [TerminalSize(120, 40)])
+
+
+async def test_a_client_that_leaves_ends_its_command(world, app):
+    async with opened(world, f"/application/{app}/exec"):
+        pass
+    assert command(world).is_closed
+
+
+@pytest.mark.parametrize("text", ["ls", "{}x", '{"colums": 80}', '{"columns": 0, "rows": 1}'])
+async def test_a_text_that_is_no_control_message_ends_the_websocket_and_says_what_it_should_be(
+    world, app, text
+):
+    async with opened(world, f"/application/{app}/exec") as socket:
+        socket.send(text)
+        _, code, reason = await socket.closed()
+        assert code == 1007
+        assert "columns" in reason
+    assert command(world).is_closed
+
+
+async def test_a_revoked_token_ends_its_command(world, app):
+    made = await world.post(f"/organization/{world.org}/apiToken", {"name": "ci", "scopes": ["Deploy"]})
+    async with opened(world, f"/application/{app}/exec", made["token"]) as socket:
+        assert (await world.delete(f"/organization/{world.org}/apiToken/{made['id']}")).status == 204
+        _, code, reason = await socket.closed()
+        assert (code, reason) == (1008, "This caller may not run commands here any more")
+    assert command(world).is_closed
+
+
+async def test_a_server_that_stops_ends_commands_and_says_so(world, app):
+    async with opened(world, f"/application/{app}/exec") as socket:
+        world.installation.app.stop_streams()
+        _, code, reason = await socket.closed()
+        assert (code, "stopping" in reason) == (1012, True)
+    assert command(world).is_closed
+
+
+async def test_a_command_without_input_and_output_is_ended_after_a_while():
+    class Session:
+        execution: FakeExecution = FakeExecution(None)  # type: ignore[arg-type]
+        reason = ""
+
+        async def end(self, reason: str, exit_code: int | None = None) -> None:
+            self.reason = self.reason or reason
+
+    async def never() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def allowed() -> bool:
+        return True
+
+    session, sent = Session(), []
+    socket = ExecutionSocket(session, Streams(), idle=0)  # type: ignore[arg-type]
+
+    async def put(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await socket.run(never, put, allowed)
+    assert (session.reason, sent[-1]["code"]) == ("Nothing was sent for 30 minutes", 1008)
+
+
+@pytest.mark.parametrize("scopes", [["Read"], ["Write"], ["Read", "Write"]])
+async def test_a_command_needs_the_scope_deploy(world, app, scopes):
+    token = await world.new_token(*scopes)
+    async with opening(world, f"/application/{app}/exec", token) as socket:
+        answer = await socket.answer()
+    assert (answer.status, answer.message) == (403, "Use a token with the scope Deploy or Admin")
+    assert world.engine.executions == []
+
+
+async def test_a_service_of_another_organization_is_not_found(world, app):
+    _, stranger = await world.organization()
+    for path in (f"/application/{app}/exec", f"/shell/exec?service={app}"):
+        async with opening(world, path, stranger) as socket:
+            assert (await socket.answer()).status == 404
+    assert world.engine.executions == []
+
+
+async def test_pages_of_other_origins_are_refused(world, app):
+    path = f"/application/{app}/exec"
+    async with opening(world, path, origin="https://elsewhere.example") as socket:
+        assert (await socket.answer()).status == 403
+    async with opening(world, path, origin="http://w.example", host="w.example") as socket:
+        assert (await socket.next())["type"] == "websocket.accept"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "message"),
+    [
+        ("?columns=0", 400, "columns"),
+        ("?tty=maybe", 400, "tty"),
+        ("?tty=true&tty=true", 400, "tty"),
+        ("?instance=nothing", 409, "instance: choose one that runs: app-"),
+    ],
+)
+async def test_a_wrong_query_is_answered_before_the_websocket_opens(world, app, query, status, message):
+    async with opening(world, f"/application/{app}/exec{query}") as socket:
+        answer = await socket.answer()
+    assert (answer.status, message in answer.message) == (status, True), answer
+
+
+async def test_an_instance_is_chosen_by_its_name_in_the_log(world):
+    app = await deployed(world, min_running_instances=2, max_running_instances=2)
+    name = (await world.get(f"/application/{app}"))["name"]
+    for instance in ("1", f"{name}-1-1"):
+        async with opened(world, f"/application/{app}/exec?instance={instance}"):
+            pass
+    begun = await told(world, "SHELL")
+    assert {event["instance"] for event in begun} == {f"{app}-1-1"}
+
+
+async def test_a_service_without_instances_is_told_to_be_deployed(world):
+    app = await world.application()
+    async with opening(world, f"/application/{app}/exec") as socket:
+        answer = await socket.answer()
+    assert (answer.status, answer.message.startswith("Deploy ")) == (409, True)
+
+
+async def test_the_audit_has_the_beginning_and_the_end_of_each_command(world, app):
+    async with opened(world, f"/application/{app}/exec?command=ls&command=-l") as socket:
+        (begun,) = await told(world, "SHELL")
+        assert await told(world, "SHELL_ENDED") == []
+        command(world).ends(2)
+        await socket.closed()
+    (ended,) = await told(world, "SHELL_ENDED")
+    assert (begun["command"], begun["instance"]) == ("ls -l", f"{app}-1-0")
+    assert (ended["command"], ended["exit_code"], ended["message"]) == ("ls -l", 2, "The command has ended")
+    assert begun["execution_id"] == ended["execution_id"]
+
+
+async def test_a_command_that_is_not_started_is_answered_with_the_reason(world, app):
+    world.engine.broken = "The instance does not run"
+    async with opening(world, f"/application/{app}/exec") as socket:
+        answer = await socket.answer()
+    assert (answer.status, answer.message) == (409, "The instance does not run")
+    (ended,) = await told(world, "SHELL_ENDED")
+    assert ended["message"] == "The instance does not run"
+
+
+async def test_existing_command_lines_get_a_shell_in_bytes_alone(world, app):
+    async with opened(world, f"/shell/exec?service={app}&command=sh&tty_width=100&tty_height=30") as socket:
+        execution = command(world)
+        assert execution.request.terminal == TerminalSize(100, 30)
+        execution.ends(1)
+        assert await socket.closed() == (None, 1000, "The command has ended")
+
+
+async def test_over_http_the_path_answers_that_it_is_for_websockets(world, app):
+    answer = await world.get(f"/application/{app}/exec")
+    assert (answer.status, answer.headers["upgrade"]) == (426, "websocket")
+
+
+async def test_commands_of_one_caller_leave_places_for_others(world, app):
+    token = await world.new_token("Deploy")
+    world.installation.app._executions._quota.most = 5
+    async with (
+        opened(world, f"/application/{app}/exec", token),
+        opened(world, f"/application/{app}/exec", token),
+        opening(world, f"/application/{app}/exec", token) as third,
+    ):
+        assert (await third.answer()).status == 429
+        async with opened(world, f"/application/{app}/exec"):
+            pass
