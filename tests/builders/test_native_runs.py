@@ -19,7 +19,8 @@ from windlass.base.subprocesses import end_all_with
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.tools import Tools, failure
+from windlass.builders.native.tools import Tools
+from windlass.builders.remedies import failure
 
 
 async def test_dependencies_that_have_not_changed_are_not_installed_again(site):

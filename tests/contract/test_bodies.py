@@ -40,7 +40,7 @@ async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body
 @pytest.mark.parametrize(
     ("path", "body", "meant"),
     [
-        ("ports[0].port", {"ports": [{"port": 80}]}, "internal_port or external_port"),
+        ("ports[0].port", {"ports": [{"port": 80}]}, "internal_port"),
         ("ports[0].internalPort", {"ports": [{"internalPort": 80}]}, "internal_port"),
         ("git_repository.repository", {"git_repository": {"repository": "x"}}, ""),
         ("min_instances", {"min_instances": 1}, "min_running_instances or max_running_instances"),
@@ -53,6 +53,33 @@ async def test_an_unknown_field_is_refused_with_the_fields_that_may_be_meant(
     answer = await embedded.post(f"/environment/{environment}/application", dict(APPLICATION) | body)
     said = f"; did you mean {meant}?" if meant else ""
     is_refused(answer, 400, f"{path}: is not a field here{said}")
+
+
+RIGHT = '[{"internal_port": 8080, "publicly_accessible": true}]'
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"ports": 8080}, f"ports: must be a list, not an integer; write {RIGHT}"),
+        ({"ports": "8080"}, f"ports: must be a list, not a string; write {RIGHT}"),
+        ({"ports": ["8080"]}, f"ports[0]: must be an object, not a string; write {RIGHT}"),
+        ({"ports": [80, 8080]}, f"ports[0]: must be an object, not an integer; write {RIGHT}"),
+        ({"port": 8080}, f'port: is not a field here; write "ports": {RIGHT}'),
+    ],
+)
+async def test_ports_in_another_form_are_refused_with_the_right_one(embedded, base, body, message) -> None:
+    """Clients of the full interface have unknown fields ignored, as ever."""
+    environment = await embedded.environment()
+    whole = {"name": "web", "git_repository": {"url": "https://git.example/a/b"}}
+    answer = await embedded.post(f"{base}/environment/{environment}/application", whole | body)
+    if base and "port" in body:
+        assert answer.status == 201
+    else:
+        is_refused(answer, 400, message)
+        patched = await embedded.patch(f"/application/{await embedded.application()}", body)
+        is_refused(patched, 400, message.partition(":")[0], message.partition("; ")[2] or RIGHT)
 
 
 async def test_unknown_fields_are_refused_in_changes_and_deploys_too(embedded) -> None:

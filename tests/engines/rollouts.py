@@ -152,7 +152,8 @@ class Rollouts(AtStation):
         it = await workload(rig, programs.ENDS_ONCE, settle=1000)
         await station.engine.apply(it, 1)
         with pytest.raises(
-            NotReady, match=r"^Choose a command that goes on running: web exited with code 0 "
+            NotReady,
+            match=r"^Name a command that keeps running, such as .*: web ended by itself, and exited ",
         ):
             await station.engine.wait_until_ready(it, 1)
 

@@ -2,51 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engines.stations import wanted
 from tests.fakes.engine import FakeEngine
+from tests.free_ports import free_port
 from windlass.base.clock import SystemClock
-from windlass.core.deploy.workload import Artifact, HealthProbe, Instance, Phase, ProbeKind
+from windlass.core.deploy.workload import (
+    Artifact,
+    HealthProbe,
+    Instance,
+    Phase,
+    ProbeKind,
+    Volume,
+    Workload,
+)
 from windlass.engines.by_hand import readiness
-from windlass.engines.by_hand.listeners import ListeningPort, advise_on_address, listening_sockets
+from windlass.engines.by_hand.listeners import (
+    ListeningPort,
+    Misplacement,
+    find_misplacement,
+    listening_sockets,
+)
+from windlass.engines.by_hand.probes import speaks_http
 from windlass.engines.by_hand.readiness import ReadinessWait
-from windlass.engines.engine import NotReady
+from windlass.engines.engine import ListensElsewhere, NotReady
 
 EVERYWHERE, LOOPBACK = "0.0.0.0", "127.0.0.1"
+PROBE = HealthProbe(kind=ProbeKind.TCP, port=3000)
 WEB = wanted(Artifact(kind="native", ref="web"), ports=[3000, 4000])
 COPY = Instance(id="web-1", service="web", generation=1, index=0, phase=Phase.RUNNING, ports={3000: 10_001})
-OTHER = "web listens on 8000, nothing answers on 3000. Or make it listen on the port in the variable PORT"
-TO_8000 = "Change internal_port to 8000"
-ONLY = "Make web listen on 0.0.0.0: it listens on port 3000 of"
+PLACE = "Set ports[0].internal_port to"
+OTHER = (
+    f"{PLACE} 8000: web listens on 8000, and the {WEB.family} says 3000. Or make it listen on the "
+    f"port in the "
+    "variable PORT"
+)
+SHARED = ": without containers, a port of its own choice is for one instance only"
+ONLY = "Make web listen on 0.0.0.0, at the port in the variable PORT: it listens on"
 HERE, OUTSIDE = False, True
 
 
+def misplaced(from_outside: bool, listeners: list[tuple[int, str]]) -> Misplacement | None:
+    found = [ListeningPort(port, address) for port, address in listeners]
+    return find_misplacement(WEB, COPY, 3000, found, from_outside=from_outside)
+
+
 @pytest.mark.parametrize(
-    ("from_outside", "listeners", "advice"),
+    ("from_outside", "listeners", "expected"),
     [
-        (HERE, [(8000, LOOPBACK)], f"{TO_8000}: {OTHER}"),
-        (OUTSIDE, [(8000, EVERYWHERE)], f"{TO_8000}: {OTHER}"),
-        (
-            HERE,
-            [(9000, "::"), (8000, "::")],
-            "Change internal_port to one of 8000, 9000: web listens on 8000, 9",
-        ),
-        (OUTSIDE, [(3000, LOOPBACK)], f"{ONLY} 127.0.0.1 only"),
-        (HERE, [(10_001, "::1")], f"{ONLY} ::1 only"),
-        (
-            OUTSIDE,
-            [(8000, LOOPBACK)],
-            f"{TO_8000}, and make web listen on 0.0.0.0: it listens on port 8000 of 127",
-        ),
+        (HERE, [(8000, LOOPBACK)], Misplacement(OTHER + SHARED, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE)], Misplacement(OTHER, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE), (9229, LOOPBACK)], Misplacement(OTHER, 8000, True)),
+        (OUTSIDE, [(8000, EVERYWHERE), (4000, EVERYWHERE)], Misplacement(OTHER, 8000, False)),
+        (OUTSIDE, [(3000, LOOPBACK)], Misplacement(f"{ONLY} 127.0.0.1:3000 only", None, True)),
+        (HERE, [(10_001, "::1")], Misplacement(f"{ONLY} [::1]:10001 only", None, True)),
+        (OUTSIDE, [(8000, LOOPBACK)], Misplacement(f"{ONLY} 127.0.0.1:8000 only", None, True)),
     ],
 )
-def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, listeners, advice):
-    found = [ListeningPort(port, address) for port, address in listeners]
-    assert advise_on_address(WEB, COPY, 3000, found, from_outside=from_outside).startswith(advice)
+def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, listeners, expected):
+    assert misplaced(from_outside, listeners) == expected
+
+
+def test_several_other_ports_are_all_told_and_none_is_certain():
+    several = misplaced(HERE, [(9000, "::"), (8000, "::")])
+    assert several is not None
+    assert several.advice.startswith(f"{PLACE} one of 8000, 9000: web listens on 8000, 9000, and the ")
+    assert several.port is None
 
 
 @pytest.mark.parametrize(
@@ -60,8 +88,7 @@ def test_a_program_that_listens_elsewhere_is_told_what_to_change(from_outside, l
     ],
 )
 def test_a_program_that_listens_where_it_should_or_nowhere_gets_no_advice(from_outside, listeners):
-    found = [ListeningPort(port, address) for port, address in listeners]
-    assert advise_on_address(WEB, COPY, 3000, found, from_outside=from_outside) == ""
+    assert misplaced(from_outside, listeners) is None
 
 
 @pytest.mark.parametrize(
@@ -80,11 +107,19 @@ def _found(table: str) -> set[ListeningPort]:
     return {listener for listener, _ in listening_sockets(Path(f"/proc/net/{table}").read_text())}
 
 
-async def waited(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> tuple[list[str], str]:
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """An engine whose program never passes its probe, and a wait that looks at once and is soon sure."""
+    for name in ("NOTED_AFTER", "LOOK_EVERY", "SURE_AFTER"):
+        monkeypatch.setattr(readiness, name, 0.0)
+    engine = FakeEngine()
+    engine.probes.trouble = "it does not answer on port 3000"
+    return engine
+
+
+async def waited(engine: FakeEngine, web: Workload | None = None) -> tuple[list[str], NotReady]:
     """Waits in vain; returns what was noted, and the failure."""
-    monkeypatch.setattr(readiness, "NOTED_AFTER", -1.0)  # at the first look
-    probe = HealthProbe(kind=ProbeKind.TCP, port=3000)
-    web, noted = wanted(Artifact(kind="native", ref="web"), ports=[3000], ready=(probe,), patience=0.3), []
+    web, noted = web or program(patience=0.3), []
 
     async def note(reason: str) -> None:
         noted.append(reason)
@@ -92,25 +127,90 @@ async def waited(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> tuple[l
     await engine.apply(web, 1)
     with pytest.raises(NotReady) as failed:
         await ReadinessWait(engine, SystemClock(), web, 1, note).run()
-    return noted, str(failed.value)
+    return noted, failed.value
 
 
-async def test_the_port_on_which_a_program_listens_is_noted_once_and_in_the_failure(monkeypatch):
-    engine = FakeEngine()
-    engine.probes.trouble = "it does not answer on port 3000"
+def program(*, automatic: bool = False, **fields: Any) -> Workload:
+    web = wanted(Artifact(kind="native", ref="web"), ports=[3000], ready=(PROBE,), **fields)
+    return replace(web, ports=tuple(replace(port, automatic=automatic) for port in web.ports))
+
+
+async def test_the_port_on_which_a_program_listens_is_noted_once_and_in_the_failure(engine):
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
-    noted, failure = await waited(monkeypatch, engine)
-    assert noted == [f"{TO_8000}: {OTHER}"]
-    assert failure == f"{TO_8000}: {OTHER}. web was not healthy after 0 seconds"
+    noted, failure = await waited(engine)
+    assert noted == [OTHER + SHARED]
+    assert str(failure) == f"{OTHER}{SHARED}. web was not healthy after 0 seconds"
 
 
-async def test_a_program_that_listens_nowhere_has_the_reason_noted_once(monkeypatch):
-    engine = FakeEngine()
-    engine.probes.trouble = "it does not answer on port 3000"
-    noted, failure = await waited(monkeypatch, engine)
+async def test_a_program_that_listens_nowhere_has_the_reason_noted_once(engine):
+    noted, failure = await waited(engine)
     assert noted == ["Look at the log: web is not ready yet: it does not answer on port 3000"]
-    assert failure.startswith("Look at the log: web was not healthy after 0 seconds: it does not answer")
+    assert str(failure).startswith("Look at the log: web was not healthy after 0 seconds: it does not answer")
 
 
-def test_ten_seconds_pass_before_a_wait_is_noted():
-    assert readiness.NOTED_AFTER == 10.0
+def test_a_wait_is_noted_after_seconds_and_given_up_after_some_more():
+    assert (readiness.SURE_AFTER, readiness.NOTED_AFTER, readiness.GIVEN_UP_AFTER) == (3.0, 10.0, 20.0)
+
+
+async def test_a_program_that_listens_on_another_port_only_is_not_waited_for_until_the_end(
+    engine, monkeypatch
+):
+    monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.01)
+    engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
+    noted, failure = await waited(engine, program(patience=300))
+    assert noted == [OTHER + SHARED]
+    assert str(failure).startswith(f"{OTHER}{SHARED}. web was given ")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"watched": True}, {"volumes": (Volume(name="v1", mount="/data"),)}], ids=["probe", "volumes"]
+)
+async def test_a_program_that_may_prepare_something_first_is_waited_for_until_the_end(
+    engine, monkeypatch, fields
+):
+    monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.0)
+    engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
+    _, failure = await waited(engine, program(patience=0.1, **fields))
+    assert str(failure).endswith(". web was not healthy after 0 seconds")
+
+
+async def test_a_program_that_listens_elsewhere_for_a_moment_is_told_nothing(engine, monkeypatch):
+    monkeypatch.setattr(readiness, "SURE_AFTER", 300.0)
+    engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
+    noted, _ = await waited(engine, program(automatic=True, patience=0.1))
+    assert noted == []
+
+
+async def test_a_port_that_windlass_chose_gives_way_to_the_one_on_which_the_program_answers(engine):
+    engine.probes.listeners, engine.probes.speaks = [ListeningPort(8000, LOOPBACK)], {8000}
+    noted, failure = await waited(engine, program(automatic=True, patience=300))
+    assert isinstance(failure, ListensElsewhere)
+    assert (failure.port, noted) == (8000, [])
+
+
+@pytest.mark.parametrize(
+    ("automatic", "port", "speaks"),
+    [(False, 8000, {8000}), (True, 8000, set()), (True, 6379, {6379})],
+    ids=["a person chose the port", "it is no HTTP", "a port of databases"],
+)
+async def test_a_port_is_taken_over_only_where_that_is_certain(engine, automatic, port, speaks):
+    engine.probes.listeners, engine.probes.speaks = [ListeningPort(port, LOOPBACK)], speaks
+    _, failure = await waited(engine, program(automatic=automatic, patience=0.1))
+    assert not isinstance(failure, ListensElsewhere)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_http"), [(b"HTTP/1.0 404 Not Found\r\n", True), (b"SSH-2.0-x\r\n", False), (b"", False)]
+)
+async def test_a_server_speaks_http_if_it_answers_a_request_so(answer, is_http):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, LOOPBACK, 0) as server:
+        assert await speaks_http(LOOPBACK, server.sockets[0].getsockname()[1]) is is_http
+
+
+async def test_a_port_on_which_nothing_listens_speaks_no_http():
+    assert not await speaks_http(LOOPBACK, free_port())

@@ -47,6 +47,8 @@ class FakeProbes:
         self.asked: list[HealthProbe] = []
         self.listeners: list[ListeningPort] = []
         """The ports on which every instance listens."""
+        self.speaks: set[int] = set()
+        """The ports on which every instance answers HTTP."""
 
 
 class FakeEngine(EngineByHand):
@@ -232,7 +234,10 @@ class FakeEngine(EngineByHand):
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         self.probes.asked.append(probe)
-        return self.probes.trouble
+        return self.probes.trouble if probe.port not in self.probes.speaks else ""
+
+    async def speaks_http(self, instance: Instance, port: int) -> bool:
+        return port in self.probes.speaks
 
     async def usage(self) -> Mapping[str, Usage]:
         self._answer()

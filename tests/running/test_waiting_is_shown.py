@@ -104,14 +104,15 @@ async def test_a_build_says_that_its_builder_is_away():
 
 @pytest.mark.parametrize(("action", "ends"), [("deploy", "RUNNING"), ("stop", "STOPPED")])
 async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monkeypatch, action, ends):
-    monkeypatch.setattr(readiness, "NOTED_AFTER", 0.001)
+    for name in ("LOOK_EVERY", "SURE_AFTER"):
+        monkeypatch.setattr(readiness, name, 0.0)
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
         world.engine.probes.trouble = "it does not answer on port 3000"
         world.engine.probes.listeners = [ListeningPort(8000, "127.0.0.1")]
         async with working(world):
             older = await waiting(world, path, "deploy")
-            shown = await said(world, older, "message", "Change internal_port to 8000: ")
+            shown = await said(world, older, "message", "Set ports[0].internal_port to 8000: ")
             log = (await world.get(f"{older}/log"))["results"]
             assert [line["message"] for line in log].count(shown["message"]) == 1
             world.engine.probes.trouble = ""

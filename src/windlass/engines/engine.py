@@ -85,6 +85,14 @@ class NotReady(EngineError):
     """A generation did not become ready."""
 
 
+class ListensElsewhere(NotReady):
+    """A generation has one port, which Windlass chose, and its program answers HTTP on another one."""
+
+    def __init__(self, advice: str, port: int) -> None:
+        super().__init__(advice)
+        self.port = port
+
+
 class ArtifactLost(EngineError):
     """The folder or image that a workload runs was removed: it has to be built again."""
 
@@ -161,8 +169,9 @@ class Engine(Protocol):
 
     async def wait_until_ready(self, workload: Workload, count: int, note: Note = note_nothing) -> None:
         """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
-        when one has ended, or when the patience of the workload is over. `note` gets the reason earlier, if
-        it takes long."""
+        when one has ended, when it is certain that they will not be, or when the patience of the workload is
+        over; ListensElsewhere where another port than an `automatic` one would do. `note` gets the reason
+        earlier, if it takes long."""
         ...
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:

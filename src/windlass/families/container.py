@@ -93,6 +93,7 @@ def normalise(spec: Container) -> None:
         raise clash("image_name", "images that Windlass built are for their own service alone")
     if names_an_id(spec.image_name):
         raise clash("image_name", "must be the name of an image, and not the id that one has on an engine")
+    spec.ports = spec.ports or []
     normalise_program(spec)
 
 

@@ -124,7 +124,7 @@ class DockerBuilder:
             undo.pop_all()
         if progress.error:
             await self._clean(progress)
-            raise BuildError(f"Look at the build log, and mend the step that failed: {progress.failure}")
+            raise BuildError(progress.failure)
         artifact = await self._artifact(order.service, order.key)
         if artifact is None:
             raise BuildError(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from windlass.builders.docker import trace
+from windlass.builders.remedies import blamed_line, build_remedy
 
 LONGEST: Final = 16 * 1024
+KEPT: Final = 60
 _HIDDEN: Final = ("[internal]", "copy /context")
 # The colour that the classic builder gives to stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
@@ -51,7 +54,9 @@ class LineSplitter:
 
 class BuildProgress:
     def __init__(self, say: Say) -> None:
-        self._say = say
+        self._last: deque[str] = deque(maxlen=KEPT)
+        """The last lines of the log."""
+        self._tell_reader = say
         self._classic = LineSplitter(self._classic_line)
         self._lines: dict[str, LineSplitter] = {}
         self._names: dict[str, str] = {}
@@ -82,10 +87,19 @@ class BuildProgress:
 
     @property
     def failure(self) -> str:
-        """Returns the reason of the failure, for a person who knows the Dockerfile."""
+        """Returns what to do about the failure, and its reason, for a person who knows the Dockerfile."""
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
-        return f"{self._step}: {why}" if self._step else why
+        reason = f"{self._step}: {why}" if self._step else why
+        if remedy := build_remedy(int(code[1]) if code else 0, [*self._last, self.error]):
+            return f"{remedy} The step that failed: {reason}"
+        blamed = blamed_line(self._last)
+        own = f" ({blamed})" if blamed else ""
+        return f"Look at the build log, and mend the step that failed: {reason}{own}"
+
+    def _say(self, line: str) -> None:
+        self._last.append(line)
+        self._tell_reader(line)
 
     def _write(self, text: str) -> None:
         if text.startswith(_ITS_OWN):  # a message of the engine itself

@@ -18,6 +18,7 @@ from typing import Final
 from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.cells import Cells
+from windlass.builders.remedies import failure
 
 LONGEST: Final = 2000
 MOST: Final = 5000
@@ -46,13 +47,6 @@ OURS: Final = frozenset(
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
-_FULL = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded", re.IGNORECASE)
-_BLAMES = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
-_EMPTY_BLAMES = re.compile(
-    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
-    # Lines that tools run by npm, such as node-gyp, write along with their errors.
-    r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
-)
 
 
 def about_registries(names: Mapping[str, str]) -> dict[str, str]:
@@ -246,14 +240,3 @@ def step(say: Say, what: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     say(f"{what}: done in {time.monotonic() - start:.1f} s.")
-
-
-def failure(what: str, code: int, last: Sequence[str]) -> str:
-    if any(_FULL.search(line) for line in last):
-        return f"{what} failed: the disk of the machine that runs Windlass is full."
-    if code < 0:
-        return f"{what} was ended by signal {-code}: the machine may be short of memory."
-    blamed = [_BLAMES.sub("", line) for line in last if _BLAMES.match(line)]
-    lines = [line for line in blamed if not _EMPTY_BLAMES.search(line)]
-    reason = lines[0] if lines else last[-1].strip() if last else "it gave no reason"
-    return f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."

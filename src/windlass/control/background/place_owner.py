@@ -18,8 +18,8 @@ from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
-from windlass.control.deploying.ledger import workload_of
 from windlass.control.records.recording import About, emit
+from windlass.control.records.sealed_workload import workload_of
 from windlass.control.records.stored_clusters import place_of, spec_of
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event

@@ -15,12 +15,20 @@ from msgspec.structs import replace
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.deploying.documents import write_choices, write_deployed
 from windlass.control.deploying.still_serving import still_serving, with_remarks
-from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
+from windlass.control.records.deployments import (
+    RECONCILE,
+    announce,
+    finish,
+    has_switched,
+    move,
+    particulars,
+    status_of,
+)
 from windlass.control.records.names import reserve_declared, reserve_hosts
-from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
+from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
-from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
@@ -115,12 +123,24 @@ class Ledger:
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest
-        named = await reserve_hosts(tx, workload)
+        named = await self._name(tx, workload)
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
         return named
+
+    @in_transaction
+    async def refreeze(self, tx: Tx, current: DeploymentRow, workload: Workload) -> Workload:
+        """Seals another form of what the deployment runs, before any of it serves."""
+        named = await self._name(tx, workload)
+        details, sealed = particulars(current), encrypt_workload(self.ctx, named)
+        await move(tx, current, Progress(current.status), details, sealed)
+        return named
+
+    async def _name(self, tx: Tx, workload: Workload) -> Workload:
+        await write_choices(self.ctx, tx, workload)
+        return await reserve_hosts(tx, workload)
 
     async def give_up(self, message: str) -> None:
         """Records that the deployment fails, before anything of it is taken away: a worker that was paused
@@ -157,7 +177,7 @@ class Ledger:
     @in_transaction
     async def succeed(self, tx: Tx, current: DeploymentRow) -> None:
         """Records the success of a release; the document shows its version."""
-        service = await self._write_deployed(tx, current)
+        service = await write_deployed(self.ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
         await self._settle(tx, service, WORDS[Do(current.action)].done)
 
@@ -174,7 +194,7 @@ class Ledger:
     async def finish_run(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
         """Records a run that succeeded."""
         reported = await _with_report(tx, current, report)
-        service = await self._write_deployed(tx, reported)
+        service = await write_deployed(self.ctx, tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
         status = await status_of(tx, service)
         await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
@@ -310,38 +330,14 @@ class Ledger:
                     if await tx.deployments.open(neighbour.id):
                         await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org)
 
-    async def _write_deployed(self, tx: Tx, current: DeploymentRow) -> Row:
-        """Writes into the document of the service what a successful deployment changes in it."""
-        service = await tx.resources.get(current.service)
-        assert service is not None
-        changes = self.ctx.kinds[service.family].deployed(particulars(current))
-        if not changes:
-            return service
-        body = rewritten(service.body, changes)
-        await tx.resources.rewrite(service.id, body)
-        return replace(service, body=body)
-
     def _mask(self, message: str) -> str:
         return self.ctx.logs.masks.text(self.deployment.id, message)
-
-
-def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
-    """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
-    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
-        return deployment.status != Progress.QUEUED and status.serving is None
-    return status.serving == deployment.id
 
 
 async def _with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
     details = particulars(deployment)
     details.run = report
     return await move(tx, deployment, Progress(deployment.status), details)
-
-
-async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
-    """Returns what a deployment runs, if that was frozen."""
-    row = await ctx.store.reads.deployments.get(deployment) if deployment else None
-    return decrypt_workload(ctx, row) if row else None
 
 
 async def fence(tx: Tx, claim: Claim) -> None:

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 from windlass.base.trace import Trace, enter_trace, stored_trace
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
-from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
+from windlass.control.deploying.ledger import Ledger, Task, fence
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
 from windlass.control.records.deployments import (
     RECONCILE,
     announce,
     cancel_word,
+    has_switched,
     move,
     nudge_names,
     particulars,

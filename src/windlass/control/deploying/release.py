@@ -19,7 +19,7 @@ from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.engine import EngineError, NotReady
+from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
 from windlass.routers.router import RouteError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ async def bring_up(
     ctx: Context, new: Workload, old: Workload | None, count: int, check: Check, note: Note
 ) -> None:
     """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
-    cannot run together.
+    cannot run together. Raises ListensElsewhere where another port than the chosen one would do.
 
     `check` raises when another worker has the claim: a serving generation is ended only by the worker that
     will replace it. `note` records why the release waits, for its engine or until it is healthy.
@@ -65,6 +65,8 @@ async def bring_up(
     place = await ctx.places.of(new.service)
     try:
         await place.engine.wait_until_ready(new, count, note)
+    except ListensElsewhere:
+        raise
     except NotReady as error:
         raise ReleaseFailed(str(error)) from error
     await ctx.point("well")
@@ -143,16 +145,15 @@ async def _end(
         await ctx.point("retired")
 
 
-async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> str:
-    """Removes the new generation; the old one serves as before. Returns the last log lines of the new one."""
+async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
+    """Removes the new generation; the old one serves as before."""
     place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
-    output = await last_output(ctx, new)
     if old is None:
         await place.router.reserve(new.service, [])
-        return output
+        return
     # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
@@ -161,13 +162,12 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
             await apply(ctx, old, count, check)
             await ctx.point("brought back")
     await refresh(ctx, new.service)
-    return output
 
 
-async def last_output(ctx: Context, workload: Workload) -> str:
+async def last_output(ctx: Context, workload: Workload, most: int = LAST_LINES) -> str:
     """Returns the last lines of a generation, however much others have written since."""
     wanted = line_filter(version=workload.deployment)
-    lines = await asyncio.to_thread(ctx.logs.tail, workload.service, LAST_LINES, wanted)
+    lines = await asyncio.to_thread(ctx.logs.tail, workload.service, most, wanted)
     return "\n".join(msgspec.json.decode(line)["message"] for line in lines)
 
 

@@ -46,7 +46,7 @@ class ProgramKind(ServiceKind[P]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[P]) -> None:
         spec = draft.spec
-        _identify(spec.ports, ())
+        _identify(spec.ports or (), ())
         _identify(spec.storage, ())
         if spec.autoscaling:
             scaling = _PolicyMaker(draft.id, draft.org, stamp(tx.now))
@@ -55,7 +55,7 @@ class ProgramKind(ServiceKind[P]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[P]) -> None:
         spec, before, row = change.spec, change.before, change.row
-        _identify(spec.ports, before.ports)
+        _identify(spec.ports or (), before.ports or ())
         _identify(spec.storage, before.storage)
         if spec.autoscaling:
             scaling = _PolicyMaker(row.id, row.org, stamp(tx.now))
@@ -67,7 +67,7 @@ class ProgramKind(ServiceKind[P]):
 
 
 def program(spec: Program, usual: Workload) -> Workload:
-    ports = tuple(_port(port) for port in spec.ports)
+    ports = tuple(_port(port) for port in spec.ports or ())
     checks = spec.healthchecks
     asked = probes(checks.readiness_probe or None, ports)
     # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
@@ -105,8 +105,9 @@ def _check_probed(
     for name, asked in checks.items():
         for probe in asked:
             if probe.kind is not ProbeKind.EXEC and probe.port not in tcp_ports:
+                wanted = f"port {probe.port}" if probe.port else "the port that it serves"
                 raise Unusable(
-                    f"healthchecks.{name}: add port {probe.port} to `ports`, or probe another one: the "
+                    f"healthchecks.{name}: add {wanted} to `ports`, or probe another one: the "
                     "service has no such TCP port"
                 )
 

@@ -115,6 +115,10 @@ class ServiceKind(Generic[S]):
         """Returns what runs: `usual` has what all kinds have in common."""
         raise NotImplementedError
 
+    def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
+        """Returns the fields of the document that Windlass chooses when a workload is frozen."""
+        return {}
+
     def deployed(self, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the document that a successful deployment changes, at any depth."""
         return {}

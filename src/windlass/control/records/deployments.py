@@ -174,6 +174,13 @@ async def finish(
     return closed
 
 
+def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
+    """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
+    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
+        return deployment.status != Progress.QUEUED and status.serving is None
+    return status.serving == deployment.id
+
+
 async def nudge_names(tx: Tx, service: str) -> None:
     """Makes routers look at a service that does not serve, because they answer whether it is being
     deployed."""

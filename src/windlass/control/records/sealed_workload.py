@@ -27,6 +27,12 @@ def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None
     return workload
 
 
+async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
+    """Returns what a deployment runs, if that was frozen."""
+    row = await ctx.store.reads.deployments.get(deployment) if deployment else None
+    return decrypt_workload(ctx, row) if row else None
+
+
 async def find_secrets(ctx: Context, deployment: str) -> None:
     """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
     row = await ctx.store.reads.deployments.get(deployment)

@@ -35,6 +35,8 @@ class Draft(Struct, Generic[S]):
     """Fields that only the answer to the creation carries."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
     """Secrets of the server beside those that the client sent; later changes leave them as they are."""
+    is_full: bool = False
+    """True for a client of the full interface, for which nothing is chosen."""
 
     @property
     def above(self) -> Row:
@@ -57,6 +59,8 @@ class Change(Struct, Generic[S]):
     spec: S
     extras: dict[str, object]
     """Fields that are laid over the new document."""
+    is_full: bool = False
+    """True for a client of the full interface, for which nothing is chosen."""
 
 
 class Behaviour(Generic[S]):

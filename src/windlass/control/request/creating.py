@@ -69,7 +69,9 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     if refers:
         await check_openings(ctx, tx, family, spec, new.actor)
     links = {**named, **new.links}
-    draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, dict(new.extras), links)
+    is_full = call is not None and call.dialect.is_full
+    extras = dict(new.extras)
+    draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, extras, links, is_full=is_full)
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _store(ctx, tx, draft)

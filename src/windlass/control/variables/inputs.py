@@ -190,8 +190,16 @@ def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
 
 
 def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
-    hashed = [_strip(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), parts]
+    document = _without_choices(msgspec.json.decode(service.body))
+    hashed = [_strip(_shape(ctx.registry[service.family]), document), parts]
     return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()
+
+
+def _without_choices(document: dict[str, object]) -> dict[str, object]:
+    """Removes what Windlass chose when a deployment was built: a new deployment chooses again."""
+    if document.pop("automatic_port", False):
+        document.pop("ports", None)
+    return document
 
 
 Shape: TypeAlias = "Mapping[str, Shape] | None"

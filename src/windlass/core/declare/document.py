@@ -111,8 +111,9 @@ def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: typ
     """
     stale = {
         name
-        for name, source in followed_fields(spec).items()
-        if source in patch and patch[source] != document.get(source)
+        for name, follows in followed_fields(spec).items()
+        if follows.source in patch
+        and (follows.when_named or patch[follows.source] != document.get(follows.source))
     }
     whole = {name: value for name, value in document.items() if name not in stale}
     for name, value in patch.items():
@@ -217,11 +218,22 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
             return value
 
 
+class FollowedField(Struct, frozen=True):
+    """The field from which another one is derived."""
+
+    source: str
+    when_named: bool
+
+
 @cache
-def followed_fields(spec: type[Struct]) -> Mapping[str, str]:
+def followed_fields(spec: type[Struct]) -> Mapping[str, FollowedField]:
     """Maps each field that can be derived to the field that it is derived from."""
     named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
-    return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}
+    return {
+        name: FollowedField(extra["follows"], extra["when_named"])
+        for name, extra in named.items()
+        if "follows" in extra
+    }
 
 
 def _holds_struct(info: msgspec.inspect.Type) -> bool:

@@ -192,10 +192,10 @@ def veiled() -> Meta:
     return Meta(extra={"veiled": True})
 
 
-def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str) -> Meta:
+def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str, *, written: str) -> Meta:
     """Marks a list of objects of which most need one number: on the command line, `option` takes that number
-    for the field `sets` of an object, whose `others` are these."""
-    return Meta(extra={"short_form": (option, sets, others, meaning)})
+    for the field `sets` of an object, whose `others` are these. `written` is the list in JSON."""
+    return Meta(extra={"short_form": (option, sets, others, meaning), "written": written})
 
 
 def several_lines() -> Meta:
@@ -244,7 +244,7 @@ def kept() -> Meta:
     return Meta(extra={"kept": True})
 
 
-def follows(field: str) -> Meta:
+def follows(field: str, *, when_named: bool = False) -> Meta:
     """Marks a field that is derived from another one unless it is sent: a change of that one changes it,
-    too."""
-    return Meta(extra={"follows": field})
+    too. With `when_named`, that one is taken as changed whenever it is named, also with the value it has."""
+    return Meta(extra={"follows": field, "when_named": when_named})

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, UnsetType, field
 
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -65,7 +65,7 @@ class Program(Spec):
     max_running_instances: MaxInstances = 1
     healthchecks: Annotated[Healthcheck, shown_in_examples()] = field(default_factory=Healthcheck)
     ports: Annotated[
-        list[PortRequest],
+        list[PortRequest] | UnsetType,
         Meta(
             description="Ports on which the program listens, such as "
             '[{"internal_port": 8080, "publicly_accessible": true}]'
@@ -75,9 +75,10 @@ class Program(Spec):
             "internal_port",
             {"publicly_accessible": True},
             "Port on which the program listens for HTTP, with a public address: instead of `ports`",
+            written='[{"internal_port": 8080, "publicly_accessible": true}]',
         ),
         shown_in_examples(),
-    ] = []
+    ] = absent
     storage: Annotated[
         list[StorageRequest],
         Meta(description='Folders that outlive instances, such as [{"size": 10, "mount_point": "/data"}]'),
@@ -114,14 +115,16 @@ class ProgramShown(Shown):
     maximum_gpu: int = 0
 
 
-def normalise_program(spec: Program) -> None:
-    """Brings the shared settings into their final form, or raises Invalid."""
+def normalise_program(spec: Program, *, may_get_port: bool = False) -> None:
+    """Brings the shared settings into their final form, or raises Invalid. `may_get_port`: Windlass may add a
+    port."""
     check_instances(spec)
-    normalise_ports(spec.ports)
+    normalise_ports(spec.ports or ())
     check_ids("storage", spec.storage, VOLUME_DIGITS)
     check_mounts(spec.storage)
     check_entrypoint(spec)
-    check_probes(spec)
+    if not may_get_port:
+        check_probes(spec)
     if spec.autoscaling:
         normalise_autoscaling(spec.autoscaling)
     spec.description = spec.description or ""

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import FORMS
-from windlass.core.declare.structs import struct_of
+from windlass.core.declare.structs import extra_of, struct_of
 
 T = TypeVar("T")
 
@@ -75,7 +75,8 @@ def explain(error: Exception, wanted: Any = None) -> str:
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and wanted is not None:
-            form += _suggest(match[1], _at(path, wanted))
+            hint = _written_instead(match[1], path, wanted) or _suggest(match[1], _at(path, wanted))
+            form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
         if (shape := FORMS.get(_pattern_of(text))) is not None:
@@ -83,7 +84,8 @@ def explain(error: Exception, wanted: Any = None) -> str:
         words = [
             " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
         ]
-        return f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+        reason = f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+        return reason + _in_right_form(path, text, wanted)
     return f"{path}: {text}"
 
 
@@ -94,6 +96,48 @@ def _at(path: str, wanted: Any) -> type[Struct] | None:
         types = {field.encode_name: field.type for field in fields(struct)} if struct else {}
         struct = struct_of(types[name], in_lists=True) if name in types else None
     return struct
+
+
+class _Shorthand(Struct, frozen=True):
+    """A list of objects that people often write shorter, such as `port` for `ports`."""
+
+    option: str
+    sets: str
+    written: str
+    """The right form."""
+
+
+def _in_right_form(path: str, text: str, wanted: Any) -> str:
+    """Returns the end of a message about another value in the place of a list of objects, or of an object of
+    it: the right form, if the list has a short form."""
+    if not text.startswith(("Expected `array", "Expected `object")):
+        return ""
+    short = _short_form(path, wanted)
+    return f"; write {short.written}" if short else ""
+
+
+def _written_instead(name: str, path: str, wanted: Any) -> str:
+    """Returns the end of a message about an unknown field that is the short form of a list of objects: the
+    list, or within one of its objects the field that has the value."""
+    if (short := _short_form(path, wanted)) and short.option == name:
+        return did_you_mean([short.sets])
+    shape = _at(path, wanted)
+    for field in fields(shape) if shape else ():
+        if (short := _short_form(f"{path}.{field.encode_name}", wanted)) and short.option == name:
+            return f'; write "{field.encode_name}": {short.written}'
+    return ""
+
+
+def _short_form(path: str, wanted: Any) -> _Shorthand | None:
+    """Returns the short form of the list at a path, or of the list with the item at that path."""
+    parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
+    shape = _at(parent, wanted)
+    types = {field.encode_name: field.type for field in fields(shape)} if shape else {}
+    extra = extra_of(types[name]) if name in types else {}
+    if "short_form" not in extra:
+        return None
+    option, sets, _, _ = extra["short_form"]
+    return _Shorthand(option=option, sets=sets, written=extra["written"])
 
 
 def _suggest(name: str, shape: type[Struct] | None) -> str:

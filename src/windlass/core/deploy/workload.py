@@ -73,6 +73,8 @@ class WorkloadPort(Struct, frozen=True, kw_only=True):
     path: str = "/"
     rewrite: str | None = None
     default: bool = False
+    automatic: bool = False
+    """Windlass chose its number: where the program answers on another one, that is taken instead."""
     host: str = ""
     """The label under which the gateway serves it, reserved before it is deployed."""
 

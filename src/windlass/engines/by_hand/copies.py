@@ -45,6 +45,10 @@ class Copies(Protocol):
         """Returns the TCP ports on which a copy listens, as far as that can be found out."""
         ...
 
+    async def speaks_http(self, instance: Instance, port: int) -> bool:
+        """True if a copy answers HTTP on a port, which need not be one of its service."""
+        ...
+
 
 class Executor(Protocol):
     """Runs commands beside instances."""

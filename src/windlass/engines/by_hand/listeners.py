@@ -1,6 +1,6 @@
 """Explains why a running program does not answer: it listens elsewhere than its service says.
 
-Pure. Engines find the listeners; `advise_on_address` compares them with what the service declares.
+Pure. Engines find the listeners; `find_misplacement` compares them with what the service declares.
 """
 
 from __future__ import annotations
@@ -45,41 +45,60 @@ def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
         yield ListeningPort(int(port, 16), _address(address)), int(inode)
 
 
-def advise_on_address(
+class Misplacement(Struct, frozen=True):
+    """A program that listens, and not where its service says."""
+
+    advice: str
+    """What to change, for people."""
+    port: int | None = None
+    """The only other port on which it takes the connections of Windlass. None if there is not just one."""
+    is_whole: bool = False
+    """True if it takes no connections on any port of its service."""
+
+
+def find_misplacement(
     workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
-) -> str:
-    """Returns what to change so that a copy answers on `port`; empty if it listens there, or nowhere.
+) -> Misplacement | None:
+    """Compares where a copy listens with `port`. Returns None if it listens there, or nowhere.
 
     `from_outside`: connections come from outside of the copy's network.
     """
     own = {port} if from_outside else {port, copy.ports.get(port, port)}
-    on_port = [listener for listener in listeners if listener.port in own]
-    if any(listener.takes(from_outside=from_outside) for listener in on_port):
-        return ""
-    name = workload.name
-    if on_port:
-        return f"Make {name} listen on 0.0.0.0: it listens on port {port} of {on_port[0].address} only"
+    reached = {listener.port for listener in listeners if listener.takes(from_outside=from_outside)}
+    if reached & own:
+        return None
     declared = {declared_port.internal for declared_port in workload.ports} | {*copy.ports.values()}
-    others = [listener for listener in listeners if listener.port not in declared]
-    reached = {listener.port for listener in others if listener.takes(from_outside=from_outside)}
-    if reached:
-        return _other_port(name, port, sorted(reached))
-    if others:
-        first = min(others)
-        return (
-            f"Change internal_port to {first.port}, and make {name} listen on 0.0.0.0: it listens on port "
-            f"{first.port} of {first.address} only, nothing answers on {port}"
-        )
-    return ""
+    is_whole = not reached & declared
+    if others := sorted(reached - declared):
+        advice = _other_port(workload, port, others, is_shared=not from_outside)
+        return Misplacement(advice, others[0] if len(others) == 1 else None, is_whole)
+    hidden = [listener for listener in listeners if listener.port in own or listener.port not in declared]
+    if hidden:
+        nearest = min(hidden, key=lambda listener: (listener.port not in own, listener))
+        advice = f"Make {workload.name} listen on 0.0.0.0, at the port in the variable PORT"
+        return Misplacement(f"{advice}: it listens on {_show(nearest)} only", is_whole=is_whole)
+    return None
 
 
-def _other_port(name: str, port: int, others: list[int]) -> str:
+def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: bool) -> str:
     numbers = ", ".join(map(str, others[:_MOST_NAMED]))
     to = numbers if len(others) == 1 else f"one of {numbers}"
+    shared = ": without containers, a port of its own choice is for one instance only" * is_shared
     return (
-        f"Change internal_port to {to}: {name} listens on {numbers}, nothing answers on {port}. Or make it "
-        "listen on the port in the variable PORT"
+        f"Set {_place_of(workload, port)} to {to}: {workload.name} listens on {numbers}, and the "
+        f"{workload.family} says {port}. Or make it listen on the port in the variable PORT{shared}"
     )
+
+
+def _place_of(workload: Workload, port: int) -> str:
+    """Returns the field that names a port."""
+    numbers = [declared_port.internal for declared_port in workload.ports]
+    return f"ports[{numbers.index(port)}].internal_port" if port in numbers else "internal_port"
+
+
+def _show(listener: ListeningPort) -> str:
+    is_long = ":" in listener.address
+    return f"[{listener.address}]:{listener.port}" if is_long else f"{listener.address}:{listener.port}"
 
 
 def _address(digits: str) -> str:

@@ -11,6 +11,8 @@ from windlass.engines.by_hand.copies import Executor
 from windlass.engines.engine import EngineError
 
 _HEAD = 4096
+_HTTP = b"HTTP/1."
+_ANSWERED = 5.0
 _NOTICED = 0.2
 """Seconds in which a go-between finds out that nothing listens behind it."""
 
@@ -115,6 +117,20 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
         return f"what it answered {_where(probe)} is not HTTP"
     status = int(words[1])
     return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
+
+
+async def speaks_http(address: str, port: int) -> bool:
+    """True if a server answers HTTP there, whatever it answers."""
+    try:
+        async with asyncio.timeout(_ANSWERED):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                return await reader.readexactly(len(_HTTP)) == _HTTP
+            finally:
+                writer.close()
+    except (TimeoutError, OSError, asyncio.IncompleteReadError):
+        return False
 
 
 def _tls_context(scheme: str) -> ssl.SSLContext | None:

@@ -10,10 +10,11 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.clock import Clock
+from windlass.core.deploy.remedies import LOOK
 from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
 from windlass.engines.by_hand.copies import Copies
-from windlass.engines.by_hand.listeners import advise_on_address
-from windlass.engines.engine import EngineAway, EngineError, Note, NotReady, note_nothing
+from windlass.engines.by_hand.listeners import Misplacement, find_misplacement
+from windlass.engines.engine import EngineAway, EngineError, ListensElsewhere, Note, NotReady, note_nothing
 
 FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 1.0
@@ -21,7 +22,15 @@ _GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
-"""Seconds after which the reason is noted. It is looked at again after twice as long, and so on."""
+"""Seconds after which the reason of a program that listens nowhere is noted."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at where a program listens; more, the longer it takes."""
+SURE_AFTER: Final = 3.0
+"""Seconds for which a program must listen elsewhere before that is told: it may open its port later."""
+GIVEN_UP_AFTER: Final = 20.0
+"""Seconds for which a program may listen elsewhere, and on no port of its service, before the wait ends."""
+_NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
+"""Ports of other servers, which nothing makes public unless a person asks for it."""
 
 
 class Hindrance(Struct, frozen=True):
@@ -41,48 +50,78 @@ class ReadinessWait:
     ) -> None:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note, ""
+        self._next_look = LOOK_EVERY
+        self._misplaced: Misplacement | None = None
+        """Where the program listens instead of its port, by the last look."""
+        self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int]] = Counter()
         """Successes in a row, by instance and number of the probe."""
 
     async def run(self) -> None:
-        """Returns when all copies are ready. Raises NotReady when one has ended or the patience is over."""
-        began, pause, noted_after = time.monotonic(), FIRST_PAUSE, NOTED_AFTER
+        """Returns when all copies are ready. Raises NotReady when one has ended, when it is certain that they
+        will not be ready, or when the patience is over."""
+        began, pause = time.monotonic(), FIRST_PAUSE
         deadline = began + self._workload.patience
         while self._count and (hindrance := await self._hindrance(deadline)):
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if began + waited > deadline:
                 raise NotReady(await self._failure(hindrance))
-            if time.monotonic() > began + noted_after:
-                noted_after *= 2
-                await self._tell(hindrance)
+            if self._workload.ready and waited >= self._next_look:
+                await self._look(hindrance, waited)
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
-    async def _tell(self, hindrance: Hindrance) -> None:
-        """Notes why it takes long. Later only another advice is noted, because reasons alternate."""
-        if not self._workload.ready:
+    async def _look(self, hindrance: Hindrance, waited: float) -> None:
+        """Looks where the program listens. Notes what to change, and ends the wait where that is certain."""
+        self._next_look = waited + max(LOOK_EVERY, waited / 4)
+        misplaced = await self._misplacement(hindrance)
+        if misplaced != self._misplaced:
+            self._misplaced, self._misplaced_since = misplaced, waited
+        lasted = waited - self._misplaced_since
+        if misplaced is None:
+            if waited >= NOTED_AFTER and not self._noted:
+                await self._tell(f"{LOOK}{self._workload.name} is not ready yet: {hindrance.reason}")
+        elif lasted >= SURE_AFTER:
+            await self._follow(hindrance, misplaced)
+            await self._tell(misplaced.advice)
+            if lasted >= GIVEN_UP_AFTER and self._is_hopeless(misplaced):
+                raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
+
+    async def _tell(self, reason: str) -> None:
+        """Notes why it takes long, each reason once."""
+        if reason != self._noted:
+            self._noted = reason
+            await self._note(reason)
+
+    async def _follow(self, hindrance: Hindrance, misplaced: Misplacement) -> None:
+        """Raises ListensElsewhere if Windlass chose the port, and the program answers HTTP on another one."""
+        number, copy, ports = misplaced.port, hindrance.copy, self._workload.ports
+        if number is None or number in _NOT_HTTP or copy is None or not misplaced.is_whole:
             return
-        advice = await self._advice(hindrance)
-        if not self._noted or (advice and advice != self._noted):
-            usual = f"Look at the log: {self._workload.name} is not ready yet: {hindrance.reason}"
-            self._noted = advice or usual
-            await self._note(self._noted)
+        if [port.automatic for port in ports] == [True] and await self._copies.speaks_http(copy, number):
+            raise ListensElsewhere(misplaced.advice, number)
+
+    def _is_hopeless(self, misplaced: Misplacement) -> bool:
+        """True if waiting longer changes nothing. A program with volumes may prepare its data first, and a
+        declared probe says itself how long to wait."""
+        return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
 
     async def _failure(self, hindrance: Hindrance) -> str:
         name, patience = self._workload.name, f"{self._workload.patience:.0f} seconds"
-        if advice := await self._advice(hindrance):
-            return f"{advice}. {name} was not healthy after {patience}"
-        return f"Look at the log: {name} was not healthy after {patience}: {hindrance.reason}"
+        if misplaced := await self._misplacement(hindrance):
+            return f"{misplaced.advice}. {name} was not healthy after {patience}"
+        return f"{LOOK}{name} was not healthy after {patience}: {hindrance.reason}"
 
-    async def _advice(self, hindrance: Hindrance) -> str:
-        """Returns what to change if the program listens elsewhere, or an empty text."""
+    async def _misplacement(self, hindrance: Hindrance) -> Misplacement | None:
+        """Returns where the program listens instead of the port that is probed, if that can be found out."""
         copy, probe = hindrance.copy, hindrance.probe
         if copy is None or probe is None or probe.kind is ProbeKind.EXEC:
-            return ""
+            return None
         try:
             listeners = await self._copies.listeners(copy)
         except EngineError:  # the reason is told without advice
-            return ""
-        return advise_on_address(
+            return None
+        return find_misplacement(
             self._workload, copy, probe.port, listeners, from_outside=self._copies.has_go_between
         )
 
@@ -135,5 +174,9 @@ class ReadinessWait:
 
 def _early_end_message(name: str, reason: str) -> str:
     end, colon, meaning = reason.partition(":")
-    remedy = "Choose a command that goes on running" if end == _ENDED_WELL else "Look at the log"
-    return f"{remedy}: {name} {end} while it was starting{colon}{meaning}"
+    if end == _ENDED_WELL:
+        return (
+            "Name a command that keeps running, such as `web: gunicorn app:app` in a Procfile: "
+            f"{name} ended by itself, and {end}, while it was starting{colon}{meaning}"
+        )
+    return f"{LOOK}{name} {end} while it was starting{colon}{meaning}"

@@ -9,23 +9,28 @@ from contextlib import suppress
 
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.freezing import freeze
-from windlass.control.deploying.ledger import Ledger, has_switched
+from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import (
+    LAST_LINES,
     ReleaseFailed,
+    apply,
     bring_up,
     count_of,
+    last_output,
     retire_others,
     take_down,
 )
 from windlass.control.deploying.routes import refresh
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
-from windlass.control.records.deployments import particulars
+from windlass.control.records.deployments import has_switched, particulars
 from windlass.control.records.kept_builds import builds_of
 from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.core.deploy.automatic_port import with_port
+from windlass.core.deploy.remedies import LOOKED_AT, with_remedy
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, ListensElsewhere
 
 
 async def release(ledger: Ledger) -> None:
@@ -41,7 +46,8 @@ async def release(ledger: Ledger) -> None:
         seen = await refresh(ctx, service.id)
     else:
         count = count_of(new, ledger.status.instances or new.instances)
-        if not await _bring_up(ledger, new, old, count) or not await ledger.switch(new, count):
+        healthy = await _bring_up(ledger, new, old, count)
+        if healthy is None or not await ledger.switch(new := healthy, count):
             return
         await ctx.point("switched")
         seen = await refresh(ctx, service.id)
@@ -51,20 +57,44 @@ async def release(ledger: Ledger) -> None:
     await prune(ledger)
 
 
-async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> bool:
-    """True once all instances are healthy. Otherwise the deployment failed, and the old generation serves."""
+async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> Workload | None:
+    """Returns the workload of which all instances are healthy, with the port on which it listens. Otherwise
+    the deployment failed, and the old generation serves."""
     failure = particulars(ledger.deployment).message
-    if not failure:
+    while not failure:
         try:
             await run_release_command(ledger, new)
             await bring_up(ledger.ctx, new, old, count, ledger.check_claim, ledger.note_waiting)
-            return True
+            return new
+        except ListensElsewhere as elsewhere:
+            new = await _take_over(ledger, new, elsewhere)
         except ReleaseFailed as failed:
             failure = str(failed)
             await ledger.give_up(failure)
-    output = await take_down(ledger.ctx, new, old, count, ledger.check_claim)
-    await ledger.fail(failure, output=await release_output(ledger) or output)
-    return False
+    await _take_down(ledger, new, old, count, failure)
+    return None
+
+
+async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsewhere) -> Workload:
+    """Ends the instances, and freezes their generation again with the port on which the program listens: they
+    start again with it. An interruption before leads here again, and one after it starts them so."""
+    ctx = ledger.ctx
+    ctx.logs.build(ledger.service.id, ledger.deployment.id)(
+        f"{workload.name} listens on port {elsewhere.port}, and not on the one that Windlass chose: "
+        f"it is started again with port {elsewhere.port}. To choose yourself: {elsewhere}"
+    )
+    await apply(ctx, workload, 0, ledger.check_claim)
+    await ctx.point("ended to take over a port")
+    moved = await ledger.refreeze(with_port(workload, elsewhere.port))
+    await ctx.point("took over a port")
+    return moved
+
+
+async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count: int, failure: str) -> None:
+    ctx = ledger.ctx
+    await take_down(ctx, new, old, count, ledger.check_claim)
+    output = (await release_output(ledger) or await last_output(ctx, new, LOOKED_AT)).splitlines()
+    await ledger.fail(with_remedy(failure, new.name, output), output="\n".join(output[-LAST_LINES:]))
 
 
 async def prune(ledger: Ledger) -> None:

@@ -1,0 +1,153 @@
+"""Finds out what to do about a step of a build that failed, from its last lines. Pure.
+
+Both builders ask it: pip, uv, npm and compilers report the same with and without a container. The first rule
+that matches wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.builders.builder import FULL
+
+_LONGEST: Final = 300
+_MEMORY: Final = (
+    "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
+)
+_NETWORK: Final = (
+    "Deploy again, or ask the operator to let builds reach their registries: one could not be reached."
+)
+_VERSION: Final = "Correct {0} in the dependencies: no version that fits is to be had for this Python."
+_PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
+_LIBRARY: Final = (
+    "Add {0} to system_packages on the engine docker, ask the operator to install it, or depend on a package "
+    "that comes built: {0} is missing."
+)
+
+_RULES: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), words)
+    for pattern, words in (
+        (r"No space left on device|ENOSPC|Disk quota exceeded|no space left", FULL),
+        (
+            r"heap out of memory|[Cc]annot allocate memory|virtual memory "
+            r"exhausted|^MemoryError\b|signal: killed"
+            r"|fatal error: Killed|^Killed$|java\.lang\.OutOfMemoryError|SIGKILL",
+            _MEMORY,
+        ),
+        (r"No matching distribution found for ([^\s(;]+)", _VERSION),
+        (
+            r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",
+            "Correct the dependencies: the registry has no such package.",
+        ),
+        (
+            r"requires a different Python: (\S+) not in '?([^'\s]+)",
+            "Choose a version of Python that fits {1}, such as in .python-version: this is {0}.",
+        ),
+        (
+            r"ResolutionImpossible|have conflicting dependencies|unsatisfiable",
+            "Change the versions of dependencies that exclude each other: no set of them fits together.",
+        ),
+        (
+            r"Could not open requirements file: .*'([^'/]+)'",
+            "Commit the file {0}: the requirements name it, and it is not there.",
+        ),
+        (r"(pg_config|mysql_config)(?: executable)? not found", _LIBRARY),
+        (r"fatal error: ([\w./-]+\.h): No such file", _LIBRARY),
+        (
+            r"(?:command|unable to execute) '?((?:[\w-]+-)?(?:gcc|g\+\+|cc|clang|cargo|rustc|make|cmake))'?"
+            r"(?: failed)?: (?:No such file|not found)",
+            _LIBRARY,
+        ),
+        (
+            r"can only install packages when your package\.json and .{1,80} are in sync|lockfile "
+            r"needs to be updated"
+            r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE",
+            "Install the dependencies once on your machine, and commit the lock file: it does not fit to "
+            "package.json.",
+        ),
+        (
+            r"ERESOLVE",
+            "Change the versions of packages that exclude each other, or commit an .npmrc with the line "
+            "legacy-peer-deps=true: no set of them fits together.",
+        ),
+        (
+            r"'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)",
+            _PACKAGE,
+        ),
+        (
+            r"[Mm]issing script: \"?([\w:.-]+)",
+            "Add the script {0} to package.json, or set build_command: there is no script of this name.",
+        ),
+        (
+            (
+                r"EBADENGINE|[Ee]ngine \"node\" is incompatible|Unsupported engine|requires "
+                r"Node\.js|Node\.js version .* is required"
+            ),
+            (
+                "Choose a version of Node.js that fits, such as with language_version: the packages "
+                "refuse this one."
+            ),
+        ),
+        (
+            r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
+            "Add {0} to the dependencies: the build calls it.",
+        ),
+        (
+            r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
+            r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
+            r"|Read timed out|Failed to establish a new connection"
+            r"|Network is unreachable",
+            _NETWORK,
+        ),
+        (
+            r"Cannot find (?:module|package) '([^'./][^']*)'",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (
+            r"^ModuleNotFoundError: No module named '([\w.]+)'",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (r"^KeyError: '([A-Z][A-Z0-9_]{2,})'", "Set the variable {0}: the build needs it."),
+    )
+)
+_KILLED: Final = 137
+_BLAMES: Final = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
+_EMPTY_BLAMES: Final = re.compile(
+    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
+    # Lines that tools run by npm, such as node-gyp, write along with their errors.
+    r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
+)
+
+
+def failure(what: str, code: int, last: Sequence[str]) -> str:
+    """Returns the message about a program of a build that failed: what to do, and its own reason."""
+    remedy = build_remedy(code, last)
+    if remedy == FULL:
+        return remedy
+    if code < 0:
+        return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
+    reason = blamed_line(last) or (last[-1].strip() if last else "it gave no reason")
+    end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
+    return f"{remedy} {end}" if remedy else f"Mend what it reports, and deploy again: {end}"
+
+
+def blamed_line(last: Sequence[str]) -> str:
+    """Returns the first line in which a program says itself what is wrong; empty if there is none."""
+    blamed = [_BLAMES.sub("", line) for line in last if _BLAMES.match(line)]
+    return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
+
+
+def build_remedy(code: int, last: Sequence[str]) -> str:
+    """Returns what to do about a step that exited with this code; empty if its last lines do not tell."""
+    text = "\n".join(last)
+    for pattern, words in _RULES:
+        if match := pattern.search(text):
+            named = [group for group in match.groups() if group] or [""]
+            return words.format(*(_plain(group) for group in named)) if "{" in words else words
+    return _MEMORY if code in (_KILLED, -9) else ""
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isprintable, text[:_LONGEST]))

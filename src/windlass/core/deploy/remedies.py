@@ -1,0 +1,191 @@
+"""Finds out what to do about a program that ended while it was starting, from its last lines. Pure.
+
+Each rule is an error that newcomers meet, as the usual languages, frameworks and shells report it. The first
+rule that matches wins; its words begin with what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+LOOK: Final = "Look at the log: "
+"""Begins the failure of a program whose lines are not read yet."""
+LOOKED_AT: Final = 60
+"""Last lines of a program in which the reason is looked for."""
+_LONGEST: Final = 300
+_NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
+_FILE: Final = r"[\w./@+-]+"
+_QUOTE: Final = r"[\"'`‘’“”]?"
+
+_VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
+_LINE_ENDINGS: Final = (
+    "Save the script with the line endings of Unix (LF), and commit it: it has those of Windows "
+    "(CRLF), which "
+    "no shell here reads. The line `*.sh text eol=lf` in .gitattributes keeps them so"
+)
+_NOT_EXECUTABLE: Final = (
+    "Make {0} executable with `git update-index --chmod=+x {0}`, and commit "
+    "that: {name} is not allowed to run it"
+)
+_NO_PROGRAM: Final = (
+    "Install {0} with the dependencies, or correct the start command: there is no "
+    "program {0} where {name} runs"
+)
+_NO_MODULE: Final = "Add {0} to the dependencies, or correct the name: {name} has no module {0}"
+_NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
+_OWN_PORT: Final = (
+    "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
+)
+_ELSEWHERE: Final = (
+    "Connect to the database by its variables, such as MAIN_DB_URL of a database called main-db: "
+    "{name} looks "
+    "for it on localhost, where there is none"
+)
+_MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
+_DISK: Final = "Ask the operator for room: a disk that {name} writes to is full"
+_OBJECT: Final = (
+    "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
+)
+
+_RULES: Final = tuple(
+    (re.compile(pattern, re.MULTILINE), words)
+    for pattern, words in (
+        # Variables that are missing
+        (rf"^KeyError: '({_NAME})'", _VARIABLE),
+        (rf"key not found: \"({_NAME})\"", _VARIABLE),
+        (rf"Environment variable not found: ({_NAME})", _VARIABLE),
+        (rf"UndefinedValueError: ({_NAME}) not found", _VARIABLE),
+        (rf"Set the ({_NAME}) environment variable", _VARIABLE),
+        (rf"^(?:.*: )?({_NAME}): (?:unbound variable|parameter (?:null or )?not set)", _VARIABLE),
+        (
+            rf"\b(?:environment |env )?variable[ s:]+{_QUOTE}({_NAME}){_QUOTE} "
+            r"(?:is |was |must be |has )?(?:not |un|missing|required|set\b|no value)",
+            _VARIABLE,
+        ),
+        (
+            rf"\b(?:missing|required|undefined|unset)(?: required)?(?: environment| env)? "
+            rf"(?:variable|setting)s?:? "
+            rf"{_QUOTE}({_NAME})\b",
+            _VARIABLE,
+        ),
+        (
+            rf"(?<![\w.]){_QUOTE}(?:process\.env\.)?({_NAME}){_QUOTE} (?:environment variable |env var )?"
+            r"(?:is |was )?(?:not set|required|must be set|missing|undefined|not defined|unset|not "
+            r"configured)",
+            _VARIABLE,
+        ),
+        # Scripts and programs that cannot be run
+        (
+            r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
+            _LINE_ENDINGS,
+        ),
+        (rf"(?:exec:? |: ){_QUOTE}({_FILE}){_QUOTE}: [Pp]ermission denied", _NOT_EXECUTABLE),
+        (
+            r"[Ee]xec format error",
+            "Begin the script with a line such as `#!/bin/sh`, or build the program for the "
+            "processor of this "
+            "machine: {name} cannot be executed here",
+        ),
+        (rf"exec: \"({_FILE})\": executable file not found", _NO_PROGRAM),
+        (rf"sh: (?:line )?(?:\d+: )?(?:exec: )?({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"^({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"exec:? {_QUOTE}({_FILE}){_QUOTE}: (?:stat \S+: )?[Nn]o such file or directory", _NO_PROGRAM),
+        # Modules that are missing
+        (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
+        (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
+        (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
+        (r"can't open file '(?:[^']*/)?([^'/]+)'", _NO_FILE),
+        (r"Cannot find module '(?:/[^']*/)?(\.{0,2}/?[^'/]+\.[cm]?[jt]s)'", _NO_FILE),
+        (r"Cannot find (?:module|package) '([^'./][^']*)'", _NO_MODULE),
+        (r"cannot load such file -- (\S+)", _NO_MODULE),
+        (
+            r"Missing script: \"?([\w:.-]+)",
+            "Add the script {0} to package.json, or correct the start command: there is none of this name",
+        ),
+        # What the machine and its neighbours do not give
+        (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
+        (
+            r"EACCES: permission denied \S+:\d+|PermissionError: \[Errno 13\] [^:\n]*$",
+            (
+                "Make {name} listen on the port in the variable PORT: it may not listen on the port of "
+                "its choice"
+            ),
+        ),
+        (
+            r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|3306|6379|27017)[^\n]{0,60}(?:refu"
+            r"sed|ECONNREFUSED)"
+            r"|ECONNREFUSED (?:127\.0\.0\.1|::1):(?:5432|3306|6379|27017)"
+            r"|connection refused[^\n]{0,80}(?:localhost|127\.0\.0\.1)[^\n]{0,20}(?:5432|3306|6379|27017)"
+            r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server",
+            _ELSEWHERE,
+        ),
+        (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
+        (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
+        (
+            r"PermissionError: \[Errno 13\] Permission denied: '([^'\n]+)'|EACCES: permission "
+            r"denied, \w+ '([^'\n]+)'"
+            r"|Read-only file system",
+            (
+                "Write to a volume of `storage`, or to the folder of the application: {name} may not "
+                "write elsewhere"
+            ),
+        ),
+    )
+)
+_ENDED_FOR: Final = (
+    (re.compile(r"out of memory|used more than its memory"), _MEMORY),
+    (
+        re.compile(r"the command was not found"),
+        "Correct the start command, or install its program with the dependencies: it was not found",
+    ),
+    (
+        re.compile(r"the command cannot be (?:run|executed)"),
+        "Make the start command executable (`git update-index --chmod=+x FILE`), and commit that",
+    ),
+    (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
+)
+"""Remedies by the words in which an engine describes an end."""
+_EXCEPTION: Final = re.compile(
+    r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
+    r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
+    r"(?: \[\w+\])?(?:: .*)?$"
+    r"|^(?i:panic|fatal error|fatal|error|PHP Fatal error|thread '[^']*' panicked)\b.*$"
+    r"|^\S+:\d+:in .*\(\w+\)$"
+)
+
+
+def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
+    """Returns the failure of a release with what to do first, if the last lines of the program tell."""
+    if not failure.startswith(LOOK):
+        return failure
+    end = failure.removeprefix(LOOK)
+    remedy = remedy_of(end, name, output)
+    return f"{remedy}. {end}" if remedy else failure
+
+
+def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
+    """Returns what to do about a program, from how it ended and its last lines; empty if they do not tell."""
+    text = "\n".join(output[-LOOKED_AT:])
+    for pattern, words in _ENDED_FOR:
+        if pattern.search(end):
+            return words.format(name=name)
+    for pattern, words in _RULES:
+        if match := pattern.search(text):
+            return words.format(*(_plain(group or "") for group in match.groups()), name=name)
+    if line := next(_exceptions(output), ""):
+        return f"Mend what {name} reports: `{line}`"
+    return ""
+
+
+def _exceptions(output: Sequence[str]) -> Iterator[str]:
+    """Yields the lines that name an exception, the last first."""
+    for line in reversed(output[-LOOKED_AT:]):
+        if _EXCEPTION.match(line.strip()):
+            yield _plain(line)
+
+
+def _plain(text: str) -> str:
+    """Returns a part of the output of a stranger as one short line."""
+    return "".join(filter(str.isprintable, text[:_LONGEST].replace("`", "'"))).strip()

@@ -1,0 +1,188 @@
+"""Failures that newcomers meet: the first sentence of each message says what to do.
+
+The lines are as the programs write them: Python 3.11, Node.js 20, dash and bash, runc, gunicorn, uvicorn.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.running.deployments import PORT, deploy, deployment
+from tests.world import World, make_world
+from windlass.core.deploy.remedies import LOOK, with_remedy
+from windlass.core.deploy.workload import OutputLine
+
+CRASHED = "exited with code 1"
+TRACEBACK = "Traceback (most recent call last):\n"
+VARIABLE = "Set the variable DATABASE_URL, such as with `windlass env set DATABASE_URL=…`"
+LINE_ENDINGS = "Save the script with the line endings of Unix (LF), and commit it"
+EXECUTABLE = "Make ./start.sh executable with `git update-index --chmod=+x ./start.sh`, and commit that"
+INSTALL = "Install gunicorn with the dependencies, or correct the start command"
+FLASK = "Add flask to the dependencies, or correct the name"
+OWN_PORT = "Make web listen on the port in the variable PORT"
+DATABASE = "Connect to the database by its variables"
+MEMORY = "Give web more `memory`"
+ROOM = "Ask the operator for room"
+
+FAILURES = [
+    ("python: a variable is missing", f"{TRACEBACK}KeyError: 'DATABASE_URL'", VARIABLE),
+    ("django-environ", ("django.core.exceptions.ImproperlyConfigured: Set the DATABASE_URL "
+"environment variable"), VARIABLE),
+    ("decouple", "decouple.UndefinedValueError: DATABASE_URL not found. Declare it as envvar", VARIABLE),
+    ("environs", 'environs.exceptions.EnvError: Environment variable "DATABASE_URL" not set', VARIABLE),
+    ("prisma", "error: Environment variable not found: DATABASE_URL.", VARIABLE),
+    ("node", "Error: process.env.DATABASE_URL is undefined", VARIABLE),
+    ("node, by hand", "Error: Missing required environment variable: DATABASE_URL", VARIABLE),
+    ("ruby", 'config/database.rb:3:in `fetch\': key not found: "DATABASE_URL" (KeyError)', VARIABLE),
+    ("elixir", "** (RuntimeError) environment variable DATABASE_URL is missing.", VARIABLE),
+    ("go, by hand", "2026/01/31 09:05:00 DATABASE_URL must be set", VARIABLE),
+    ("bash", "./start.sh: line 3: DATABASE_URL: unbound variable", VARIABLE),
+    ("dash", "start.sh: 3: DATABASE_URL: parameter not set", VARIABLE),
+    ("bash: line endings of Windows", "start.sh: line 2: $'\\r': command not found", LINE_ENDINGS),
+    ("env: line endings of Windows", "/usr/bin/env: ‘bash\\r’: No such file or directory", LINE_ENDINGS),
+    (("bash: interpreter "
+"with CR"), "./start.sh: /bin/sh^M: bad interpreter: No such file or directory", LINE_ENDINGS),
+    ("dash: not executable", "sh: 1: ./start.sh: Permission denied", EXECUTABLE),
+    ("runc: not executable", 'runc create failed: exec: "./start.sh": permission denied', EXECUTABLE),
+    ("dash: no program", "sh: 1: gunicorn: not found", INSTALL),
+    ("bash: no program", "bash: line 1: gunicorn: command not found", INSTALL),
+    ("runc: no program", 'exec: "gunicorn": executable file not found in $PATH', INSTALL),
+    ("python: no module", f"{TRACEBACK}ModuleNotFoundError: No module named 'flask'", FLASK),
+    ("node: no module", "Error: Cannot find module 'flask'\nRequire stack:\n- /app/server.js", FLASK),
+    ("node: no file", ("Error: Cannot find "
+"module '/app/server.js'"), "Commit the file server.js, or correct the start command"),
+    (("python: no "
+"file"), "python: can't open file '/app/main.py': [Errno 2] No such file", "Commit the file main.py"),
+    ("npm: no script", 'npm error Missing script: "start"', "Add the script start to package.json"),
+    (("gunicorn: no "
+"obje"
+"ct"), "Failed to find attribute 'app' in 'shop.main'.", "Name the application object in the start command"),
+    (("uvicorn: no "
+"obje"
+"ct"), ('ERROR: Error loading ASGI app. '
+'Attribute "app" not found in module "main".'), "Name the application object"),
+    ("node: port taken", "Error: listen EADDRINUSE: address already in use :::3000", OWN_PORT),
+    ("python: port taken", "OSError: [Errno 98] Address already in use", OWN_PORT),
+    ("node: port of root", "Error: listen EACCES: permission denied 0.0.0.0:80", OWN_PORT),
+    (("postgres on "
+"local"
+"host"), 'connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused', DATABASE),
+    ("redis on localhost", "Error: connect ECONNREFUSED 127.0.0.1:6379", DATABASE),
+    ("node: memory", ("FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of "
+"memory"), MEMORY),
+    ("a full disk", "OSError: [Errno 28] No space left on device", ROOM),
+    (("a folder of "
+"others"), "PermissionError: [Errno 13] Permission denied: '/data'", "Write to a volume of `storage`"),
+    (("python: any "
+"exception"), f"{TRACEBACK}ValueError: no such shop", "Mend what web reports: `ValueError: no such shop`"),
+    (("python: own "
+"exception"), f"{TRACEBACK}shop.errors.NoShopError", "Mend what web reports: `shop.errors.NoShopError`"),
+    (("node: any excep"
+"tion"), ("TypeError: x is not a function\n    "
+"at main (/app/a.js:1:2)\n\nNode.js v20"), "Mend what web reports: `TypeError: x is not a function`"),
+    ("go: any panic", ("panic: runtime error: index "
+"out of range\n\ngoroutine 1:"), "Mend what web reports: `panic: runtime error"),
+    ("java", ('Exception in thread "main" '
+'java.lang.IllegalStateException: no shop'), "Mend what web reports: `Exception in thread"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
+)
+def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
+    failure = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
+    assert failure.startswith(remedy), failure
+    assert failure.endswith(". web exited with code 1 while it was starting")
+
+
+@pytest.mark.parametrize(
+    ("end", "remedy"),
+    [
+        ("used more than its memory of 512 MB", MEMORY),
+        ("was killed: out of memory (it may use 512 MB)", MEMORY),
+        ("exited with code 127: the command was not found", "Correct the start command"),
+        ("exited with code 126: the command cannot be executed", "Make the start command executable"),
+        ("exited with code 1: port 5000 of this machine is taken", OWN_PORT),
+    ],
+)
+def test_the_way_in_which_a_program_ended_says_what_to_do_where_it_wrote_nothing(end, remedy):
+    assert with_remedy(f"{LOOK}web {end} while it was starting", "web", []).startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "listening on 8000",
+        "GET /KeyError 200",
+        "KeyError: 'a'",
+        "reading SETTINGS from the environment",
+        "3 errors were found in the catalogue",
+    ],
+)
+def test_lines_that_tell_no_reason_are_left_to_the_person(output):
+    failure = f"{LOOK}web {CRASHED} while it was starting"
+    told = with_remedy(failure, "web", output.splitlines())
+    assert told in {
+        failure,
+        "Mend what web reports: `KeyError: 'a'`. web exited with code 1 while it was starting",
+    }
+
+
+def test_a_failure_that_says_already_what_to_do_is_left_as_it_is():
+    assert (
+        with_remedy("Set ports[0].internal_port to 80", "web", ["KeyError: 'A_NAME'"])
+        == "Set ports[0].internal_port to 80"
+    )
+
+
+async def failed(world: World, *lines: str, ended: str = CRASHED) -> str:
+    """The message of a deployment whose program writes these lines and ends."""
+    begun = world.engine._begun
+
+    async def begin(wanted, index):
+        at, pod = world.clock.now(), "web-1-0"
+        world.engine.says(wanted.service, *(OutputLine(at, line, pod, wanted.deployment) for line in lines))
+        return await begun(wanted, index)
+
+    world.engine._begun = begin  # type: ignore[method-assign]
+    world.engine.exits = ended
+    app = await world.application(name="web", ports=[PORT])
+    id = await deploy(world, app)
+    await world.settle()
+    shown = await deployment(world, app, id)
+    assert shown["status"] == "FAILED"
+    return str(shown["message"])
+
+
+async def test_a_missing_variable_is_named_in_the_message_of_the_deployment_with_the_last_lines():
+    async with make_world() as world:
+        message = await failed(world, "starting", "KeyError: 'DATABASE_URL'")
+    assert message.startswith(
+        f"{VARIABLE}: web needs it to start. web exited with code 1 while it was starting"
+    )
+    assert message.endswith("Its last lines were:\nstarting\nKeyError: 'DATABASE_URL'")
+
+
+async def test_the_reason_is_found_above_the_lines_that_are_shown():
+    async with make_world() as world:
+        message = await failed(world, "KeyError: 'DATABASE_URL'", *(f"line {number}" for number in range(20)))
+    assert message.startswith(VARIABLE)
+    assert message.count("KeyError") == 0
+    assert message.count("\nline ") == 10
+
+
+async def test_a_program_that_ends_by_itself_is_to_be_replaced_by_one_that_keeps_running():
+    async with make_world() as world:
+        message = await failed(world, ended="exited with code 0")
+    assert message.startswith(
+        "Name a command that keeps running, such as `web: gunicorn app:app` in a Procfile: web "
+        "ended by itself"
+    )
+
+
+async def test_a_failure_is_told_once():
+    async with make_world() as world:
+        message = await failed(world, "ValueError: no such shop")
+    assert message.count("while it was starting") == 1
