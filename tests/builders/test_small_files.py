@@ -4,7 +4,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native.node import package
-from windlass.builders.native.python import read_pyproject
+from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.requirements import requirements_in
 from windlass.builders.native.start import by_procfile
 from windlass.builders.small_files import LONGEST, read_small

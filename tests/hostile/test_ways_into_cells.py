@@ -18,8 +18,10 @@ from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder, node, python, tree
 from windlass.builders.native.artifacts import ArtifactStore as BuildShelf
-from windlass.builders.native.builder import _complete
+from windlass.builders.native.build_state import complete
 from windlass.builders.native.cells import Cells
+from windlass.builders.native.node_managers import PackageManager
+from windlass.builders.native.python_versions import Interpreter
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import files
 from windlass.engines.process.records import InstanceKey, RecordStore
@@ -102,20 +104,12 @@ def record(there: Made) -> None:
 
 
 async def modules(there: Made, monkeypatch) -> None:
-    async def npm(*given: object, development: bool = False) -> None: ...
-
-    monkeypatch.setattr(node, "_npm", npm)
     nothing: dict[str, str] = {}
     package = node.Package(
-        folder=there.source,
-        scripts=nothing,
-        dependencies=nothing,
-        development=nothing,
-        workspaces=True,
-        main="",
+        folder=there.source, scripts=nothing, dependencies=nothing, development=nothing, main=""
     )
-    nobody: Any = None
-    await node.in_place(nobody, node.NodeDependencies(package=package), there.made, there.app, {})
+    needed = node.NodeDependencies(package=package, root=package, manager=PackageManager(name="npm"))
+    await node.move_out(needed, there.made, there.app)
 
 
 async def requirements(there: Made, monkeypatch) -> None:
@@ -129,14 +123,14 @@ async def requirements(there: Made, monkeypatch) -> None:
     (there.made / "venv" / "bin").mkdir(parents=True)
     (there.made / "venv" / "bin" / "pip").touch()
     needed = python.PythonDependencies(requirements="x", constraints="y", cwd=there.source)
-    version = python.Interpreter(path="python3", version="3.12")
+    version = Interpreter(path="python3", version="3.12")
     tools: Any = Stub()
-    await python.environment(tools, version, needed, there.made, {})
+    await python.install(tools, version, needed, there.made / "venv", {})
 
 
 WRITES = {
     "the record of the artifact": ("artifact.json", lambda there, _: record(there)),
-    "the mark of whole dependencies": ("complete", lambda there, _: _complete(there.made)),
+    "the mark of whole dependencies": ("complete", lambda there, _: complete(there.made)),
     "the code that is moved": ("app", lambda there, _: tree.move(there.app, there.made / "app")),
     "the modules that are moved": ("node_modules", modules),
     "the requirements": ("requirements.txt", requirements),

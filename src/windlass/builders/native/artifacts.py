@@ -42,7 +42,7 @@ COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 _SHARED: Final = ("pip", "uv", "npm")
 """Caches that earlier versions had directly below `cache`, for all organizations."""
-LINKS: Final = ("venv", "node_modules")
+LINKS: Final = ("venv", "node_modules", "node", "python", "manager")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 

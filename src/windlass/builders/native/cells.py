@@ -26,6 +26,8 @@ class Cells:
         self._temporary = temporary
         self.writable = list(writable)
         """Folders that steps may write to."""
+        self.readable: list[Path] = []
+        """Folders of Windlass that steps may read besides."""
 
     def wrapped(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """Returns the command that runs this one in a cell. `environment` is the operator's, and may name
@@ -38,7 +40,7 @@ class Cells:
         path = programs(environment.get("PATH", ""), self._isolation.folders)
         cell = self._isolation.cell(
             self._name,
-            readable=dict.fromkeys((*path, *_named_files(environment, folders))),
+            readable=dict.fromkeys((*path, *self.readable, *_named_files(environment, folders))),
             writable=folders,
             temporary=self._temporary,
             most_memory=_MOST_MEMORY,

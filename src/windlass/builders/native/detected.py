@@ -36,8 +36,10 @@ class FollowedRecipe(Struct, frozen=True):
     """The start command, and what else a build does because of a recipe."""
 
     start: Start
-    build: tuple[str, ...] = ()
-    """The command that builds an application of Node."""
+    build: str = ""
+    """The command that builds a framework of Node, if package.json has no script for it."""
+    prepare: str = ""
+    """The command that builds an application of Python, such as one that collects static files."""
     static_folder: str = ""
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
@@ -46,28 +48,42 @@ class FollowedRecipe(Struct, frozen=True):
     """Lines for the build log: each value that is followed, with its reason."""
 
 
-def follow(folder: Path, package: node.Package | None, settings: BuildSettings) -> FollowedRecipe:
+def follow(
+    folder: Path, package: node.Package | None, settings: BuildSettings, procfile: Start | None = None
+) -> FollowedRecipe:
+    """Follows the recipe of a folder, with the commands of its Procfile if it has one."""
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
     recipe = apply_settings(recipe, settings)
+    start = procfile or _start_by(recipe, package, folder, settings)
+    is_its_own = procfile is None and bool(recipe.start) and start == _start_of(recipe, package)
+    is_built_here = recipe.language == "Node" and is_built(recipe.framework)
+    is_site = bool(settings.static_folder) or (procfile is None and is_built_here and bool(recipe.build))
+    release = Shell(recipe.release) if recipe.release else None
+    return FollowedRecipe(
+        start=replace(
+            start,
+            processes=start.processes if procfile else _processes_of(recipe, start),
+            release=release,
+        ),
+        build=recipe.build if is_built_here else "",
+        prepare=recipe.build if recipe.language == "Python" else "",
+        static_folder=recipe.static_folder if is_site else "",
+        added=tuple(recipe.added_packages) if is_its_own else (),
+        lines=() if procfile else tuple(_lines_of(recipe, is_its_own=is_its_own)),
+    )
+
+
+def _start_by(recipe: Recipe, package: node.Package | None, folder: Path, settings: BuildSettings) -> Start:
+    """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
+    if settings.static_folder:
+        return _static(recipe)
     start = _choose_start(recipe, package, folder)
     is_its_own = bool(recipe.start) and start == _start_of(recipe, package)
     if start is None or (is_its_own and recipe.language not in NATIVE):
         _check_toolchain(recipe)
     if start is None and not settings.has_command:
         raise _nothing_to_start(recipe, folder)
-    start = start or Start(None, "the command that is set in the application")
-    build = _build_of(recipe, package, start)
-    return FollowedRecipe(
-        start=replace(
-            start,
-            processes=_processes_of(recipe, start),
-            release=Shell(recipe.release) if recipe.release else None,
-        ),
-        build=build,
-        static_folder=recipe.static_folder if build else "",
-        added=tuple(recipe.added_packages) if is_its_own else (),
-        lines=tuple(_lines_of(recipe, is_its_own=is_its_own)),
-    )
+    return start or Start(None, "the command that is set in the application")
 
 
 def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
@@ -88,23 +104,11 @@ def _choose_start(recipe: Recipe, package: node.Package | None, folder: Path) ->
     return plain_to_see(folder) or _start_without_build(recipe, package)
 
 
-def _build_of(recipe: Recipe, package: node.Package | None, start: Start) -> tuple[str, ...]:
-    """Returns the command that builds a framework of Node, or nothing where a script does it already."""
-    if package is None or not (recipe.language == "Node" and is_built(recipe.framework)):
-        return ()
-    if node.runs_build(package, start.text):
-        return ()
-    if "build" in package.scripts:
-        return ("npm", "run", "build")
-    program, *words = shlex.split(recipe.build)
-    return ("npm", "exec", "--", *words) if program == "npx" else ()
-
-
 def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
         if name in _SHOWN or (is_its_own and name in _OF_START):
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    yield from recipe.problems if not recipe.is_runnable else ()
+    yield from recipe.problems
 
 
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:

@@ -1,4 +1,7 @@
-"""Node dependencies: npm installs the packages that package.json names."""
+"""Node dependencies: the manager that the lock names installs the packages that package.json names.
+
+`node_managers` knows the managers; `node_runtime` finds Node itself.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +18,32 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import subprocesses as group
-from windlass.builders.builder import BuildError, Say
+from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
+from windlass.builders.native.node_managers import (
+    FOLDERS,
+    SETTINGS,
+    PackageManager,
+    registry_of,
+    workspace_patterns,
+)
 from windlass.builders.native.tools import Tools, step
 from windlass.builders.small_files import read_small, read_small_text
 
-LOCKS: Final = ("package-lock.json", "npm-shrinkwrap.json")
-FOREIGN_LOCKS: Final = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
-# npm runs these scripts of the package when it installs, and they may read any file.
-_SCRIPTS: Final = "preinstall install postinstall prepublish preprepare prepare postprepare"
-OWN_SCRIPTS: Final = frozenset(_SCRIPTS.split())
+# Scripts of the package that its manager runs when it installs, in this order. They may read any file.
+OWN_SCRIPTS: Final = (
+    "preinstall",
+    "install",
+    "postinstall",
+    "prepublish",
+    "preprepare",
+    "prepare",
+    "postprepare",
+)
+_HOOKS: Final = re.compile(
+    r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
+)
+"""Scripts for the folder of a developer: they install hooks of Git, or check who installs."""
 MOST_PACKAGES: Final = 100
 
 _LOCAL = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
@@ -34,66 +54,79 @@ class Package(Struct, frozen=True, kw_only=True):
     """The parts of a package.json that matter here."""
 
     folder: Path
+    name: str = ""
     scripts: Mapping[str, str]
     dependencies: Mapping[str, str]
     development: Mapping[str, str]
-    workspaces: bool
+    workspaces: tuple[str, ...] = ()
+    """Patterns of the folders whose packages are installed together with this one."""
     main: str
+    manager: str = ""
+    """The manager that it names as packageManager."""
 
     @property
-    def runs_own_scripts(self) -> bool:
-        return bool(OWN_SCRIPTS & self.scripts.keys())
+    def own_scripts(self) -> list[str]:
+        """Returns the names of the scripts to run after an installation, in order."""
+        return [
+            name for name in OWN_SCRIPTS if name in self.scripts and not _HOOKS.fullmatch(self.scripts[name])
+        ]
 
 
 class NodeDependencies(Struct, frozen=True, kw_only=True):
     package: Package
+    """The application's own."""
+    root: Package
+    """The package whose lock is followed: the application's own, or that of its workspace."""
+    manager: PackageManager
     files: tuple[Path, ...] = ()
-    """Files that npm needs besides the code."""
+    """Files and folders that the manager needs besides the code."""
     local: tuple[Path, ...] = ()
     """Packages that are folders or archives of the repository itself."""
-    build: tuple[str, ...] = ()
-    """The command that builds the application, which needs the packages for development too."""
+    command: str = ""
+    """The command that installs, where the application's settings name one."""
+    build: tuple[tuple[str, ...], ...] = ()
+    """The commands that build the application, which need the packages for development too."""
 
     @property
     def in_place(self) -> bool:
-        """True if it can only be installed beside the code, and for this commit alone."""
-        return bool(self.build) or self.package.runs_own_scripts or self.package.workspaces
+        """True if it can only be installed beside the code."""
+        return bool(self.command or self.root.workspaces) or self.manager.is_berry
+
+    @property
+    def of_its_own(self) -> bool:
+        """True if the packages belong to this commit alone, because its code changes them or adds to them."""
+        return self.in_place or bool(self.build or self.package.own_scripts)
 
     @property
     def nothing(self) -> bool:
-        return not (self.package.dependencies or self.in_place)
+        return not (self.package.dependencies or self.of_its_own)
 
 
 def package(folder: Path) -> Package | None:
     file = folder / "package.json"
     if not file.is_file():
         return None
+    content = _content(file)
+    return Package(
+        folder=folder,
+        name=content["name"] if isinstance(content.get("name"), str) else "",
+        scripts=_texts(content.get("scripts")),
+        dependencies=_texts(content.get("dependencies")) | _texts(content.get("optionalDependencies")),
+        development=_texts(content.get("devDependencies")),
+        workspaces=tuple(workspace_patterns(folder, content.get("workspaces"))),
+        main=content["main"] if isinstance(content.get("main"), str) else "",
+        manager=content["packageManager"] if isinstance(content.get("packageManager"), str) else "",
+    )
+
+
+def _content(file: Path) -> dict[str, Any]:
     try:
         content = msgspec.json.decode(read_small(file))
     except msgspec.DecodeError as error:
         raise BuildError(f"Mend package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise BuildError("package.json must hold an object.")
-    return Package(
-        folder=folder,
-        scripts=_texts(content.get("scripts")),
-        dependencies=_texts(content.get("dependencies")) | _texts(content.get("optionalDependencies")),
-        development=_texts(content.get("devDependencies")),
-        workspaces=bool(content.get("workspaces")),
-        main=content["main"] if isinstance(content.get("main"), str) else "",
-    )
-
-
-def remarks(package: Package | None, started: str) -> list[str]:
-    """Returns lines for the build log about a build script that is not run."""
-    if package is None or "build" not in package.scripts:
-        return []
-    if runs_build(package, started):
-        return []
-    return [
-        'The script build of package.json is not run: add the script "postinstall": "npm run build", and put '
-        "the packages that it needs into dependencies."
-    ]
+    return content
 
 
 def runs_build(package: Package, started: str) -> bool:
@@ -102,24 +135,38 @@ def runs_build(package: Package, started: str) -> bool:
     return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
 
 
-def needs(package: Package, top: Path, say: Say, build: tuple[str, ...] = ()) -> NodeDependencies:
-    folder = package.folder
-    files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
-    if not any((folder / name).is_file() for name in LOCKS):
-        for name in FOREIGN_LOCKS:
-            if (folder / name).is_file():
-                say(f"{name} is not followed: npm installs what package.json names.")
+def needs(
+    package: Package,
+    root: Package,
+    manager: PackageManager,
+    *,
+    command: str = "",
+    build: tuple[tuple[str, ...], ...] = (),
+) -> NodeDependencies:
+    folder = root.folder
+    names = ("package.json", manager.lock, *SETTINGS, *FOLDERS)
+    files = tuple(folder / name for name in names if name and (folder / name).exists())
     return NodeDependencies(
-        package=package, files=tuple(files), local=tuple(_local(package, top)), build=build
+        package=package,
+        root=root,
+        manager=manager,
+        files=files,
+        local=tuple(_local(root, folder)),
+        command=command,
+        build=build,
     )
 
 
-def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str]) -> str:
+def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
+    """Returns a digest of everything that decides what is installed. Scripts of the package run later."""
     total = hashlib.sha256()
-    folder = needed.package.folder
+    folder = needed.root.folder
+    manifest = folder / "package.json"
     for part in (
-        version,
-        tree.digest(folder, needed.files),
+        versions,
+        *needed.manager.install(development=bool(needed.build)),
+        _without_scripts(manifest).decode(errors="surrogateescape"),
+        tree.digest(folder, [file for file in needed.files if file != manifest]),
         tree.digest(folder, needed.local),
         *(f"{name}={value}" for name, value in sorted(variables.items())),
     ):
@@ -127,52 +174,85 @@ def digest(needed: NodeDependencies, version: str, variables: Mapping[str, str])
     return "node-" + total.hexdigest()[:32]
 
 
+def _without_scripts(manifest: Path) -> bytes:
+    """Returns package.json without the scripts that need the code."""
+    content = _content(manifest)
+    scripts = _texts(content.get("scripts"))
+    content["scripts"] = {name: text for name, text in scripts.items() if name not in OWN_SCRIPTS}
+    return msgspec.json.encode(content)
+
+
 def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that .npmrc names, such as a token."""
-    settings = needed.package.folder / ".npmrc"
-    named = _VARIABLE.findall(read_small_text(settings)) if settings.is_file() else []
+    """Returns the variables that settings of the manager name, such as a token."""
+    settings = [needed.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
+    named = [name for file in settings if file.is_file() for name in _VARIABLE.findall(read_small_text(file))]
     return {name: variables[name] for name in named if name in variables}
 
 
-async def version(tools: Tools) -> str:
-    """Returns the version of node. Refuses if node or npm is missing."""
-    for name in ("node", "npm"):
-        if not (path := tools.find(name)):
-            raise BuildError(
-                f"{name} is not installed on the machine that runs Windlass, and package.json needs it: "
-                "install Node.js with npm there, or deploy to a cluster with the engine docker."
-            )
-        if name == "node":
-            answer = await tools.ask([path, "--version"], cwd=tools.home)
-    return (answer or "").strip()
-
-
 async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]) -> None:
-    """Installs into `folder`/node_modules, where it stays. npm sees only the files that it needs."""
+    """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
-        target = folder / path.relative_to(needed.package.folder)
+        target = folder / path.relative_to(needed.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             await group.in_thread(tree.copy, path, target)
+        elif path.name == "package.json" and path.parent == needed.root.folder:
+            target.write_bytes(_without_scripts(path))
         elif not target.exists():
-            await group.in_thread(tree.place, path, target)
-    await _npm(tools, folder, variables)
+            await group.in_thread(partial(tree.place, path, target, own=True))
+    await _install(tools, needed, folder, variables)
     (folder / "node_modules").mkdir(exist_ok=True)
 
 
-async def in_place(
-    tools: Tools, needed: NodeDependencies, target: Path, app: Path, variables: Mapping[str, str]
+async def beside(
+    tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
-    """Installs beside the code, builds, and then moves the packages to `target`, beside `app`."""
-    folder = needed.package.folder
-    await _npm(tools, folder, variables, development=bool(needed.build))
-    if needed.build:
-        shown = " ".join(needed.build)
-        # Some builds take warnings for errors where CI is set.
-        with step(tools.say, f"Building ({shown})"):
-            await tools.run(needed.build, cwd=folder, more={**variables, "CI": "false"}, what=shown)
+    """Puts the packages beside the code: copies of `present`, or installed there. Then it builds."""
+    folder = needed.root.folder
+    if present is None:
+        await _install(tools, needed, folder, variables)
+    else:
+        (folder / "node_modules").unlink(missing_ok=True)
+        words: list[str | Path] = [
+            "cp",
+            "-a",
+            "--reflink=auto",
+            present / "node_modules",
+            folder / "node_modules",
+        ]
+        await tools.run(words, cwd=folder, what="cp")
+        for script in needed.package.own_scripts:
+            await _run(
+                tools, needed, needed.manager.run(script), variables, f"the script {script} of package.json"
+            )
+    for command in needed.build:
+        with step(tools.say, f"Building ({_text_of(command)})"):
+            await _run(tools, needed, command, variables, _text_of(command))
+
+
+def _text_of(command: tuple[str, ...]) -> str:
+    return command[-1] if command[:2] == ("/bin/sh", "-c") else " ".join(command)
+
+
+async def _run(
+    tools: Tools, needed: NodeDependencies, command: tuple[str, ...], variables: Mapping[str, str], what: str
+) -> None:
+    bins = [str(package.folder / "node_modules" / ".bin") for package in (needed.package, needed.root)]
+    # Some builds take warnings for errors where CI is set.
+    more = {**variables, "CI": "false", "PATH": os.pathsep.join((*dict.fromkeys(bins), *tools.path))}
+    settings = settings_of(tools, needed)
+    await tools.run(command, cwd=needed.package.folder, more={**settings, **more}, what=what)
+
+
+def settings_of(tools: Tools, needed: NodeDependencies) -> dict[str, str]:
+    return needed.manager.settings(tools.cache, registry_of(tools.surroundings))
+
+
+async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
+    """Moves the packages to `target`, beside `app`, where instances share them."""
+    folder = needed.root.folder
     if (folder / "node_modules").is_symlink():
-        raise BuildError("Make node_modules a folder: npm install left a symbolic link.")
+        raise BuildError("Make node_modules a folder: the installation left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
     await group.in_thread(tree.move, folder / "node_modules", target / "node_modules")
     await group.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
@@ -194,14 +274,14 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _npm(tools: Tools, cwd: Path, variables: Mapping[str, str], *, development: bool = False) -> None:
-    npm = tools.find("npm")
-    assert npm  # `version` made sure
-    locked = any((cwd / name).is_file() for name in LOCKS)
-    words = ["ci"] if locked else ["install", "--no-package-lock"]
-    words.append("--include=dev" if development else "--omit=dev")
-    with step(tools.say, f"Installing the Node dependencies (npm {words[0]} {words[-1]})"):
-        await tools.run([npm, *words], cwd=cwd, more=variables, what=f"npm {words[0]}")
+async def _install(tools: Tools, needed: NodeDependencies, cwd: Path, variables: Mapping[str, str]) -> None:
+    words = needed.manager.install(development=bool(needed.build))
+    if needed.command:
+        words = ("/bin/sh", "-c", needed.command)
+    text = _text_of(words)
+    more = {**settings_of(tools, needed), **variables}
+    with step(tools.say, f"Installing the Node dependencies ({text})"):
+        await tools.run(words, cwd=cwd, more=more, what=text)
 
 
 def _local(root: Package, top: Path) -> Iterator[Path]:

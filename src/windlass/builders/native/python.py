@@ -1,30 +1,38 @@
 """Python dependencies: finds out what a project needs, and installs it in a virtual environment.
 
-`requirements` reads requirements files.
+`requirements` and `pipfile` read their files, `python_managers` runs uv, Poetry and PDM, `python_versions`
+finds the interpreter.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import subprocesses as group
-from windlass.base.toml import parse_toml
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native import tree
+from windlass.builders.native import pipfile, tree
+from windlass.builders.native.pip import find_pip, pip_install
+from windlass.builders.native.pyproject import (
+    dependencies_in,
+    is_installable,
+    names_folders,
+    poetry_table,
+    read_pyproject,
+    table,
+)
+from windlass.builders.native.python_managers import MANAGERS, POETRY, LockManager, manager_named
+from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
-from windlass.builders.small_files import read_small
-
-PIP: Final = (22, 3)  # --python
-
+from windlass.core.detect.languages.python import REQUIREMENTS
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
@@ -33,14 +41,17 @@ class Wish(Struct, frozen=True):
     """The place where the dependencies are declared."""
 
     folder: Path
-    requirements: bool
-    """True for requirements.txt. Otherwise the project itself declares them, and is installed."""
+    kind: Literal["requirements", "pipfile", "locked", "project"]
+    file: str = ""
+    """The requirements file, or the name of the manager whose lock is there."""
 
 
 class PythonDependencies(Struct, frozen=True, kw_only=True):
     """The packages to install: dependencies, which builds may share, and packages of this commit alone."""
 
     requirements: str = ""
+    added: str = ""
+    """Packages that the start command needs, and no file names."""
     constraints: str = ""
     local: tuple[Path, ...] = ()
     """Paths of the repository that requirements name."""
@@ -49,40 +60,84 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
     cwd: Path
     whole: bool = False
     """True if only the project's build system knows its dependencies: it is installed together with them."""
+    command: str = ""
+    """The command that installs, where the application's settings name one: for this commit alone."""
+    manager: LockManager | None = None
+    """The manager that installs by its lock; `requirements` are packages beyond it."""
+    locked: tuple[Path, ...] = ()
+    """Files and folders that decide what the manager installs."""
 
     @property
     def nothing(self) -> bool:
-        return not (self.requirements or self.project)
+        return not (self.requirements or self.project or self.manager or self.command)
 
-
-class Interpreter(Struct, frozen=True):
-    path: str
-    version: str
-    """A version such as 3.11.7."""
+    @property
+    def needs_copy(self) -> bool:
+        return bool(self.local or self.whole or self.manager)
 
 
 def wish_of(folder: Path) -> Wish | None:
-    if (folder / "requirements.txt").is_file():
-        return Wish(folder, requirements=True)
+    """Returns what the lock of a manager names first, then requirements, Pipfile and pyproject.toml."""
     pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
+    for manager in MANAGERS:
+        if pyproject and (folder / manager.lock).is_file():
+            return Wish(folder, "locked", manager.name)
+    for name in REQUIREMENTS[:1]:
+        if (folder / name).is_file():
+            return Wish(folder, "requirements", name)
+    if (folder / pipfile.LOCK).is_file() or (folder / pipfile.FILE).is_file():
+        return Wish(folder, "pipfile")
+    if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
+        return Wish(folder, "locked", POETRY.name)
     # It may only contain settings of tools.
     if (
         {"project", "build-system"} & pyproject.keys()
-        or _poetry(pyproject)
+        or poetry_table(pyproject)
         or (folder / "setup.py").is_file()
     ):
-        return Wish(folder, requirements=False)
-    return None
+        return Wish(folder, "project")
+    return next(
+        (Wish(folder, "requirements", name) for name in REQUIREMENTS if (folder / name).is_file()), None
+    )
 
 
 def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
     """Reads the declared dependencies, and adds packages that none of them names."""
-    declared = _of_requirements(wish, say) if wish.requirements else _of_project(wish.folder)
-    return replace(declared, requirements=declared.requirements + _text(added))
+    match wish.kind:
+        case "requirements":
+            declared = _of_requirements(wish, say)
+        case "pipfile":
+            declared = _of_pipfile(wish)
+        case "locked":
+            declared = _of_lock(wish)
+        case _:
+            declared = _of_project(wish.folder)
+    return replace(declared, added=_text(added))
+
+
+def _of_pipfile(wish: Wish) -> PythonDependencies:
+    requirements = _text(pipfile.pipfile_lines(wish.folder))
+    local = tuple(local_paths(requirements, wish.folder))
+    return PythonDependencies(requirements=requirements, local=local, cwd=wish.folder)
+
+
+def _of_lock(wish: Wish) -> PythonDependencies:
+    """The manifest and the lock decide what is installed; all files do, where the lock names folders of the
+    repository."""
+    folder, manager = wish.folder, manager_named(wish.file)
+    assert manager
+    pyproject = read_pyproject(folder)
+    manifests = (folder / "pyproject.toml", folder / manager.lock)
+    return PythonDependencies(
+        manager=manager,
+        locked=(folder,) if names_folders(pyproject) else tuple(filter(Path.is_file, manifests)),
+        project=folder if is_installable(pyproject, folder) else None,
+        cwd=folder,
+    )
 
 
 def _of_requirements(wish: Wish, say: Say) -> PythonDependencies:
-    lines = list(requirements_in(wish.folder / "requirements.txt", wish.folder, say))
+    lines = list(requirements_in(wish.folder / wish.file, wish.folder, say))
     requirements = _text(line.line for line in lines if not line.limits)
     return PythonDependencies(
         requirements=requirements,
@@ -94,8 +149,8 @@ def _of_requirements(wish: Wish, say: Say) -> PythonDependencies:
 
 def _of_project(folder: Path) -> PythonDependencies:
     pyproject = read_pyproject(folder)
-    declared = _dependencies_in(pyproject)
-    installable = _installable(pyproject) or (folder / "setup.py").is_file()
+    declared = dependencies_in(pyproject)
+    installable = is_installable(pyproject, folder) or (folder / "setup.py").is_file()
     if declared is None and not installable:
         raise BuildError(
             "pyproject.toml names no dependencies that can be read: add [project] dependencies, or a "
@@ -122,9 +177,12 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapp
         interpreter.path,
         interpreter.version,
         needed.requirements,
+        needed.added,
         needed.constraints,
+        needed.manager.name if needed.manager else "",
         *(f"{name}={value}" for name, value in sorted(variables.items())),
         *(tree.digest(needed.cwd, [path]) for path in needed.local),
+        tree.digest(needed.cwd, needed.locked),
         tree.digest(needed.project) if needed.whole and needed.project else "",
     ):
         total.update(part.encode(errors="surrogateescape") + b"\0")
@@ -135,30 +193,6 @@ def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) ->
     """Returns the variables that requirements name. pip replaces them."""
     named = _VARIABLE.findall(needed.requirements)
     return {name: variables[name] for name in named if name in variables}
-
-
-async def interpreter(tools: Tools, wanted: str, say: Say) -> Interpreter:
-    """Returns the requested Python if this machine has it, and else the one that Windlass runs on."""
-    own = Interpreter(_own(), ".".join(map(str, sys.version_info[:3])))
-    if not wanted or own.version.startswith(f"{wanted}."):
-        return own
-    if wanted.count(".") == 1 and (path := tools.find(f"python{wanted}")):
-        answer = await tools.ask(
-            [path, "-c", "import platform; print(platform.python_version())"], cwd=tools.home
-        )
-        if answer and answer.strip().startswith(f"{wanted}."):
-            return Interpreter(path, answer.strip())
-    say(f"Python {wanted} is not on this machine: Python {own.version} is used.")
-    return own
-
-
-def _own() -> str:
-    """Returns the Python that Windlass runs on, outside of the environment that it may be installed in."""
-    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    for program in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
-        if program.exists():
-            return str(program)
-    return sys.executable
 
 
 def alone(python: Interpreter, folder: Path) -> None:
@@ -174,14 +208,19 @@ def alone(python: Interpreter, folder: Path) -> None:
         (folder / name).symlink_to(python.path)
 
 
-async def environment(
-    tools: Tools, python: Interpreter, needed: PythonDependencies, folder: Path, variables: Mapping[str, str]
-) -> None:
-    """Makes a virtual environment at `folder`/venv, where it stays, and installs the dependencies in it."""
+async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
+    """Makes a virtual environment at `folder`/venv, where it stays."""
     venv = folder / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
         await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
-    cwd = await _scratch(tools, needed) if needed.local or needed.whole else needed.cwd
+    return venv
+
+
+async def install(
+    tools: Tools, python: Interpreter, needed: PythonDependencies, venv: Path, variables: Mapping[str, str]
+) -> None:
+    """Installs what the files of the repository name, and then what is added."""
+    cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
         await group.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
@@ -191,10 +230,26 @@ async def environment(
         words += ["-c", tools.home / "constraints.txt"]
     if needed.whole and needed.project:
         words.append(cwd / needed.project.relative_to(needed.cwd))
+    added = needed.added.split()
+    if words and "--hash=" not in needed.requirements:
+        words, added = [*words, *added], []
     if words:
         with step(tools.say, "Installing the Python dependencies"):
-            await _pip(tools, python, venv, words, cwd, variables)
+            await pip_install(tools, python.path, venv, words, cwd, variables)
+    if added:
+        with step(tools.say, f"Installing {', '.join(added)}"):
+            await pip_install(tools, python.path, venv, added, cwd, variables)
     await _pip_in(tools, python, venv)
+
+
+async def install_by(
+    command: str, tools: Tools, python: Interpreter, venv: Path, cwd: Path, variables: Mapping[str, str]
+) -> None:
+    """Runs a command that installs, in the environment and beside the code."""
+    await _pip_in(tools, python, venv)
+    more = {**variables, "VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", *tools.path))}
+    with step(tools.say, f"Installing the Python dependencies ({command})"):
+        await tools.run(["/bin/sh", "-c", command], cwd=cwd, more=more, what=command)
 
 
 def _write(file: Path, text: str) -> None:
@@ -212,13 +267,13 @@ async def project(
 ) -> None:
     """Installs the project itself into a folder of its own: the next commit can share the dependencies."""
     assert needed.project
-    cwd = await _scratch(tools, needed)
+    cwd = await scratch(tools, needed)
     source = cwd / needed.project.relative_to(needed.cwd)
     with step(tools.say, "Installing the project itself"):
-        await _pip(tools, python, venv, ["--no-deps", "--target", site, source], cwd, variables)
+        await pip_install(tools, python.path, venv, ["--no-deps", "--target", site, source], cwd, variables)
 
 
-async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
+async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
     """Makes a copy to build in, because build systems write into their folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
@@ -226,85 +281,11 @@ async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
     return scratch
 
 
-async def _pip(
-    tools: Tools,
-    python: Interpreter,
-    venv: Path,
-    words: Sequence[str | Path],
-    cwd: Path,
-    variables: Mapping[str, str],
-) -> None:
-    into = venv / "bin" / "python"
-    if pip := await _find_pip(tools, python):
-        argv = [*pip, "--python", into, "install", *words]
-        await tools.run(argv, cwd=cwd, more=variables, what="pip install")
-    elif uv := _uv(tools):
-        argv = [uv, "pip", "install", "--python", into, *words]
-        await tools.run(argv, cwd=cwd, more=variables, what="uv pip install")
-    else:
-        raise BuildError(
-            f"There is no pip {PIP[0]}.{PIP[1]} or newer and no uv on the machine that runs Windlass: "
-            "install python3-pip, or uv."
-        )
-
-
-async def _find_pip(tools: Tools, python: Interpreter) -> list[str] | None:
-    for program in dict.fromkeys((python.path, _own(), sys.executable)):
-        if program in tools.with_pip:
-            return [program, "-m", "pip"]
-        answer = await tools.ask([program, "-m", "pip", "--version"], cwd=tools.home)
-        version = re.match(r"pip (\d+)\.(\d+)", answer or "")
-        if version and (int(version[1]), int(version[2])) >= PIP:
-            tools.with_pip.add(program)
-            return [program, "-m", "pip"]
-    return None
-
-
-def _uv(tools: Tools) -> str | None:
-    beside = Path(sys.executable).with_name("uv")
-    return tools.find("uv") or (str(beside) if beside.exists() else None)
-
-
 async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
     """Makes a `pip` for commands that installs into the environment, which has none of its own."""
     wrapper = venv / "bin" / "pip"
-    if not wrapper.exists() and (pip := await _find_pip(tools, python)):
+    if not wrapper.exists() and (pip := await find_pip(tools, python.path)):
         text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
         # Written as the user of the build, which could already change this folder.
         script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
         await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
-
-
-def read_pyproject(folder: Path) -> dict[str, Any]:
-    file = folder / "pyproject.toml"
-    try:
-        return parse_toml(read_small(file).decode())
-    except FileNotFoundError as error:
-        if (folder / "setup.py").is_file():
-            return {}
-        raise BuildError("Add a pyproject.toml to install the project by: there is none.") from error
-    except ValueError as error:
-        raise BuildError(f"Mend pyproject.toml, which cannot be read: {error}.") from error
-
-
-def _dependencies_in(read_pyproject: Mapping[str, Any]) -> list[str] | None:
-    """Returns the dependencies in pyproject.toml, or None if they are not listed there."""
-    project = read_pyproject.get("project")
-    if not isinstance(project, dict) or "dependencies" in _texts(project.get("dynamic")):
-        return None
-    return _texts(project.get("dependencies"))
-
-
-def _installable(read_pyproject: Mapping[str, Any]) -> bool:
-    """True for a package. A project without a build system is code to run."""
-    return "build-system" in read_pyproject and _poetry(read_pyproject).get("package-mode") is not False
-
-
-def _poetry(read_pyproject: Mapping[str, Any]) -> dict[str, Any]:
-    tools = read_pyproject.get("tool")
-    poetry = tools.get("poetry") if isinstance(tools, dict) else None
-    return poetry if isinstance(poetry, dict) else {}
-
-
-def _texts(listed: object) -> list[str]:
-    return [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []

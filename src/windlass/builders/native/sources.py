@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
 
+from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import detected, node, python, start, tree
-from windlass.builders.native.detected import FollowedRecipe
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
+from windlass.builders.native.node_builds import Commands, builds_of
+from windlass.builders.native.node_workspaces import workspace_of
+from windlass.builders.native.pyproject import read_pyproject
+from windlass.builders.native.python_versions import WantedPython, wanted_in
 from windlass.builders.native.start import Start
 from windlass.builders.small_files import read_small_text
+from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.detect import Tree, node_version
 
 USUAL: Final = "Dockerfile"
 
@@ -31,10 +38,17 @@ class Sources(Struct, kw_only=True):
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables during the build."""
     ports: tuple[int, ...] = ()
-    wanted_python: str = ""
-    """A version such as 3.12, if one is named."""
-    build: tuple[str, ...] = ()
-    """The command that builds an application of Node."""
+    workspace: node.Package | None = None
+    """The package whose lock holds for the application, if that is another one."""
+    wanted_python: WantedPython = WantedPython()
+    wanted_node: tuple[str, str] = ("", "")
+    """A version or a range, and the file that names it."""
+    install: str = ""
+    """The command that installs, if the settings of the application name one."""
+    build: Commands = ()
+    """The commands that build an application of Node."""
+    prepare: str = ""
+    """The command that builds an application of Python."""
     static_folder: str = ""
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
@@ -48,20 +62,23 @@ class Sources(Struct, kw_only=True):
 def read(order: Order) -> Sources:
     remarks: list[str] = []
     context = _context(order)
-    tree.without_ways_out(context, remarks.append)
+    workspace = None
+    if context != order.source:
+        tree.without_ways_out(order.source, remarks.append)
+        workspace = workspace_of(context, order.source)
+    tree.without_ways_out(workspace.folder if workspace else context, remarks.append)
     procfile = start.by_procfile(context)
     file = _dockerfile(order, context)
     if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
         sources = _by_dockerfile(order, context, file)
     else:
-        sources = _as_it_is(order, context, procfile)
+        sources = _as_it_is(order, context, procfile, workspace)
         if file:
             remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
     sources.remarks = [
         *remarks,
         *sources.remarks,
         *sources.start.remarks,
-        *node.remarks(sources.package, sources.start.text),
         f"It is started by {sources.start.origin}.",
     ]
     return sources
@@ -98,24 +115,57 @@ def _usual_dockerfile(order: Order, context: Path) -> Path | None:
     return None
 
 
-def _as_it_is(order: Order, context: Path, procfile: Start | None) -> Sources:
+def _as_it_is(order: Order, context: Path, procfile: Start | None, workspace: node.Package | None) -> Sources:
     package = node.package(context)
-    if procfile:
-        followed = FollowedRecipe(start=procfile)
-    else:
-        followed = detected.follow(context, package, order.settings)
+    settings = order.settings
+    followed = detected.follow(context, package, settings, procfile)
+    app = workspace.folder if workspace else context
+    remarks = [*followed.lines]
+    if workspace:
+        remarks.append("It is part of a workspace: the packages of the whole workspace are installed.")
+    wish = python.wish_of(context)
+    is_of_node = wish is None or not settings.build_command
+    builds = builds_of(
+        package if is_of_node else None,
+        workspace,
+        followed.start.text,
+        framework=followed.build,
+        command=settings.build_command,
+    )
     return Sources(
-        layout=Layout(app=context),
+        layout=Layout(app=app, workdir=f"/{context.relative_to(app).as_posix()}".removesuffix(".")),
         start=followed.start,
         package=package,
+        workspace=workspace,
         variables=order.arguments,
-        wish=python.wish_of(context),
-        wanted_python=_version_file(context),
-        build=followed.build,
+        wish=wish,
+        wanted_python=_wanted_python(context, settings),
+        wanted_node=_wanted_node(context, workspace, settings),
+        install=settings.install_command,
+        build=builds,
+        prepare=followed.prepare,
         static_folder=followed.static_folder,
         added=followed.added,
-        remarks=[*followed.lines],
+        remarks=remarks,
     )
+
+
+def _wanted_python(folder: Path, settings: BuildSettings) -> WantedPython:
+    if settings.language_version:
+        return WantedPython(settings.language_version, "language_version", is_strict=True)
+    pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
+    return wanted_in(folder, pyproject)
+
+
+def _wanted_node(folder: Path, workspace: node.Package | None, settings: BuildSettings) -> tuple[str, str]:
+    if settings.language_version:
+        return settings.language_version, "language_version"
+    for place in (folder, *([workspace.folder] if workspace else ())):
+        names = [entry.name for entry in place.iterdir() if entry.is_file() and not entry.is_symlink()]
+        version, reason = node_version(Tree(names, partial(read_beginning, place)))
+        if version:
+            return version, reason
+    return "", ""
 
 
 def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
@@ -135,7 +185,9 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports),
-        wanted_python=_version_in(hinted.image) or _version_file(context),
+        wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
+        wanted_node=_wanted_node(context, None, order.settings),
+        build=builds_of(package, None, ""),
         undone=tuple(
             f"line {instruction.line}: {instruction.shown[:80]}"
             for instruction in skipped
@@ -177,19 +229,9 @@ def _start(hinted: Hints, layout: Layout, package: node.Package | None, name: Pa
     )
 
 
-def _version_in(image: str) -> str:
+def _version_in(image: str, dockerfile: Path) -> WantedPython | None:
     """Returns the version that an image names: `python:3.12-slim` is Python 3.12."""
     name, _, tag = image.rpartition("/")[2].partition(":")
     version = ".".join(tag.partition("-")[0].split(".")[:2])
-    return version if name == "python" and version.replace(".", "").isdigit() and "." in version else ""
-
-
-def _version_file(folder: Path) -> str:
-    """Returns the version in .python-version, or in the older runtime.txt."""
-    for name in (".python-version", "runtime.txt"):
-        if (folder / name).is_file():
-            text = read_small_text(folder / name)[:100].strip().removeprefix("python-")
-            version = ".".join(text.split(".")[:2])
-            if version.count(".") == 1 and version.replace(".", "").isdigit():
-                return version
-    return ""
+    is_named = name == "python" and version.replace(".", "").isdigit() and "." in version
+    return WantedPython(version, dockerfile.name) if is_named else None

@@ -10,8 +10,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native import node, python
+from windlass.builders.native import node
 from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
 
 _PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]++)\s*+:\s*+(?P<command>\S.*)")
@@ -159,6 +160,6 @@ def _example_for(entries: Sequence[str]) -> str:
 def _project_scripts(folder: Path) -> list[str]:
     if not (folder / "pyproject.toml").is_file():
         return []
-    project = python.read_pyproject(folder).get("project")
+    project = read_pyproject(folder).get("project")
     scripts = project.get("scripts") if isinstance(project, dict) else None
     return [name for name in scripts if isinstance(name, str)] if isinstance(scripts, dict) else []

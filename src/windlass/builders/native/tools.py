@@ -45,6 +45,9 @@ OURS: Final = frozenset(
     }
 )  # fmt: skip
 
+OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
+"""Programs that read the settings of npm."""
+
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 
@@ -60,7 +63,7 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
 
 def environment_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of one tool, without the registries and credentials of the others."""
-    own = ("NPM_CONFIG_",) if program == "npm" else ("PIP_", "UV_")
+    own = ("NPM_CONFIG_",) if program in OF_NODE else ("PIP_", "UV_")
     others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
     return {name: value for name, value in environment.items() if not name.upper().startswith(others)}
 
@@ -90,9 +93,12 @@ class Tools:
         """`home` tells the programs of this build from all others; a sweep ends them by it."""
         self.cells = cells
         self.say = say
+        self.surroundings = surroundings
+        self.cache = cache
         self.with_pip = with_pip
         """Pythons that are known to have pip."""
-        self._shown = str(cache.parent.parent)
+        self._hidden = {str(cache.parent.parent): "…"}
+        """Paths of this machine and their stand-ins: readers of a build log see none."""
         self.ran = False
         self.home = home
         self.path = machine_path()
@@ -121,6 +127,19 @@ class Tools:
             "CI": "1",
         }
 
+    def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
+        """Returns tools with the same programs, and another home and cache, for what no build owns."""
+        tools = Tools(self.surroundings, home, cache, self.say, self.with_pip, cells)
+        tools.path = [*self.path]
+        tools._environment["PATH"] = os.pathsep.join(tools.path)
+        cells.readable += self.cells.readable
+        return tools
+
+    def put_first(self, folder: Path) -> None:
+        """Makes the programs of a folder come before those of the machine."""
+        self.path.insert(0, str(folder))
+        self._environment["PATH"] = os.pathsep.join(self.path)
+
     def find(self, name: str) -> str | None:
         return find_program(name, self.path)
 
@@ -128,11 +147,18 @@ class Tools:
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
     ) -> None:
         """Runs a program and passes on its lines. A failure is explained with its own lines."""
-        # Readers of a build log see no paths of this machine.
-        heard = OutputLines(lambda line: self.say(line.replace(self._shown, "…")))
+        heard = OutputLines(lambda line: self.say(self._plain(line)))
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
-            raise BuildError(failure(what, code, heard.last).replace(self._shown, "…"))
+            raise BuildError(self._plain(failure(what, code, heard.last)))
+
+    def hide(self, folder: Path, stand_in: str) -> None:
+        self._hidden[str(folder)] = stand_in
+
+    def _plain(self, line: str) -> str:
+        for path, stand_in in self._hidden.items():
+            line = line.replace(path, stand_in)
+        return line
 
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None

@@ -83,6 +83,11 @@ def place(source: Path, to: Path, *, own: bool = False) -> None:
     shutil.copy2(source, to)
 
 
+def link(source: Path, to: Path) -> None:
+    """Makes a folder whose files share their bytes with those of another. Neither may be changed later."""
+    shutil.copytree(source, to, symlinks=True, copy_function=lambda old, new: place(Path(old), Path(new)))
+
+
 def digest(top: Path, only: Iterable[Path] | None = None) -> str:
     """Returns a digest of names, contents and modes of all files, or of these files and folders."""
     total = hashlib.sha256()

@@ -2,10 +2,12 @@
 
 from windlass.core.detect.detect import detect, language_named
 from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.languages.node import node_version
 from windlass.core.detect.node_frameworks import is_built
 from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
 from windlass.core.detect.settings import RecipeSettings, apply_settings
 from windlass.core.detect.tree import Tree
+from windlass.core.detect.version_ranges import is_in_range, plain_version
 
 __all__ = [
     "Candidate",
@@ -18,5 +20,8 @@ __all__ = [
     "apply_settings",
     "detect",
     "is_built",
+    "is_in_range",
     "language_named",
+    "node_version",
+    "plain_version",
 ]

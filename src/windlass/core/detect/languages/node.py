@@ -9,6 +9,7 @@ from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.language import Language, Toolchain
 from windlass.core.detect.node_frameworks import FRAMEWORKS, SERVERS, NodeFramework
 from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.tree import Tree
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _LOCKS: Final = (
@@ -39,10 +40,7 @@ _ENTRY: Final = (
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     package = files.json("package.json")
-    choose_version_by_file(files, recipe, "node", ".nvmrc", ".node-version")
-    choose_version_by_file(files, recipe, "nodejs")
-    choose_version(recipe, word(package, "engines", "node"), "package.json (engines)")
-    choose_version(recipe, word(package, "volta", "node"), "package.json (volta)")
+    _choose_version(files, recipe)
     manager = _choose_manager(files, recipe, package)
     needed = table(package, "dependencies") | table(package, "devDependencies")
     framework = next((candidate for candidate in FRAMEWORKS if candidate.package in needed), None)
@@ -54,6 +52,21 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     elif not recipe.is_runnable:
         _choose_start(files, recipe, package, manager)
     _choose_server(recipe, needed)
+
+
+def node_version(tree: Tree) -> tuple[str, str]:
+    """Returns the version of Node that the files of a folder name, and the file that does."""
+    recipe = Recipe()
+    _choose_version(KnownFiles(tree), recipe)
+    return recipe.language_version, recipe.reasons.get("language_version", "").removesuffix(" names it.")
+
+
+def _choose_version(files: KnownFiles, recipe: Recipe) -> None:
+    package = files.json("package.json") if files.has("package.json") else {}
+    choose_version_by_file(files, recipe, "node", ".nvmrc", ".node-version")
+    choose_version_by_file(files, recipe, "nodejs")
+    choose_version(recipe, word(package, "volta", "node"), "package.json (volta)")
+    choose_version(recipe, word(package, "engines", "node"), "package.json (engines)")
 
 
 def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) -> str:

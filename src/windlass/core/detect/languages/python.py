@@ -13,6 +13,14 @@ from windlass.core.detect.recipe import ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 MOST_FILES: Final = 20
+REQUIREMENTS: Final = (
+    "requirements.txt",
+    *(
+        f"requirements/{name}.txt"
+        for name in ("production", "prod", "requirements", "main", "base", "common")
+    ),
+)
+"""Files of requirements, the first choice first."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 _SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
@@ -80,7 +88,7 @@ def _add(names: dict[str, str], line: str, file: str) -> None:
 
 def _requirements(files: KnownFiles) -> Iterator[str]:
     """Yields the requirements file, and those that it includes, each once."""
-    ahead = ["requirements.txt"]
+    ahead = [files.has(*REQUIREMENTS) or REQUIREMENTS[0]]
     for path in ahead:
         if not files.has(path):
             continue
@@ -127,6 +135,8 @@ def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]
         return "pip", "pip install .", f"pyproject.toml is built by {backend or 'setuptools'}."
     if files.has("setup.py"):
         return "pip", "pip install .", "setup.py is there."
+    if file := files.has(*REQUIREMENTS):
+        return "pip", f"pip install -r {file}", f"{file} is there."
     return "", "", ""
 
 
@@ -137,9 +147,9 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
         return False
     recipe.choose(f"manage.py names the settings {settings[1]}.", framework="Django")
     recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
-    if "STATIC_ROOT" in _settings_text(files, settings[1]):
-        collects = "python manage.py collectstatic --noinput"
-        recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)
+    if not needed:
+        recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
+    _static_files(recipe, _settings_text(files, settings[1]), needed)
     if files.has(f"{project}/asgi.py") and (
         not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
     ):
@@ -148,6 +158,18 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
         _serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
     _celery(files, recipe, needed)
     return True
+
+
+def _static_files(recipe: Recipe, settings: str, needed: dict[str, str]) -> None:
+    serves = "whitenoise" in needed or "whitenoise" in settings
+    collects = "python manage.py collectstatic --noinput"
+    if "STATIC_ROOT" in settings:
+        recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)
+    if "django.contrib.staticfiles" in settings and not serves:
+        recipe.problems.append(
+            "Add the package whitenoise and its middleware to serve static files, such as those of the admin "
+            "pages: Django's own server for development does that, and no other server."
+        )
 
 
 def _settings_text(files: KnownFiles, module: str) -> str:
@@ -241,8 +263,11 @@ def _choose_start(recipe: Recipe, start: str, because: str) -> None:
 
 
 def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
-    if server not in needed:
-        recipe.choose("The start command needs it, and no file names a server.", added_packages=[server])
+    if server in needed:
+        return
+    if recipe.added_packages:
+        recipe.added_packages.append(server)
+    recipe.choose("The start command needs it, and no file names a server.", added_packages=[server])
 
 
 def _celery(
@@ -286,7 +311,7 @@ def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> 
 
 python = Language(
     name="Python",
-    manifests=("requirements.txt", "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
+    manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
     code=_ENTRY,
     rank=40,
     fill=fill,

@@ -1,0 +1,120 @@
+"""The steps of a build that install and build an application of Node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from windlass.base import subprocesses as group
+from windlass.base.erasing import erase
+from windlass.builders.native import node
+from windlass.builders.native.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
+from windlass.builders.native.node_managers import manager_of
+from windlass.builders.native.node_runtime import NodeRuntime, find_manager, find_node
+from windlass.builders.native.tools import about_registries
+
+_NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
+
+
+async def install_node(state: BuildState) -> None:
+    package = state.sources.package
+    if package is None or not _wants_node(state, package):
+        return
+    state.environment["NODE_ENV"] = "production"
+    if (package.folder / "node_modules").exists():
+        state.say("node_modules is part of the code: it is used as it is.")
+        _place_programs(state, package.folder / "node_modules", Path("node_modules"))
+        return
+    root = state.sources.workspace or package
+    manager = manager_of(root.folder, root.manager)
+    needed = await group.in_thread(
+        partial(node.needs, command=state.sources.install, build=state.sources.build), package, root, manager
+    )
+    runtime = await _runtime(state)
+    if needed.nothing:
+        return
+    with explained(runtime.complaint):
+        await _manager(state, needed)
+        await _packages(state, needed, runtime)
+
+
+def _wants_node(state: BuildState, package: node.Package) -> bool:
+    """True if a start command needs Node: in a Python project, package.json is often there for tools
+    only."""
+    start = state.sources.start
+    if state.sources.wish is None or state.sources.build or not start.command or _NODE.search(start.text):
+        return True
+    if package.dependencies:
+        state.say("package.json is not installed: this is a Python project, and its command is not Node's.")
+    return False
+
+
+async def _runtime(state: BuildState) -> NodeRuntime:
+    wanted, named_by = state.sources.wanted_node
+    runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
+    if runtime.complaint:
+        state.say(runtime.complaint)
+    if runtime.fetched:
+        own = await state.keep(runtime.fetched, "node")
+        state.places.append((own / "bin", own / "bin"))
+    return runtime
+
+
+async def _manager(state: BuildState, needed: node.NodeDependencies) -> None:
+    """Finds the program of the manager, and gives it to instances whose command names it."""
+    name = needed.manager.name
+    bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
+    if bins and re.search(rf"(?<![\w-]){name}(?![\w-])", state.sources.start.text):
+        own = await state.keep(bins.parent, "manager")
+        state.places.append((own / ".bin", own / ".bin"))
+
+
+async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime) -> None:
+    """Installs, builds, and leaves the packages where instances find them."""
+    variables = state.sources.variables
+    settings = about_registries(variables) | node.named_variables(needed, variables)
+    present = None if needed.in_place else await _install_once(state, needed, runtime, settings)
+    folder = needed.root.folder
+    if needed.of_its_own:
+        for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
+        await node.beside(state.tools, needed, present, {**for_steps, **settings})
+        state.check()
+        if state.sources.static_folder:
+            await group.in_thread(erase, folder / "node_modules")
+            return
+        await node.move_out(needed, state.made, state.layout.app)
+        present = state.made
+    else:
+        assert present
+        (state.made / "node_modules").symlink_to(
+            Path("..", present.parent.name, present.name, "node_modules")
+        )
+    modules = folder / "node_modules"
+    modules.unlink(missing_ok=True)
+    modules.symlink_to(state.final / "node_modules")
+    # In the artifact, a link leads to shared packages only from its final place.
+    state.places.append((present / "node_modules" / ".bin", state.final / "node_modules" / ".bin"))
+    if needed.package != needed.root:
+        _place_programs(state, needed.package.folder / "node_modules", Path("node_modules"))
+
+
+def _place_programs(state: BuildState, now: Path, final: Path) -> None:
+    state.places.append((now / ".bin", final / ".bin"))
+
+
+async def _install_once(
+    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
+) -> Path:
+    """Returns the folder of the packages that builds with the same lock share."""
+    versions = f"{runtime.version} {needed.manager.wish}"
+    digest = await group.in_thread(node.digest, needed, versions, settings)
+    deps, is_present = await state.hold_dependencies(digest)
+    if is_present:
+        state.say("The Node dependencies have not changed: they are used as they were installed before.")
+    else:
+        await node.apart(state.tools, needed, deps, settings)
+        await group.in_thread(complete, deps)
+    return deps

@@ -1,0 +1,95 @@
+"""Pipfile and Pipfile.lock as lines of a requirements file: what `pipenv install --deploy` would install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from windlass.base.toml import parse_toml
+from windlass.builders.builder import BuildError
+from windlass.builders.small_files import read_small
+
+LOCK: Final = "Pipfile.lock"
+FILE: Final = "Pipfile"
+_SYSTEMS: Final = ("git", "hg", "svn", "bzr")
+
+
+def pipfile_lines(folder: Path) -> list[str]:
+    """Returns the requirements of the lock, or of the Pipfile where there is none."""
+    if (folder / LOCK).is_file():
+        content = _read(folder / LOCK, msgspec.json.decode)
+        listed, sources = content.get("default"), _table(content.get("_meta")).get("sources")
+    else:
+        content = _read(folder / FILE, lambda text: parse_toml(text.decode("utf-8-sig")))
+        listed, sources = content.get("packages"), content.get("source")
+    entries = {name: entry for name, entry in _table(listed).items() if name}
+    with_hashes = bool(entries) and all(_hashes(entry) for entry in entries.values())
+    lines = [_line(name, entry, with_hashes=with_hashes) for name, entry in entries.items()]
+    return [*_indexes(sources), *lines]
+
+
+def _read(file: Path, decode: Any) -> dict[str, Any]:
+    try:
+        content = decode(read_small(file))
+    except (ValueError, msgspec.DecodeError) as error:
+        raise BuildError(f"Mend {file.name}, which cannot be read: {error}.") from error
+    return _table(content)
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _indexes(sources: object) -> Iterator[str]:
+    """Yields the options that name registries other than the usual one."""
+    urls = [_table(source).get("url") for source in sources] if isinstance(sources, list) else []
+    others = [url for url in urls if isinstance(url, str) and not url.startswith("https://pypi.org/")]
+    for place, url in enumerate(others):
+        is_only = len(urls) == len(others) and place == 0
+        yield f"--index-url {_word(url)}" if is_only else f"--extra-index-url {_word(url)}"
+
+
+def _hashes(entry: object) -> list[str]:
+    hashes = _table(entry).get("hashes")
+    return [text for text in hashes if isinstance(text, str)] if isinstance(hashes, list) else []
+
+
+def _line(name: str, entry: object, *, with_hashes: bool) -> str:
+    if isinstance(entry, str):
+        return f"{_word(name)}{_version(entry)}"
+    named = _table(entry)
+    extras = named.get("extras")
+    chosen = f"[{','.join(map(_word, map(str, extras)))}]" if isinstance(extras, list) and extras else ""
+    marker = named.get("markers")
+    condition = f" ; {_text(marker)}" if isinstance(marker, str) and marker else ""
+    if place := _place(named):
+        is_path = place.startswith(".") or "path" in named
+        return f"{place}{chosen}" if is_path else f"{_word(name)}{chosen} @ {place}{condition}"
+    hashes = "".join(f" --hash={_word(text)}" for text in _hashes(entry)) if with_hashes else ""
+    return f"{_word(name)}{chosen}{_version(named.get('version'))}{condition}{hashes}"
+
+
+def _place(named: dict[str, Any]) -> str:
+    """Returns the address or path of a package that no registry holds, or an empty text."""
+    for system in _SYSTEMS:
+        if isinstance(url := named.get(system), str):
+            ref = named.get("ref")
+            return f"{system}+{_word(url)}" + (f"@{_word(ref)}" if isinstance(ref, str) else "")
+    place = named.get("path", named.get("file", ""))
+    return _word(place) if isinstance(place, str) else ""
+
+
+def _version(version: object) -> str:
+    return "" if not isinstance(version, str) or version.strip() in ("", "*") else _word(version)
+
+
+def _word(text: str) -> str:
+    """Returns a text without what would begin another word or line."""
+    return "".join(text.split())
+
+
+def _text(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,97 @@
+"""Toolchains that registries carry: package managers and Node, uv and Pythons, fetched once for all builds of
+a server and kept by version.
+
+They are installed by steps in a cell of their own, so that no organization can change what others run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from windlass.base import subprocesses as group
+from windlass.base.erasing import erase
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.users import show
+from windlass.base.private import private_folder
+from windlass.builders.builder import BuildError
+from windlass.builders.native import tree
+from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore, sync_file_system
+from windlass.builders.native.cells import Cells
+from windlass.builders.native.tools import Tools, step
+
+FOLDER: Final = "toolchains"
+AGAIN: Final = 600.0
+"""Seconds after which something that could not be fetched is tried again."""
+
+Make = Callable[[Tools, Path], Awaitable[None]]
+"""Installs a toolchain in an empty folder."""
+
+
+class MissingToolchain(BuildError):
+    """A toolchain is not on this machine and could not be fetched. The message is the reason."""
+
+
+class Toolchains:
+    """The toolchains of one server, which its builds share."""
+
+    def __init__(self, folder: Path, isolation: Isolation, *, allowed: bool = True) -> None:
+        self._store = ArtifactStore(folder / CACHE, FOLDER)
+        self._cache = folder / CACHE / FOLDER / "downloads"
+        self._isolation = isolation
+        self._allowed = allowed
+        self._failed: dict[str, tuple[float, str]] = {}
+        """The time and the reason of failures, by name."""
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def fetch(self, name: str, make: Make, tools: Tools, held: ExitStack) -> Path:
+        """Returns the folder of a toolchain, which stays until `held` is closed at least. Raises
+        MissingToolchain if it cannot be had."""
+        lock = self._busy.setdefault(name, asyncio.Lock())
+        async with lock:
+            self._check(name)
+            folder, is_present = await group.in_thread(held.enter_context, self._store.depending(name))
+            if not is_present:
+                try:
+                    await self._make(name, make, tools, folder)
+                except BuildError as error:
+                    self._failed[name] = (time.monotonic(), str(error))
+                    raise MissingToolchain(str(error)) from error
+        tools.cells.readable.append(folder)
+        return Path(folder)
+
+    def _check(self, name: str) -> None:
+        if not self._allowed:
+            raise MissingToolchain("The operator does not allow toolchains to be fetched.")
+        failed_at, reason = self._failed.get(name, (0.0, ""))
+        if reason and time.monotonic() - failed_at < AGAIN:
+            raise MissingToolchain(reason)
+
+    async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
+        home = folder / "home"
+        await group.in_thread(_make_folders, home, self._cache)
+        cells = Cells(self._isolation, FOLDER, home, folder, self._cache)
+        own = tools.elsewhere(home, self._cache, cells)
+        try:
+            with step(tools.say, f"Fetching {name}"):
+                await make(own, folder)
+        finally:
+            await group.in_thread(own.end_all)
+        await group.in_thread(_finish, folder, home)
+
+
+def _make_folders(*folders: Path) -> None:
+    for folder in folders:
+        private_folder(folder)
+
+
+def _finish(folder: Path, home: Path) -> None:
+    erase(home)
+    show(folder)
+    sync_file_system(folder)
+    tree.fresh(folder / COMPLETE).touch(exist_ok=False)

@@ -1,0 +1,87 @@
+"""Ranges of versions as package.json, pyproject.toml and version files write them: `^20.1`, `>=3.10,<4`,
+`18 || 20`, `3.12.*`.
+
+Only releases are compared, by three numbers. A range in an unknown form, such as `latest`, holds every
+version.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_COMPARATOR: Final = re.compile(
+    r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
+)
+_BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
+_NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
+"""Long-term versions of Node, by the names that .nvmrc uses: `lts/jod`."""
+
+Numbers = tuple[int, ...]
+
+
+def is_in_range(version: str, wanted: str) -> bool:
+    """True if the version, such as 20.11.1, is in the range."""
+    present = _pad(_numbers(version))
+    return any(_holds(present, alternative) for alternative in wanted.split("||"))
+
+
+def plain_version(wanted: str) -> str:
+    """Returns the numbers of a range that names one version or the beginning of one, such as `v20.11`, or an
+    empty text."""
+    match = _COMPARATOR.fullmatch(_without_name(wanted))
+    return ".".join(map(str, _parts(match))) if match and match[1] in (None, "=", "==", "===") else ""
+
+
+def _without_name(wanted: str) -> str:
+    return _NAMES.get(wanted.strip().lower().removeprefix("lts/"), wanted.strip())
+
+
+def _holds(present: Numbers, alternative: str) -> bool:
+    text = _BETWEEN.sub(r">=\1 <=\2", _without_name(alternative))
+    return all(_compares(present, match) for match in _COMPARATOR.finditer(text))
+
+
+def _compares(present: Numbers, match: re.Match[str]) -> bool:
+    parts = _parts(match)
+    same = present[: len(parts)] == parts
+    whole = _pad(parts)
+    match match[1]:
+        case ">=":
+            return present >= whole
+        case "<":
+            return present < whole
+        case ">":
+            return present > whole and not same
+        case "<=":
+            return present <= whole or same
+        case "!=":
+            return not same
+        case "^":
+            kept = next((place for place, number in enumerate(parts) if number), len(parts) - 1) + 1
+            return present >= whole and present[:kept] == parts[:kept]
+        case "~" | "~>":
+            return present >= whole and present[:2][: len(parts)] == parts[:2]
+        case "~=":
+            return present >= whole and present[: len(parts) - 1] == parts[:-1]
+        case _:
+            return same
+
+
+def _parts(match: re.Match[str]) -> Numbers:
+    """Returns the numbers before the first wildcard."""
+    parts: list[int] = []
+    for text in (match[2], match[3], match[4]):
+        if text is None or not text.isdigit():
+            break
+        parts.append(int(text[:9]))
+    return tuple(parts)
+
+
+def _numbers(version: str) -> Numbers:
+    match = _COMPARATOR.search(version)
+    return _parts(match) if match else ()
+
+
+def _pad(numbers: Numbers) -> Numbers:
+    return (*numbers, 0, 0, 0)[:3]
