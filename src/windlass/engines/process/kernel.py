@@ -17,6 +17,8 @@ TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
 _ENDING: Final = 0x4
 """PF_EXITING, among the flags of a process."""
+_OF_THE_KERNEL: Final = 0x200000
+"""PF_KTHREAD: a thread of the kernel runs no program, ever."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -50,6 +52,7 @@ def boot() -> str:
 
 
 def stat(pid: int) -> Stat | None:
+    """Returns None if there is no such process, or if it is a thread of the kernel."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 (called for every process)
             line = file.read(2048)
@@ -57,6 +60,8 @@ def stat(pid: int) -> Stat | None:
         return None
     # The name of the program comes second and may hold blanks and parentheses.
     words = line[line.rindex(b")") + 2 :].split()
+    if int(words[6]) & _OF_THE_KERNEL:
+        return None
     return Stat(
         pid=pid,
         session=int(words[3]),

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -95,6 +96,12 @@ class Record(Struct, frozen=True, kw_only=True):
     removing: bool = False
 
 
+@lru_cache(4096)
+def _home(services: Path, key: InstanceKey) -> Path:
+    """Cached, because all instances are looked at again and again, and a path takes longer than its use."""
+    return services / safe(key.service) / f"{key.generation}-{key.index}"
+
+
 class RecordStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -117,7 +124,7 @@ class RecordStore:
         self._bell.touch()
 
     def home(self, key: InstanceKey) -> Path:
-        return self.services / safe(key.service) / f"{key.generation}-{key.index}"
+        return _home(self.services, key)
 
     def find(self, service: str | None = None) -> list[InstanceKey]:
         services = names(self.services) if service is None else [safe(service)]
