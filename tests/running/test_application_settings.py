@@ -211,3 +211,18 @@ async def test_only_a_setting_that_changes_the_artifact_causes_a_build(
         assert await embedded.state(f"/application/{app}") == "RUNNING"
     assert len(embedded.builder.built) == 1 + is_built
     assert embedded.builder.built[0].settings.inputs == {}
+
+
+async def test_the_steps_of_a_recipe_get_the_variables_that_people_declared(embedded: World) -> None:
+    app = await embedded.application()
+    variables = f"/application/{app}/environmentVariable"
+    await embedded.post(variables, {"key": "VITE_API", "value": "one"})
+    await embedded.post(f"/application/{app}/secret", {"key": "TOKEN", "value": "hush"})
+    for key in ("", "NEXT_PUBLIC_NAME"):
+        if key:
+            await embedded.post(variables, {"key": key, "value": "two"})
+        await embedded.post(f"/application/{app}/deploy")
+        await embedded.post(f"/application/{app}/deploy")
+        await embedded.settle()
+    arguments = [order.arguments for order in embedded.builder.built]
+    assert arguments == [{"VITE_API": "one"}, {"VITE_API": "one", "NEXT_PUBLIC_NAME": "two"}]

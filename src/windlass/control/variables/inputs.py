@@ -57,7 +57,8 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
     rows = [await _variables_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
-    result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
+    entries = [[_entry(ctx, row) for row in level] for level in rows]
+    result = resolve([*entries, own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
     # Of the very rows that were read: a change that comes between is a change since.
     digests = [
@@ -73,6 +74,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         secrets=result.secrets,
         secret_files=result.secret_files,
         arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
+        declared=frozenset(entry.key for level in entries for entry in level),
         warnings=(*own.warnings, *result.warnings),
         digest=Digest(sha, used, frozenset(map(_hash_name, result.missing))).text,
     )

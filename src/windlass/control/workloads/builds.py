@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,8 @@ from windlass.store import FAR, DeploymentRow
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _AT_ONCE = 10
+_ALL = "*"
+"""In the place of names of build arguments: all variables that people declared, except secrets."""
 _FORM = 2
 """Form of artifacts. Those of an earlier form run on, and a deploy builds their commit again."""
 
@@ -73,8 +75,9 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     base = _base(spec, commit.id)
     root = (spec.git_repository.root_path or "/").strip("/") or "."
     dockerfile = spec.dockerfile_path or None
-    names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
-    used = {name: value for name, value in making.inputs.arguments.items() if name in names}
+    settings = settings_of(spec)
+    names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"), settings)
+    used = _chosen_arguments(making, names)
     values = _digest(used)
     order = Order(
         service=service.id,
@@ -88,7 +91,7 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         dockerfile=dockerfile,
         stage=spec.docker_target_build_stage or None,
         arguments=used,
-        settings=settings_of(spec),
+        settings=settings,
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)
@@ -99,9 +102,19 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
-def _arguments_of(path: Path) -> frozenset[str]:
-    """The build arguments that a Dockerfile asks for. What is wrong with it, the builder says."""
+def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
+    """Returns the build arguments with these names, or all that people declared."""
+    inputs = making.inputs
+    chosen = inputs.declared if _ALL in names else names
+    return {name: value for name, value in inputs.arguments.items() if name in chosen}
+
+
+def _arguments_of(path: Path, settings: BuildSettings) -> Collection[str]:
+    """Returns the names of build arguments that a Dockerfile asks for. Steps of a recipe may read any, such
+    as those that a page is built with. The builder says what is wrong with a Dockerfile."""
     try:
+        if settings.is_dockerfile_left_out or not path.exists():
+            return {_ALL}
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
             return frozenset()
         return declared_arguments(path.read_text(errors="replace"))
@@ -114,7 +127,7 @@ async def _earlier_build(
 ) -> tuple[BuildResult, CommitRecord | None] | None:
     """Returns the build of an earlier deployment from the same commit with the same settings and
     arguments."""
-    service, arguments = making.service, making.inputs.arguments
+    service = making.service
     base = _base(service.read(Application), commit)
     place = await ctx.places.of(service.id)
     async for row in _newest_builds(ctx, service.id):
@@ -122,8 +135,8 @@ async def _earlier_build(
         build = details.made
         if build is None or build.base != base:
             continue
-        used = {name: value for name, value in arguments.items() if name in build.arguments}
-        if build.values == _digest(used) and await place.builder.find(service.id, build.artifact.key):
+        values = _digest(_chosen_arguments(making, build.arguments))
+        if build.values == values and await place.builder.find(service.id, build.artifact.key):
             making.say(f"This commit was built for deployment {row.number}: nothing to build")
             return build, details.commit
     return None

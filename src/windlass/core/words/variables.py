@@ -56,6 +56,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     """Paths of files with the same rule."""
     arguments: dict[str, str]
     """Build arguments: all variables that are not secret."""
+    declared: frozenset[str] = frozenset()
+    """Names of the variables that people declared; the others are built in."""
     warnings: tuple[str, ...] = ()
     """Warnings for the build log."""
     digest: str
