@@ -17,6 +17,7 @@ from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.forms import elsewhere
 from windlass.builders.builder import BuilderAway, BuildError
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
 
@@ -128,8 +129,10 @@ async def test_a_path_outside_the_repository_is_refused(kit, tmp_path, given):
 
 async def test_a_missing_dockerfile_is_reported_with_its_path(kit):
     (kit.source / "shop").mkdir()
-    with pytest.raises(BuildError, match="Add a Dockerfile to shop, or say"):
+    with pytest.raises(BuildError, match=r"Set start_command, or add .*, or a Dockerfile"):
         await kit.build(root="shop")
+    with pytest.raises(BuildError, match="builder: add a Dockerfile, or set builder to AUTO"):
+        await kit.build(root="shop", settings=BuildSettings(builder="DOCKERFILE"))
     with pytest.raises(BuildError, match=r"Add a a+ to shop, or say"):
         await kit.build(root="shop", dockerfile="a" * 1000)
     with pytest.raises(BuildError, match="Add a deploy/Dockerfile to the repository's root"):
@@ -146,6 +149,11 @@ async def test_a_step_that_fails_is_named_with_its_exit_code_and_nothing_stays_b
     assert f"broken {bench.service[:8]}" in bench.log
     assert await bench.builder.find(bench.service, "k1") is None
     assert await left_of(bench.host, mark) == []
+
+
+async def test_a_step_that_fails_is_reported_with_the_line_in_which_its_tool_says_why(bench):
+    with pytest.raises(BuildError, match=r": ERROR: No matching distribution found for x \(exit code 1\)"):
+        await bench.build(f"FROM {BOX}\nRUN echo ERROR: No matching distribution found for x >&2; exit 1\n")
 
 
 async def left_of(host: str, mark: str) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from windlass.builders.dockerfile import read
 from windlass.main import main
 
 
@@ -40,3 +41,19 @@ def test_detect_ends_with_1_and_names_the_folders_of_a_monorepo(folder, tmp_path
     assert shown.exit_code == 1
     assert "Set root_path to the folder of one application, such as /api." in shown.stderr
     assert "/api" in shown.stdout
+
+
+def test_detect_prints_the_dockerfile_of_the_recipe_as_it_is_also_in_a_pipe(folder):
+    shown = CliRunner().invoke(main, ["detect", str(folder), "--dockerfile"])
+    assert shown.exit_code == 0
+    assert read(shown.stdout).stages[-1].base == "python:3.13-slim-bookworm"
+    recipe = json.loads(CliRunner().invoke(main, ["detect", str(folder), "--dockerfile", "--json"]).stdout)
+    assert recipe["dockerfile"] == shown.stdout
+    assert recipe["framework"] == "Flask"
+
+
+def test_detect_prints_no_dockerfile_for_a_folder_that_nothing_starts(tmp_path):
+    (tmp_path / "README.md").write_text("x")
+    shown = CliRunner().invoke(main, ["detect", str(tmp_path), "--dockerfile", "--text"])
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "no language was recognized" in shown.stderr

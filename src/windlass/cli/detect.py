@@ -11,6 +11,7 @@ import msgspec
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Recipe, Tree
 from windlass.core.detect import detect as recipe_of
+from windlass.core.detect.dockerfile import dockerfile
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
 
@@ -18,19 +19,38 @@ from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
 @click.command("detect", cls=Command)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+@click.option("--dockerfile", "wants_dockerfile", is_flag=True, help="Print the Dockerfile of the recipe.")
 @click.pass_context
-def detect(ctx: click.Context, folder: Path, as_json: bool | None) -> None:
+def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerfile: bool) -> None:
     """Show how the application in FOLDER would be installed, built and started, and why.
 
     Reads files and runs nothing. Ends with 1 if nothing says how to start it.
     """
-    recipe = recipe_of(Tree(file_names(folder), partial(read_beginning, folder)))
-    if wants_json(as_json):
+    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    recipe = recipe_of(tree)
+    if wants_dockerfile and recipe.is_runnable:
+        _show_dockerfile(recipe, _dockerfile(recipe, tree), as_json is True)
+    elif wants_json(as_json):
         print_json(msgspec.to_builtins(recipe))
     else:
         _show(recipe)
     if not recipe.is_runnable:
         ctx.exit(1)
+
+
+def _dockerfile(recipe: Recipe, tree: Tree) -> str:
+    try:
+        return dockerfile(recipe, tree)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
+    """Prints the Dockerfile itself also in pipes, so that it can be written to a file."""
+    if as_json:
+        print_json({**msgspec.to_builtins(recipe), "dockerfile": text})
+    else:
+        click.echo(text, nl=False)
 
 
 def _show(recipe: Recipe) -> None:

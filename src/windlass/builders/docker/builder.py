@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from windlass.base import subprocesses as group
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
-from windlass.builders.docker.context import BuildContext, context, packing
+from windlass.builders.docker.context import BuildContext, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.progress import BuildProgress
+from windlass.builders.docker.recipes import NOTES, ChosenDockerfile, choose_dockerfile, notes_of
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.failures import REFUSES
@@ -109,18 +110,20 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        files = await group.in_thread(context, order)
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
+        chosen = await group.in_thread(choose_dockerfile, order, kit)
         say(_opening(kit))
-        guarded = await self._guard(order, files, kit)
+        for line in chosen.lines:
+            say(line)
+        guarded = await self._guard(order, chosen.files, kit)
         order = replace(order, arguments=guarded.arguments)
-        files = replace(files, text=guarded.text)
+        chosen = replace(chosen, files=replace(chosen.files, text=guarded.text))
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
         progress = BuildProgress(say)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress)))
-            await self._send(order, files, kit, progress)
+            await self._send(order, chosen, kit, progress)
             undo.pop_all()
         if progress.error:
             await self._clean(progress)
@@ -132,9 +135,9 @@ class DockerBuilder:
             )
         return artifact
 
-    async def _send(self, order: Order, files: BuildContext, kit: bool, progress: BuildProgress) -> None:
-        params = self._build_options(order, files, kit)
-        async with packing(files) as parcel:
+    async def _send(self, order: Order, chosen: ChosenDockerfile, kit: bool, progress: BuildProgress) -> None:
+        params = self._build_options(order, chosen, kit)
+        async with packing(chosen.files) as parcel:
             try:
                 async with self._docker.stream(
                     "POST", "/build", params=params, data=parcel.pieces(), patience=None
@@ -145,13 +148,19 @@ class DockerBuilder:
                 raise parcel.failure() or away from away
         progress.close()
 
-    def _build_options(self, order: Order, files: BuildContext, kit: bool) -> dict[str, Any]:
+    def _build_options(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> dict[str, Any]:
         return {
             "t": _ref(order.service, order.key),
-            "dockerfile": files.dockerfile,
+            "dockerfile": chosen.files.dockerfile,
             "buildargs": dict(order.arguments),
-            "labels": {INSTALLATION: self._installation, SERVICE: order.service, KEY: order.key},
-            "target": order.stage or None,
+            "labels": {
+                INSTALLATION: self._installation,
+                SERVICE: order.service,
+                KEY: order.key,
+                # Also where it is empty: a Dockerfile of the repository must not set it.
+                NOTES: chosen.notes.written(),
+            },
+            "target": chosen.stage or None,
             "version": "2" if kit else "1",
             "rm": True,
             "forcerm": True,
@@ -199,9 +208,11 @@ class DockerBuilder:
         metadata = await image(self._docker, ref)
         if metadata is None:
             return None
-        exposed = (metadata.get("Config") or {}).get("ExposedPorts") or {}
+        config = metadata.get("Config") or {}
+        exposed = config.get("ExposedPorts") or {}
         ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
-        return Artifact(kind="image", ref=ref, key=key, ports=tuple(ports))
+        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports))
+        return notes_of(config.get("Labels") or {}).added_to(artifact)
 
     async def _images(self, *labels: str) -> list[dict[str, Any]]:
         filters = {"label": [f"{INSTALLATION}={self._installation}", *labels]}

@@ -23,6 +23,7 @@ AHEAD: Final = 4
 IGNORE: Final = ".dockerignore"
 OUTSIDE: Final = ".windlass.dockerfile"
 """The name in the context of a Dockerfile from outside of it."""
+USUAL: Final = "Dockerfile"
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
 
 
@@ -45,8 +46,8 @@ class BuildContext(Struct, frozen=True):
         return not left_out or not self.ignore.prunes or self.dockerfile.startswith(f"{folder}/")
 
 
-def context(order: Order) -> BuildContext:
-    """Finds the files of the context. Reads nothing outside of the commit, wherever links point."""
+def folder_of(order: Order) -> Path:
+    """Returns the folder of the application, which links do not lead out of the commit."""
     source = Path(os.path.realpath(order.source))
     folder = _within(
         source,
@@ -55,9 +56,18 @@ def context(order: Order) -> BuildContext:
     )
     if not folder.is_dir():
         raise BuildError(f"root_path: name a folder of the repository: {order.root} is none")
-    named = order.dockerfile or "Dockerfile"
+    return folder
+
+
+def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
+    """Finds the Dockerfile of the repository, and the files of its context. None: it has none, and the
+    application names none. Reads nothing outside of the commit, wherever links point."""
+    source = Path(os.path.realpath(order.source))
+    named = order.dockerfile or USUAL
     place = os.path.normpath(folder / named)
     if not os.path.lexists(place):
+        if order.dockerfile is None:
+            return None
         where = order.root if order.root not in ("", ".") else "the repository's root"
         raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
     file = _within(

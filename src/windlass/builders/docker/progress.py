@@ -9,10 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from windlass.builders.docker import trace
-from windlass.builders.remedies import blamed_line, build_remedy
+from windlass.builders.error_lines import error_line
+from windlass.builders.remedies import build_remedy
 
 LONGEST: Final = 16 * 1024
-KEPT: Final = 60
+KEPT: Final = 200
+"""Lines of output that are searched for the reason of a failure."""
+LONGEST_KEPT: Final = 1000
+SHOWN: Final = 200
+"""Most characters of a step in a message."""
 _HIDDEN: Final = ("[internal]", "copy /context")
 # The colour that the classic builder gives to stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
@@ -54,9 +59,10 @@ class LineSplitter:
 
 class BuildProgress:
     def __init__(self, say: Say) -> None:
+        self._say = say
         self._last: deque[str] = deque(maxlen=KEPT)
-        """The last lines of the log."""
-        self._tell_reader = say
+        """Output of the step that runs, or of the one that failed."""
+        self._outputs: dict[str, deque[str]] = {}
         self._classic = LineSplitter(self._classic_line)
         self._lines: dict[str, LineSplitter] = {}
         self._names: dict[str, str] = {}
@@ -90,16 +96,13 @@ class BuildProgress:
         """Returns what to do about the failure, and its reason, for a person who knows the Dockerfile."""
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
-        reason = f"{self._step}: {why}" if self._step else why
+        if code and (line := error_line(self._last)):
+            why = f"{line} (exit code {code[1]})"
+        step = self._step if len(self._step) <= SHOWN else f"{self._step[:SHOWN]}…"
+        reason = f"{step}: {why}" if step else why
         if remedy := build_remedy(int(code[1]) if code else 0, [*self._last, self.error]):
             return f"{remedy} The step that failed: {reason}"
-        blamed = blamed_line(self._last)
-        own = f" ({blamed})" if blamed else ""
-        return f"Look at the build log, and mend the step that failed: {reason}{own}"
-
-    def _say(self, line: str) -> None:
-        self._last.append(line)
-        self._tell_reader(line)
+        return f"Look at the build log, and mend the step that failed: {reason}"
 
     def _write(self, text: str) -> None:
         if text.startswith(_ITS_OWN):  # a message of the engine itself
@@ -109,6 +112,7 @@ class BuildProgress:
     def _classic_line(self, line: str) -> None:
         if _STEP.match(line):
             self._step, self._layer_is_ours = line.partition(" : ")[2], " : FROM " not in line
+            self._last.clear()
         elif line == " ---> Using cache":
             self._layer_is_ours = False
         elif match := _RUNNING.match(line):
@@ -116,6 +120,7 @@ class BuildProgress:
         elif (match := _LAYER.match(line)) and self._layer_is_ours:
             self.made.append(match[1])
         if line.strip():
+            self._last.append(line[:LONGEST_KEPT])
             self._say(line)
 
     def _trace(self, message: bytes) -> None:
@@ -130,7 +135,7 @@ class BuildProgress:
         if step.error:
             self._of(step.digest).close()
             if "context canceled" not in step.error or not self._step:
-                self._step = step.name
+                self._step, self._last = step.name, self._outputs.get(step.digest, self._last)
         if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN):
             return
         self._told.add(step.digest)
@@ -138,5 +143,11 @@ class BuildProgress:
 
     def _of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
-            self._lines[digest] = LineSplitter(self._say)
+            last = self._outputs[digest] = deque[str](maxlen=KEPT)
+
+            def take(line: str) -> None:
+                last.append(line[:LONGEST_KEPT])
+                self._say(line)
+
+            self._lines[digest] = LineSplitter(take)
         return self._lines[digest]

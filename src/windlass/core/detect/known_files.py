@@ -36,6 +36,14 @@ class KnownFiles:
             self._texts[path] = self._read(path) if self.tree.has(path) else ""
         return self._texts[path]
 
+    def beginning(self, path: str, most: int) -> str:
+        """Returns the first bytes of a file of any size, such as a lock."""
+        try:
+            return self.tree.read(path, most).decode("utf-8-sig", errors="replace")
+        except OSError as error:
+            self.problems.append(f"{path} cannot be read: {error.strerror or type(error).__name__}.")
+            return ""
+
     def line(self, path: str) -> str:
         """Returns the first line of a file that is not a comment."""
         lines = (line.strip() for line in self.text(path)[:4096].splitlines())

@@ -1,0 +1,115 @@
+"""Chooses the Dockerfile of a build: that of the repository, or the one that its recipe gives.
+
+Facts that only the recipe knows, such as process types, become a label of the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.builders import ignore
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import Artifact
+from windlass.core.detect import Recipe, Tree, apply_settings, detect
+from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile, is_static
+
+NOTES: Final = "windlass.recipe"
+"""The label for `ImageNotes`."""
+NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
+"""What the .dockerignore of a generated Dockerfile begins with."""
+
+
+class ImageNotes(Struct, frozen=True, omit_defaults=True):
+    """Facts about an image that its recipe says, and no Dockerfile can."""
+
+    processes: Mapping[str, tuple[str, ...]] = {}
+    release: tuple[str, ...] = ()
+    is_static: bool = False
+
+    def written(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def added_to(self, artifact: Artifact) -> Artifact:
+        site = StaticSite(folder=".") if self.is_static else None
+        return msgspec.structs.replace(
+            artifact,
+            processes=self.processes,
+            release=self.release,
+            static=site,
+            workdir=SITE if site else artifact.workdir,
+        )
+
+
+class ChosenDockerfile(Struct, frozen=True):
+    files: BuildContext
+    stage: str | None
+    notes: ImageNotes = ImageNotes()
+    lines: tuple[str, ...] = ()
+    """Lines for the build log."""
+
+
+def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
+    """Reads the folder of an application. `caches`: the engine knows cache mounts."""
+    folder = folder_of(order)
+    if order.settings.is_dockerfile_left_out:
+        return _of_recipe(order, folder, caches)
+    if files := dockerfile_of(order, folder):
+        return ChosenDockerfile(files, order.stage)
+    if order.settings.builder == "DOCKERFILE":
+        raise BuildError(
+            "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
+        )
+    return _of_recipe(order, folder, caches)
+
+
+def notes_of(labels: Mapping[str, str]) -> ImageNotes:
+    try:
+        return msgspec.json.decode(labels.get(NOTES) or "{}", type=ImageNotes)
+    except msgspec.DecodeError:
+        return ImageNotes()  # an image from before this label, whose Dockerfile used its name
+
+
+def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
+    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    recipe = apply_settings(detect(tree), order.settings)
+    if not recipe.is_runnable and not order.settings.has_command:
+        raise BuildError(" ".join(recipe.problems))
+    options = DockerfileOptions(variables=tuple(order.arguments), caches=caches, own=order.service)
+    try:
+        text = dockerfile(recipe, tree, options)
+    except ValueError as error:
+        raise BuildError(str(error)) from error
+    theirs = ignore.beside(folder)
+    files = BuildContext(
+        folder=folder,
+        dockerfile=OUTSIDE,
+        text=text.encode(),
+        ignore=ignore.Ignore((*ignore.read(NOT_SENT).patterns, *theirs.patterns)),
+        outside=True,
+    )
+    return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))
+
+
+def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
+    if is_static(recipe):
+        return ImageNotes(is_static=True)
+    return ImageNotes(
+        {process.name: argv(process.command) for process in recipe.processes},
+        argv(recipe.release) if recipe.release else (),
+    )
+
+
+def _lines(recipe: Recipe, text: str) -> Iterator[str]:
+    for name, value, reason in recipe.values:
+        yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
+    yield "Built is this Dockerfile:"
+    yield from (f"  {line}" for line in text.splitlines())

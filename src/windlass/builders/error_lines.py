@@ -1,0 +1,32 @@
+"""Finds the line in which a tool says why it failed: pip, npm, compilers, apt and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+LONGEST: Final = 300
+_ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@]{1,1000}+@")
+_NPM: Final = re.compile(r"npm (?:error|ERR!) (?!A complete log|code |errno |syscall |path |\d+\s*$)\S")
+_BLAMES: Final = re.compile(
+    r"(?:\[?ERROR\]?|error(?:\[\w+\])?|fatal(?: error)?|E|ERR!|Error|make(?:\[\d+\])?: \*\*\*)[: ] *\S"
+    r"|(?:[A-Za-z_][\w.]{0,80}(?:Error|Exception))(?::|\Z)"
+    r"|\S{1,300}:\d+:\d+: \S"
+    r"|.{1,300}: (?:not found|No such file or directory|Permission denied|No space left on device)\Z"
+)
+_SAYS_NOTHING: Final = re.compile(
+    r"(?i)could not compile|aborting due to|subprocess-exited-with-error|re-run Maven|For more information"
+    r"|\[Help 1\]|exit code|This error originates|command failed with|process .* did not complete"
+    r"|\[ERROR\] (?:->|After correcting|To see the full stack)|ELIFECYCLE"
+)
+
+
+def error_line(lines: Sequence[str]) -> str:
+    """Returns the last line that blames something, of npm the first one. Empty: no line does."""
+    plain = [_ESCAPES.sub("", line).strip() for line in lines]
+    of_npm = [line for line in plain if _NPM.match(line) and not _SAYS_NOTHING.search(line)]
+    others = [line for line in plain if _BLAMES.match(line) and not _SAYS_NOTHING.search(line)]
+    chosen = others[-1] if others else of_npm[0] if of_npm else ""
+    return _CREDENTIALS.sub("***@", "".join(filter(str.isprintable, chosen)))[:LONGEST].rstrip(" .")

@@ -1,0 +1,163 @@
+"""The docker builder makes an image of a folder without a Dockerfile: that of its recipe."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+
+from tests.builders.benches import Bench
+from tests.engines.dockers import BOX, docker_host
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.docker.recipes import NOTES, ImageNotes, choose_dockerfile, notes_of
+from windlass.builders.dockerfile import read
+from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import Artifact
+from windlass.core.detect.dockerfile import SITE
+from windlass.docker import Docker
+
+FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp = Flask(__name__)\n"}
+
+
+@pytest.fixture
+def chosen(tmp_path):
+    """Returns the Dockerfile that is chosen for these files and settings."""
+
+    def choose(files, arguments=None, **settings):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        order = Order(
+            service="s1",
+            org="acme",
+            name="shop",
+            deployment="d1",
+            key="k1",
+            commit="c" * 40,
+            source=tmp_path,
+            arguments=arguments or {},
+            settings=BuildSettings(**settings),
+        )
+        return choose_dockerfile(order, caches=True)
+
+    return choose
+
+
+def test_a_folder_without_a_dockerfile_gets_that_of_its_recipe(chosen):
+    made = chosen(FLASK)
+    assert made.files.dockerfile != "Dockerfile"
+    assert [stage.base for stage in read(made.files.text.decode()).stages] == [
+        "python:3.13-bookworm",
+        "python:3.13-slim-bookworm",
+    ]
+
+
+def test_the_build_log_has_the_dockerfile_and_each_value_with_its_reason(chosen):
+    lines = chosen(FLASK).lines
+    assert "Detected language: Python (requirements.txt is there)." in lines
+    assert "  FROM python:3.13-slim-bookworm" in lines
+
+
+OWN = {**FLASK, "Dockerfile": "FROM own:1\n"}
+CHOICES = [
+    ({}, "own:1"),
+    ({"builder": "DOCKERFILE"}, "own:1"),
+    ({"builder": "RECIPE"}, "python:3.13-bookworm"),
+    ({"build_command": "make"}, "python:3.13-bookworm"),
+    ({"system_packages": ("ffmpeg",)}, "python:3.13-bookworm"),
+    ({"has_command": True}, "own:1"),
+]
+
+
+@pytest.mark.parametrize(("settings", "base"), CHOICES)
+def test_a_dockerfile_is_built_unless_the_settings_ask_for_the_recipe(chosen, settings, base):
+    assert read(chosen(OWN, **settings).files.text.decode()).stages[0].base == base
+
+
+def test_settings_win_over_the_recipe(chosen):
+    made = chosen(
+        FLASK,
+        install_command="pip install x",
+        build_command="./build me",
+        language_version="3.11",
+        system_packages=("ffmpeg",),
+    )
+    text = made.files.text.decode()
+    for part in ("FROM python:3.11-bookworm", "pip install x", "RUN ./build me", "        ffmpeg \\"):
+        assert part in text
+
+
+def test_a_folder_that_nothing_starts_is_built_where_a_setting_says_what_runs(chosen):
+    files = {"Cargo.toml": '[package]\nname="shop"\n', "src/lib.rs": ""}
+    with pytest.raises(BuildError, match=r"^Set start_command"):
+        chosen(files)
+    last = read(chosen(files, has_command=True).files.text.decode()).stages[-1]
+    assert "CMD" not in [instruction.name for instruction in last.instructions]
+
+
+def test_a_system_package_that_is_none_is_refused_with_its_field(chosen):
+    with pytest.raises(BuildError, match=r"^system_packages: name Debian packages: '--yes' is none\.$"):
+        chosen(FLASK, system_packages=("--yes",))
+
+
+def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen):
+    procfile = "web: gunicorn app:app --bind :$PORT\nworker: python work.py\nrelease: ./migrate now\n"
+    made = chosen({**FLASK, "Procfile": procfile})
+    artifact = notes_of({NOTES: made.notes.written()}).added_to(Artifact(kind="image", ref="x"))
+    assert artifact.processes == {
+        "web": ("sh", "-c", "exec gunicorn app:app --bind :$PORT"),
+        "worker": ("python", "work.py"),
+    }
+    assert artifact.release == ("./migrate", "now")
+
+
+def test_an_image_of_another_time_has_no_notes():
+    assert notes_of({}) == notes_of({NOTES: "x"}) == ImageNotes()
+
+
+def test_files_that_the_repository_does_not_need_are_not_sent(chosen):
+    files = {**FLASK, ".git/config": "", "a/node_modules/x.js": "", ".dockerignore": "*.log\n", "x.log": ""}
+    made = chosen(files)
+    assert made.files.leaves_out(".git")
+    assert made.files.leaves_out("a/node_modules")
+    assert made.files.leaves_out("x.log")
+    assert not made.files.leaves_out("app.py")
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    made = Bench(docker_host(), tmp_path)
+    yield made
+    await made.close()
+
+
+async def test_the_image_of_a_static_site_holds_its_files_alone(bench):
+    bench.file("public/index.html", "hello")
+    built = await bench.build()
+    assert (built.static, built.workdir) == (StaticSite(folder="."), SITE)
+    assert await bench.builder.find(bench.service, "k1") == built
+    of_the_engine = {"dev", "etc", "proc", "sys", ".dockerenv"}  # mount points, in each container
+    files = [
+        name for name in await files_of(bench.host, built.ref) if name.split("/")[0] not in of_the_engine
+    ]
+    assert files == ["site", "site/index.html"]
+
+
+async def files_of(host: str, ref: str) -> list[str]:
+    docker = Docker(host)
+    try:
+        made = (await docker.json("POST", "/containers/create", body={"Image": ref, "Cmd": ["none"]}))["Id"]
+        packed = await docker.raw("GET", f"/containers/{made}/export")
+        await docker.raw("DELETE", f"/containers/{made}")
+    finally:
+        await docker.close()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return tar.getnames()
+
+
+async def test_a_dockerfile_of_the_repository_cannot_name_its_processes(bench):
+    forged = ImageNotes({"web": ("evil",)}, ("evil",)).written().replace('"', '\\"')
+    built = await bench.build(f'FROM {BOX}\nLABEL {NOTES}="{forged}"\n')
+    assert (built.processes, built.release) == ({}, ())
