@@ -30,6 +30,8 @@ _EVERYDAY = {
     "scale": "changes.scale",
     "env": "variables.env",
     "secrets": "variables.secrets",
+    "exec": "terminal.exec_command",
+    "shell": "terminal.shell",
     "link": "folder.link",
     "unlink": "folder.unlink",
     "login": "login.login",

@@ -27,20 +27,39 @@ def examples(page: Path) -> str:
 def run_examples(page: Path, folder: Path, **environment: str) -> str:
     """By people's shell, with `windlass` and a small stand-in for jq on the path."""
     # Pages call windlass by its name, or as `make run` installs it.
-    tools = folder / ".venv/bin"
+    here = folder / "windlass"
+    tools = here / ".venv/bin"
     tools.mkdir(parents=True)
+    make_application(folder / "shop")
     program(tools / "windlass", f'exec "{sys.executable}" -m windlass "$@"')
     program(tools / "jq", f'exec "{sys.executable}" "{__file__}" "$@"')
     ended = subprocess.run(
         ["bash", "-c", examples(page).replace(SERVER, environment.get("WINDLASS_URL", SERVER))],
-        cwd=folder,
-        env={"PATH": f"{tools}:{os.environ['PATH']}", **environment},
+        cwd=here,
+        env={"PATH": f"{tools}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(folder / "cache"), **environment},
         capture_output=True,
         text=True,
         timeout=280,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def make_application(folder: Path) -> None:
+    """The repository of an application, beside the folder of the examples; its commit is pushed."""
+    folder.mkdir()
+    (folder / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
+    (folder / "requirements.txt").write_text("flask\n")
+    (folder / ".env").write_text("GREETING=hello\n")
+    for words in (
+        "init -q -b main",
+        "remote add origin https://github.com/acme/shop.git",
+        "add app.py requirements.txt",
+        "-c user.name=a -c user.email=a@example.com commit -q -m First",
+        "update-ref refs/remotes/origin/main HEAD",
+        "branch -q -u origin/main",
+    ):
+        subprocess.run(["git", "-C", str(folder), *words.split()], check=True)
 
 
 def program(path: Path, line: str) -> None:

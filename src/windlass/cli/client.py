@@ -102,6 +102,12 @@ class Api:
         return self._url
 
     @property
+    def headers(self) -> dict[str, str]:
+        """The headers of every request: the name of this program, and the token."""
+        named = {"User-Agent": f"cli/{__version__} windlass"}
+        return named | ({"Authorization": f"Token {self._token}"} if self._token else {})
+
+    @property
     def digest(self) -> str:
         """Names this address and token, without telling them."""
         return hashlib.sha256(f"{self._url}\n{self._token}".encode()).hexdigest()
@@ -140,16 +146,13 @@ class Api:
         self, method: str, path: str, body: bytes | None, query: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ApiAnswer:
         address = self._url + path + (f"?{urlencode(query)}" if query else "")
-        request = urllib.request.Request(address, body, dict(headers), method=method)  # noqa: S310 (checked)
-        request.add_header("User-Agent", f"cli/{__version__} windlass")
-        request.add_header("Accept", "application/json")
+        sent = {"Accept": "application/json", **self.headers, **headers}
         if body is not None:
-            request.add_header("Content-Type", "application/json")
-        if self._token:
-            request.add_header("Authorization", f"Token {self._token}")
+            sent.setdefault("Content-Type", "application/json")
+        request = urllib.request.Request(address, body, sent, method=method)  # noqa: S310 (checked)
         answer = self._answer(request)
         if not 200 <= answer.status < 300:
-            raise self._refusal(answer)
+            raise self.refusal(answer)
         return answer
 
     def _answer(self, request: urllib.request.Request) -> ApiAnswer:
@@ -163,9 +166,10 @@ class Api:
             with refusal:
                 return ApiAnswer(refusal.code, _headers(refusal.headers), refusal.read())
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> ServerUnreachable:
+    def unreachable(self, error: Exception) -> ServerUnreachable:
+        """Returns the failure for an error of the network, with what to do."""
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
             return ServerUnreachable(
@@ -180,7 +184,8 @@ class Api:
             f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?"
         )
 
-    def _refusal(self, answer: ApiAnswer) -> ApiRefused:
+    def refusal(self, answer: ApiAnswer) -> ApiRefused:
+        """Returns the failure for an answer that is no success, with what to do."""
         return ApiRefused(self._why(answer), answer)
 
     def _why(self, answer: ApiAnswer) -> str:

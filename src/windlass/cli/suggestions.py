@@ -37,6 +37,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "custom-domain": _NO_DOMAINS,
     "help": "`windlass --help` lists all commands.",
     "version": "`windlass --version` shows the version.",
+    "ssh": "`windlass shell NAME` opens a shell in a service.",
     "auth": "`windlass login` keeps a token for this user.",
     "whoami": "`windlass context list` shows the servers that you are logged in to.",
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",

@@ -23,6 +23,13 @@ def read_texts(option: str, values: Sequence[str], taken: set[str]) -> list[str]
     return [_text(option, value, taken) for value in values]
 
 
+def read_file(name: str) -> str:
+    """Returns the text of a file that was named as an argument; `-` is the standard input."""
+    if name == STDIN:
+        return _decode("FILE", "the standard input", sys.stdin.buffer.read(MOST + 1))
+    return _content("FILE", name, "")
+
+
 def _text(option: str, value: str, taken: set[str]) -> str:
     if value == STDIN:
         if taken:
@@ -32,26 +39,23 @@ def _text(option: str, value: str, taken: set[str]) -> str:
     if value.startswith("@@"):
         return value[1:]
     if value.startswith("@"):
-        return _content(option, value[1:])
+        return _content(option, value[1:], f"; a text that begins with @ is written with @@: @{value}")
     return value
 
 
-def _content(option: str, name: str) -> str:
-    literal = f"a text that begins with @ is written with @@: @@{name}"
+def _content(option: str, name: str, hint: str) -> str:
     if not name:
-        raise Misused(f"{option}: name a file after the @; {literal}")
+        raise Misused(f"{option}: name a file after the @{hint}")
     try:
         with Path(name).open("rb") as file:
             content = file.read(MOST + 1)
     except FileNotFoundError as error:
-        raise Misused(f"{option}: check the name of the file: there is no file {name}; {literal}") from error
+        raise Misused(f"{option}: check the name of the file: there is no file {name}{hint}") from error
     except IsADirectoryError as error:
-        raise Misused(f"{option}: name a file: {name} is a folder; {literal}") from error
+        raise Misused(f"{option}: name a file: {name} is a folder{hint}") from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise Misused(
-            f"{option}: let this user read {name}, which cannot be read ({why}); {literal}"
-        ) from error
+        raise Misused(f"{option}: let this user read {name}, which cannot be read ({why}){hint}") from error
     return _decode(option, name, content)
 
 

@@ -16,7 +16,7 @@ from windlass.cli.dotenv import parse_dotenv
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_option
 from windlass.cli.lists import show_list
 from windlass.cli.suggestions import Verbs
-from windlass.cli.texts import read_texts
+from windlass.cli.texts import read_file, read_texts
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -93,12 +93,12 @@ class VariableWords:
             _say_when(call)
 
     def import_file(
-        self, file: Any, shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
+        self, file: str, shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
     ) -> None:
         call = EverydayCall(options)
-        values = parse_dotenv(file.read(), plain(file.name))
+        values = parse_dotenv(read_file(file), plain(file))
         if not values:
-            raise Misused(f"check the file: {plain(file.name)} has no variables")
+            raise Misused(f"check the file: {plain(file)} has no variables")
         level = _level(call, name, shared=shared)
         changes = self._compare(call, level, values)
         self._show_difference(changes)
@@ -237,7 +237,7 @@ def _group(words: VariableWords, name: str, help: str, helps: Mapping[str, str])
             "import",
             words.import_file,
             helps["import"],
-            click.Argument(["file"], type=click.File("r", encoding="utf-8"), metavar="FILE"),
+            click.Argument(["file"], metavar="FILE"),
             Option(["dry_run", "--dry-run"], is_flag=True, help="Show the difference, and change nothing."),
             Option(["yes", "-y", "--yes"], is_flag=True, help="Replace values without asking."),
         ),

@@ -1,0 +1,93 @@
+"""`windlass exec` and `shell` run a command in an instance, and end as it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from tests.cli.test_stories import shop
+from tests.world import ADMIN
+from windlass.engines.engine import TerminalSize
+
+
+@pytest.fixture
+async def service(windlass):
+    id = await shop(windlass)
+    await windlass.done("application", "deploy", "web")
+    await windlass.world.settle()
+    return id
+
+
+async def started(windlass):
+    """The command that was started, as the engine sees it."""
+    async with asyncio.timeout(20):
+        while not windlass.world.engine.executions:  # noqa: ASYNC110 (a command of another process)
+            await asyncio.sleep(0.01)
+    return windlass.world.engine.executions[-1]
+
+
+def run(windlass, *words: str, **pipes):
+    environment = {
+        **os.environ,
+        "WINDLASS_URL": windlass.url,
+        "WINDLASS_TOKEN": ADMIN,
+        "COLUMNS": "100",
+        "LINES": "30",
+    }
+    return subprocess.Popen([sys.executable, "-m", "windlass", *words], env=environment, **pipes)
+
+
+async def test_a_command_gets_its_input_and_ends_with_its_exit_code(windlass, service):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = run(windlass, "exec", "-a", "web", "--", "sort", "-r", **pipes)
+    execution = await started(windlass)
+    assert execution.request.command == ("sort", "-r")
+    assert execution.request.terminal is None
+    talking = asyncio.create_task(asyncio.to_thread(process.communicate, b"b\na\n" * 50_000))
+    async with asyncio.timeout(20):
+        while not execution.has_input_ended:
+            execution.taken.clear()
+            await execution.taken.wait()
+    assert bytes(execution.input) == b"b\na\n" * 50_000
+    execution.says(b"\xffout\n")
+    execution.ends(3)
+    out, err = await talking
+    assert (process.returncode, out, err) == (3, b"\xffout\n", b"")
+
+
+async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (30, 100))
+    before = termios.tcgetattr(theirs)
+    process = run(
+        windlass, "shell", "web", stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    execution = await started(windlass)
+    assert execution.request.terminal == TerminalSize(100, 30)
+    execution.says(b"$ ")
+    assert await asyncio.to_thread(os.read, ours, 100) == b"$ "
+    os.write(ours, b"ls\x03")  # Ctrl-C is for the program in the instance
+    async with asyncio.timeout(20):
+        while bytes(execution.input) != b"ls\x03":
+            execution.taken.clear()
+            await execution.taken.wait()
+    execution.ends(0)
+    assert await asyncio.to_thread(process.wait, 20) == 0
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
+
+
+async def test_a_command_that_cannot_run_is_answered_with_the_reason(windlass):
+    await shop(windlass)
+    said = await windlass("exec", "-a", "web", "--", "ls")
+    assert (said.code, said.out) == (1, ""), said
+    assert said.err.startswith("windlass: ")
+    refused = await windlass("exec", "-a", "web", "ls", token="wrong")
+    assert (refused.code, "windlass login" in refused.err) == (1, True), refused
