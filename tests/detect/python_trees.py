@@ -131,6 +131,16 @@ ROWS = [
         {"framework": "manage.py names the settings shop.settings."},
     ),
     Row(
+        "Django whose manage.py chooses its settings",
+        {
+            "requirements.txt": "Django\n",
+            **DJANGO,
+            "manage.py": "name = 'shop.production' if PRODUCTION else 'shop.settings'\n"
+            "os.environ.setdefault('DJANGO_SETTINGS_MODULE', name)\n",
+        },
+        {"framework": "Django", "start": f"gunicorn shop.wsgi:application {GUNICORN}"},
+    ),
+    Row(
         "Django with collected static files",
         {"requirements.txt": "Django\ngunicorn", **DJANGO, "shop/settings.py": "STATIC_ROOT = 'x'\n"},
         {"build": "python manage.py collectstatic --noinput", "added_packages": []},

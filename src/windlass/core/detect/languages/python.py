@@ -24,6 +24,7 @@ REQUIREMENTS: Final = (
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 _SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
+_NAMED_SETTINGS: Final = re.compile(r"['\"](\w++\.settings(?:\.\w++)*+)['\"]")
 _DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
 _SYSTEM: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
@@ -141,7 +142,8 @@ def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]
 
 
 def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
-    settings = _SETTINGS.search(files.text("manage.py"))
+    manage = files.text("manage.py")
+    settings = _SETTINGS.search(manage) or _NAMED_SETTINGS.search(manage)
     project = settings[1].partition(".")[0] if settings else ""
     if not settings or not files.has(f"{project}/wsgi.py", f"{project}/asgi.py"):
         return False
