@@ -12,6 +12,7 @@ import pytest
 from tests.builders.native_sites import wheel
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
+from windlass.core.deploy.static_site import StaticSite
 
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
 
@@ -50,10 +51,10 @@ async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, 
     assert "Detected" not in site.log()
 
 
-async def test_a_static_site_runs_as_it_is(site):
+async def test_a_static_site_is_served_without_a_process(site):
     artifact = await site.build({"index.html": "hello"})
-    assert artifact.command[2].endswith("python -m http.server ${PORT:-8000} --bind 0.0.0.0 --directory .")
-    assert "It is started by a server of files, for its own folder." in site.log()
+    assert (artifact.static, artifact.command) == (StaticSite(folder="."), ())
+    assert "It is served by the gateway, from its own folder." in site.log()
 
 
 def with_tool(site, name, code, scripts, kind="devDependencies"):
@@ -84,7 +85,7 @@ async def test_a_framework_of_node_is_built_with_its_packages_for_development(si
     artifact = await site.build(order=order)
     assert "Detected static folder: dist (package.json names vite" in site.log()
     assert "Building (npm run build)" in site.log()
-    assert artifact.command[2].endswith("--directory dist")
+    assert artifact.static == StaticSite(folder="dist")
     assert (site.kept / "service" / artifact.key / "app" / "dist" / "a").read_text() == "build"
 
 

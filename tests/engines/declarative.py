@@ -95,6 +95,9 @@ class DeclarativeEngine:
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """A node pulls images itself."""
 
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        return into
+
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
         key = workload.service, workload.generation
         pods = self.pods.setdefault(key, [])

@@ -83,6 +83,8 @@ class FakeEngine(EngineByHand):
         self.load: dict[str, Usage] = {}
         self.builds: Mapping[tuple[str, str], Artifact] | None = None
         """If set, what was built and is there."""
+        self.files: Mapping[str, bytes] = {"index.html": b"<h1>Hello</h1>"}
+        """The files of each static site."""
         self.lost: set[str] = set()
         """Services whose volumes are gone."""
         self.broken = ""
@@ -117,6 +119,15 @@ class FakeEngine(EngineByHand):
         if self.missing:
             raise EngineError(self.missing)
         self.prepared.append(artifact.ref)
+
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        self._answer()
+        if self.builds is not None and artifact not in self.builds.values():
+            raise ArtifactLost("the build is gone")
+        for path, content in self.files.items():
+            (into / path).parent.mkdir(parents=True, exist_ok=True)
+            (into / path).write_bytes(content)
+        return into
 
     async def run(self, wanted: Workload, index: int) -> Instance:
         self._answer()

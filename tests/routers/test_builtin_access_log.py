@@ -12,6 +12,7 @@ import pytest
 
 from tests import free_ports
 from tests.routers.exchanges import EMPTY_PORT
+from tests.routers.sites import serve
 from tests.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
 from windlass.base.line_log import LineLog
 from windlass.routers.builtin.access_log import RouterAccessLog
@@ -248,3 +249,13 @@ async def test_a_folder_that_is_made_later_takes_the_next_lines(tmp_path: Path):
     log.put(b"kept")
     await log.close()
     assert ((tmp_path / "later" / "log").read_text(), log.dropped) == ("kept\n", 1)
+
+
+async def test_a_request_of_a_static_site_is_logged_with_the_bytes_of_its_file(
+    town: Town, file: Path, tmp_path: Path
+):
+    await serve(town, tmp_path)
+    said = await town.ask(request("/photo.png?secret"))
+    (line,) = await lines(town, file)
+    assert (line["service"], line["path"], line["status"]) == ("shop", "/photo.png", 200)
+    assert line["bytes"] > len(said.body) == 1024

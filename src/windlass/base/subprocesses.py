@@ -77,6 +77,17 @@ async def run_together(
         await asyncio.gather(whole, *tasks, *watching, return_exceptions=True)
 
 
+async def run_some(most: int, jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs all of them, at most so many at once; see `run_together`."""
+    free = asyncio.Semaphore(most)
+
+    async def run(job: Coroutine[Any, Any, T]) -> T:
+        async with free:
+            return await job
+
+    return await run_together(*(run(job) for job in jobs))
+
+
 async def in_thread(function: Callable[..., T], *args: object) -> T:
     """Runs a function in a thread. If cancelled, waits until the function has ended before it raises."""
     task = asyncio.ensure_future(asyncio.to_thread(function, *args))

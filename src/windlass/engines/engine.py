@@ -156,6 +156,12 @@ class Engine(Protocol):
         of the build log. May be left out: `apply` does it then."""
         ...
 
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        """Returns a folder of this machine with the files of a folder of an artifact, which is relative to
+        its working directory. May copy them to `into`, an empty folder of the caller. Raises ArtifactLost if
+        the artifact is gone."""
+        ...
+
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
         """Brings a generation to exactly `count` instances, beside other generations: starts those that are
         missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service

@@ -68,7 +68,8 @@ class ToldRoutes:
     @property
     def is_empty(self) -> bool:
         """True if nothing is reached through the gateway."""
-        return not any(route.endpoints for routed in self._routes.values() for route in routed.routes)
+        routes = (route for routed in self._routes.values() for route in routed.routes)
+        return not any(route.endpoints or route.site for route in routes)
 
     def of(self, door: str) -> Iterator[Change]:
         """Yields the changes that bring a door, opened already, to where it was."""

@@ -56,6 +56,7 @@ from windlass.install.ownership import (
     legacy_id,
 )
 from windlass.install.parts import Parts
+from windlass.routers.sites.store import SITES, SiteStore
 from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
@@ -106,6 +107,7 @@ def assemble(
         variable_digests=VariableDigests(store.reads),
         out=out,
         work=folder.absolute() / "work",
+        sites=SiteStore(folder.absolute() / SITES),
         routing=Routing(),
         ownership=Ownership(settings.place, own.owner, own.home),
         point=point or no_point,

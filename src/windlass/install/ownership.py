@@ -29,6 +29,7 @@ from windlass.install.database import file_of, looking
 from windlass.install.key import WrongKey, load_encryption
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
+from windlass.routers.sites.store import SITES, SiteStore
 from windlass.store.archive import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -250,12 +251,18 @@ def _label_by_key(settings: Settings) -> str:
 async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
     """Opens the data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
-    logs = Logs(data / LOGS, settings.log_retention_bytes)
+    logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)
         closing.callback(logs.close)
-        yield Holdings(parts.engine, parts.builder, parts.servers, data, logs=logs)
+        yield Holdings(
+            parts.engine,
+            parts.builder,
+            parts.servers,
+            data,
+            shared=(logs, sites),
+        )
 
 
 # In words

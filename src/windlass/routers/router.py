@@ -73,6 +73,8 @@ class Route(Struct, frozen=True, kw_only=True):
     external: int | None = None
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
     endpoints: tuple[Endpoint, ...] = ()
+    site: str = ""
+    """The folder of a release of a static site, which the router serves by itself, without endpoints."""
     absence: Absence = Absence.UNREADY
     elsewhere: ServedElsewhere | None = None
     """Set if another machine serves it, instead of endpoints."""

@@ -12,7 +12,6 @@ when the process ends in any way. A folder that is not locked is a leftover.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import re
@@ -26,6 +25,7 @@ import msgspec
 
 from windlass.base import filelock
 from windlass.base import subprocesses as group
+from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.log import log
 from windlass.builders.builder import BuildError
@@ -199,17 +199,6 @@ def finish_removals(folder: Path) -> None:
             (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
     for left in folder.glob(f"{GONE}*"):
         _try_to_erase(left)
-
-
-def sync_file_system(folder: Path) -> None:
-    """Writes the whole file system to disk: for many small files, one by one would take far longer."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(opened):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        os.close(opened)
 
 
 def _read(path: Path) -> Artifact | None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import subprocesses as group
+from windlass.base.atomic_files import sync_file_system
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import tree
-from windlass.builders.native.artifacts import COMPLETE, ArtifactStore, sync_file_system
+from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools

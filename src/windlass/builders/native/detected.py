@@ -7,7 +7,6 @@ they say more than detection could.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from windlass.builders.native.hints import Command, Shell
 from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
 from windlass.builders.native.tools import find_program, machine_path
 from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.static_site import StaticSite
 from windlass.core.detect import Recipe, Tree, apply_settings, detect, is_built, language_named
 
 NATIVE: Final = ("Python", "Node")
@@ -166,7 +166,6 @@ def _start_without_build(recipe: Recipe, package: node.Package | None) -> Start 
 
 
 def _static(recipe: Recipe) -> Start:
-    folder = shlex.quote(recipe.static_folder)
-    serving = f"python -m http.server ${{PORT:-8000}} --bind 0.0.0.0 --directory {folder}"
-    named = f"the folder {recipe.static_folder}" if recipe.static_folder != "." else "its own folder"
-    return Start(Shell(serving), f"a server of files, for {named}")
+    folder = recipe.static_folder
+    named = f"the folder {folder}" if folder != "." else "its own folder"
+    return Start(None, f"the gateway, from {named}", site=StaticSite(folder=folder))

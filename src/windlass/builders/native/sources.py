@@ -79,7 +79,7 @@ def read(order: Order) -> Sources:
         *remarks,
         *sources.remarks,
         *sources.start.remarks,
-        f"It is started by {sources.start.origin}.",
+        sources.start.line,
     ]
     return sources
 

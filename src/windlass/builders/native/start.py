@@ -14,6 +14,7 @@ from windlass.builders.native import node
 from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
+from windlass.core.deploy.static_site import StaticSite
 
 _PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]++)\s*+:\s*+(?P<command>\S.*)")
 LOOKED_FOR: Final = (
@@ -40,6 +41,13 @@ class Start(Struct, frozen=True):
     """The commands of all process types, by name."""
     release: Command | None = None
     """The command that runs once for a deployment, before it serves."""
+    site: StaticSite | None = None
+    """A folder that the gateway serves: nothing has to be started."""
+
+    @property
+    def line(self) -> str:
+        """Says in the build log how it is started."""
+        return f"It is {'served' if self.site else 'started'} by {self.origin}."
 
     @property
     def text(self) -> str:

@@ -15,13 +15,14 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from windlass.base import subprocesses as group
+from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.users import show
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
-from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore, sync_file_system
+from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools, step
 

@@ -52,6 +52,7 @@ def _describe(state: BuildState, say: Say) -> Artifact:
         command=commands.web,
         processes=commands.processes,
         release=commands.release,
+        static=state.sources.start.site,
         environment=state.environment,
         workdir=state.layout.below,
         ports=state.sources.ports,

@@ -24,7 +24,6 @@ from windlass.builders.builder import Builder, BuilderAway
 from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
-from windlass.control.context.log_store import Logs
 from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
@@ -127,12 +126,12 @@ class Holdings:
         servers: Servers,
         data: Path,
         *,
-        logs: Logs | None = None,
+        shared: Sequence[Holder] = (),
         place: str = LOCAL,
     ) -> None:
-        """`logs` are of all places, and given with the local one."""
+        """`shared` are of all places, and given with the local one."""
         self.engine, self.builder, self.place = engine, builder, place
-        self._files: Sequence[Holder] = (builder, servers, *([logs] if logs else ()))
+        self._files: Sequence[Holder] = (builder, servers, *shared)
         self._data = data
 
     async def services(self) -> dict[str, StoredData]:
@@ -228,9 +227,9 @@ def _erase(folder: Path) -> None:
 
 
 def holdings_of(ctx: Context, place: Place) -> Holdings:
-    logs = ctx.logs if place.id == LOCAL else None
+    shared = (ctx.logs, ctx.sites) if place.id == LOCAL else ()
     data = Path(ctx.settings.data_dir)
-    return Holdings(place.engine, place.builder, place.servers, data, logs=logs, place=place.id)
+    return Holdings(place.engine, place.builder, place.servers, data, shared=shared, place=place.id)
 
 
 # Decided by the database

@@ -138,6 +138,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
         await ctx.point("discarded")
         await place.builder.discard(service)
         await place.servers.discard(service)
+    await ctx.sites.discard(service)
     await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
 
 
@@ -148,6 +149,8 @@ async def _sweep(ctx: Context, place: Place) -> None:
     with suppress(BuilderAway):
         await holdings.sweep(ctx, place.builder)
     await holdings.sweep(ctx, place.servers)
+    if place is ctx.places.local:
+        await holdings.sweep(ctx, ctx.sites)
     if place.reconnect is not None:
         for service in await ctx.store.reads.deletions.left_on(place.id):
             await _discard_at(ctx, place, service)

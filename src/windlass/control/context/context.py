@@ -26,6 +26,7 @@ from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
+from windlass.routers.sites.store import SiteStore
 from windlass.store import Store
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The one way out over HTTP, guarded."""
     work: Path
     """The folder for working copies during builds."""
+    sites: SiteStore
+    """The files of static sites, for routers."""
     routing: Routing
     ownership: Ownership
     """The owner of the local place."""

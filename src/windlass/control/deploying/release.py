@@ -18,6 +18,7 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
+from windlass.control.deploying.sites import put_in_place
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
 from windlass.routers.router import RouteError
@@ -76,6 +77,7 @@ async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> N
     """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
     place, left = await ctx.places.of(workload.service), False
     await examine(ctx, place)
+    await put_in_place(ctx, place, workload)
 
     async def leave(surplus: Sequence[Instance]) -> None:
         nonlocal left

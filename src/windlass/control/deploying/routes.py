@@ -12,6 +12,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
+from windlass.control.deploying.sites import served_folder
 from windlass.control.records.links import last_workload
 from windlass.control.records.names import host_keys, reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -86,7 +87,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
     if service in ctx.routing.looked:
         return
     if workload := await _routed_workload(ctx, service, status):
-        await _put(ctx, place, workload, (), await _absence(ctx, status))
+        await _put(ctx, place, workload, status, ())
     else:
         await _put_first(ctx, place, status)
 
@@ -143,8 +144,7 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
         await _put_first(ctx, place, status)
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
-    ready = seen.of(workload.generation).ready
-    await _put(ctx, place, workload, ready, await _absence(ctx, status))
+    await _put(ctx, place, workload, status, seen.of(workload.generation).ready)
     return seen.instances
 
 
@@ -206,14 +206,21 @@ async def _first_routes(ctx: Context, place: Place, service: str, absence: Absen
 
 
 async def _put(
-    ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance], absence: Absence
+    ctx: Context, place: Place, workload: Workload, status: StatusRow, ready: Sequence[Instance]
 ) -> None:
-    names = await _names_of(ctx, workload)
+    names, absence = await _names_of(ctx, workload), await _absence(ctx, status)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
+    if status.serving and machine_of(ctx, place) is None:
+        routes = _of_site(routes, await served_folder(ctx, place, workload))
     try:
         await place.router.set(workload.service, routes)
     except RouteError:
         await place.router.set(workload.service, await _as_far_as_can_be(ctx, workload, routes))
+
+
+def _of_site(routes: list[Route], folder: str) -> list[Route]:
+    """Returns the routes of a site: the router speaks HTTP at all of its ports."""
+    return [replace(route, kind="http", site=folder) for route in routes] if folder else routes
 
 
 async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
@@ -101,7 +102,8 @@ class ServiceKind(Generic[S]):
     async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
         """Computes the workload of a deployment that starts this artifact."""
         usual = _usual_workload(ctx, making.service, making.deployment, artifact, making.inputs)
-        return await self.workload(ctx, making.service, usual)
+        workload = await self.workload(ctx, making.service, usual)
+        return workload if workload.artifact.static is None else _without_instances(workload)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
@@ -202,6 +204,11 @@ def _usual_workload(
         grace=ctx.settings.stop_seconds,
         time_limit=ctx.settings.run_seconds,
     )
+
+
+def _without_instances(workload: Workload) -> Workload:
+    """Returns a workload that the router serves from files: nothing of it runs."""
+    return replace(workload, volumes=(), alone=False, instances=0, most=0, ready=(), watched=False, alive=())
 
 
 AnyKind: TypeAlias = ServiceKind[Any]

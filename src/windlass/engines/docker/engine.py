@@ -8,11 +8,12 @@ remembered to find a container again, and there are never two of one name.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from typing import Final, Literal, NoReturn
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from windlass.engines.docker.containers import ContainerClient, Inspection, is_p
 from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
+from windlass.engines.docker.export import export_folder
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners
 from windlass.engines.docker.machine import DockerMachine
@@ -47,8 +49,6 @@ from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
 from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
-
-T = TypeVar("T")
 
 PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
 """Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
@@ -128,6 +128,12 @@ class DockerEngine(EngineByHand):
         with self._translated():
             await self._resources.image(artifact.ref, say)
 
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        with self._translated():
+            inside = posixpath.join(artifact.workdir or "/", folder)
+            await export_folder(self._docker, self._installation, artifact.ref, inside, into)
+        return into
+
     async def end(
         self,
         service: str,
@@ -183,7 +189,7 @@ class DockerEngine(EngineByHand):
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
-            usages = await _few_at_once([self._usage_of(container) for container in running])
+            usages = await group.run_some(AT_ONCE, [self._usage_of(container) for container in running])
         return dict(usage for usage in usages if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
@@ -196,7 +202,7 @@ class DockerEngine(EngineByHand):
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():
             volumes = await self._stored_data() if erase else {}
-            await _few_at_once([self.discard(service) for service in volumes.keys() & set(erase)])
+            await group.run_some(AT_ONCE, [self.discard(service) for service in volumes.keys() & set(erase)])
             await self._resources.discard_networks()
         self._removed.forget(erase)
 
@@ -285,7 +291,7 @@ class DockerEngine(EngineByHand):
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
             copies = await self._containers.list(**labels)
-            details = await _few_at_once([self._containers.inspect(copy["Id"]) for copy in copies])
+            details = await group.run_some(AT_ONCE, [self._containers.inspect(copy["Id"]) for copy in copies])
             instances = [
                 self._instance(container)
                 for container in details
@@ -318,16 +324,6 @@ class DockerEngine(EngineByHand):
             raise EngineError(f"{REFUSES}: {refused.message}") from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EngineError(NONSENSE) from error
-
-
-async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    free = asyncio.Semaphore(AT_ONCE)
-
-    async def one(task: Coroutine[Any, Any, T]) -> T:
-        async with free:
-            return await task
-
-    return await group.run_together(*(one(task) for task in tasks))
 
 
 def _name(container: ContainerSummary) -> str:

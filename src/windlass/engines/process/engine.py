@@ -208,6 +208,10 @@ class ProcessEngine(EngineByHand):
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""
 
+    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+        """Copies nothing: what a builder made is on this machine."""
+        return files.built_folder(artifact, folder)
+
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:

@@ -18,7 +18,7 @@ from typing import Final
 
 from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
-from windlass.core.deploy.workload import Volume, Workload
+from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
@@ -102,6 +102,13 @@ def below_app(path: str) -> PurePosixPath | None:
     """Returns the path inside the working copy; None if it is elsewhere."""
     pure = absolute(path)
     return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
+
+
+def built_folder(artifact: Artifact, folder: str) -> Path:
+    """Returns a folder of an artifact, which is relative to its working directory."""
+    if not (Path(artifact.ref) / "app").is_dir():
+        raise ArtifactLost("The build of this site is gone")
+    return working_directory(Path(artifact.ref), artifact.workdir) / folder
 
 
 def working_directory(home: Path, workdir: str) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
-from windlass.routers.builtin.client_requests import RequestReader
+from windlass.routers.builtin.client_sites import SiteClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.routers.builtin.table import Backend, Paths
 
 
-class ClientConnection(RequestReader):
+class ClientConnection(SiteClient):
     __slots__ = (
         "_backend",
         "_began",
@@ -33,12 +33,9 @@ class ClientConnection(RequestReader):
         "_find",
         "_peer",
         "_retried",
-        "_sent",
         "_tried",
         "_weight",
-        "close",
         "head_only",
-        "status",
     )
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
@@ -48,16 +45,12 @@ class ClientConnection(RequestReader):
         self._backend: Backend | None = None
         self._peer: Peer | None = None
         self._tried: list[Peer] = []
-        self._sent = b""
-        """All bytes of the request that were sent. Empty once the request cannot be sent again from here."""
         self._retried = False
         self._began, self._weight = 0.0, 0
         """When it began, and for how many requests its time counts; 0 if it is not timed."""
         self._entry: RequestEntry | None = None
         """For the access log, if there is one."""
-        self.status = 0
-        """The status of its answer, as soon as there is one."""
-        self.close = self.head_only = False
+        self.head_only = False
 
     @property
     def old(self) -> bool:
@@ -110,7 +103,10 @@ class ClientConnection(RequestReader):
         if peer is None:
             backend = self._backend
             assert backend is not None
-            self._fail(backend.error_page())
+            if backend.site:
+                self._serve_file(backend)
+            else:
+                self._fail(backend.error_page())
             return
         self._peer = peer
         peer.active += 1
@@ -179,17 +175,6 @@ class ClientConnection(RequestReader):
         assert backend is not None
         self._fail(pages.bad_answer(backend.title, why))
         self._advance()
-
-    def cut(self) -> None:
-        """Called when the answer breaks off: so must the connection, for the client to see it."""
-        self._end_request(PARTING)
-        self.transport.close()
-
-    def answered(self) -> None:
-        """Called when the answer is complete."""
-        whole = self.whole
-        self._end_request()
-        self._go_on(whole)
 
     def _go_on(self, whole: bool) -> None:
         """Takes the next request, or closes. `whole`: all of the last one had arrived."""
@@ -274,8 +259,7 @@ class ClientConnection(RequestReader):
             entry.end(page.status)
 
     def _say(self, page: ErrorPage) -> None:
-        close = self.close or self._shared.stopping or not self.whole or self._eof
-        self.close = close
+        close = self._closes()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):
             self.transport.write(page.rendered(fields, head_only=self.head_only, close=close))

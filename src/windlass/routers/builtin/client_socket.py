@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -21,7 +21,6 @@ from windlass.routers.builtin import pages
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.shared_state import SharedState
-    from windlass.routers.builtin.upstream import Upstream
 
 
 class RequestPhase(Enum):
@@ -47,6 +46,30 @@ class ClientWait(Struct, frozen=True):
 
 GiveAway = Callable[[int, int, ClientWait], None]
 """Takes a connection as port, file descriptor, and the wait for its client."""
+
+
+class AnswerSource(Protocol):
+    """The source of an answer that is under way: a connection to an instance, or a file."""
+
+    blocked: bool
+    """It takes no more of the request's body."""
+
+    @property
+    def begun(self) -> bool:
+        """True as soon as the answer has begun."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Takes more of the request's body."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Ends the answer, because the client has gone."""
+        ...
 
 
 class GatewaySocket(asyncio.Protocol):
@@ -86,8 +109,8 @@ class GatewaySocket(asyncio.Protocol):
         """Since when the gateway has been waiting for the client."""
         self.whole = True
         """All of the request under way has arrived."""
-        self._upstream: Upstream | None = None
-        """The connection to an instance that carries the request under way."""
+        self._upstream: AnswerSource | None = None
+        """The connection to an instance that carries the request under way, or the file that answers it."""
 
     # Left to the requests
 

@@ -56,6 +56,8 @@ class ErrorPage(Struct, frozen=True):
     message: str
     retry: int = 0
     """Seconds after which to try again."""
+    allow: str = ""
+    """The methods that are allowed, if another one was used."""
 
     def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
         """Renders the answer. The `Accept` among the `fields` of the request chooses the format."""
@@ -71,6 +73,8 @@ class ErrorPage(Struct, frozen=True):
         ]
         if self.retry:
             lines.append(f"Retry-After: {self.retry}")
+        if self.allow:
+            lines.append(f"Allow: {self.allow}")
         if close:
             lines.append("Connection: close")
         head = "\r\n".join([*lines, "", ""]).encode()
@@ -119,6 +123,22 @@ def unknown(host: str) -> ErrorPage:
 
 def no_path(host: str, path: str) -> ErrorPage:
     return ErrorPage(404, f"There is nothing at {path}", f"No service of {host} has this path.")
+
+
+def no_file(title: str) -> ErrorPage:
+    return ErrorPage(404, "There is nothing here", f"{title} has no page at this address.")
+
+
+def only_read(title: str) -> ErrorPage:
+    message = f"{title} is a static site: ask with GET or HEAD."
+    return ErrorPage(405, "This can only be read", message, allow="GET, HEAD")
+
+
+def unreadable(title: str) -> ErrorPage:
+    """Returns the page of a static site whose files are not in place."""
+    return ErrorPage(
+        503, f"{title} cannot be read now", "Its files are put in place again. Try again soon.", 5
+    )
 
 
 def absent(title: str, absence: Absence) -> ErrorPage:

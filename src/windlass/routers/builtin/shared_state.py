@@ -17,6 +17,7 @@ from windlass.base.http_in.connections import ConnectionTable
 from windlass.base.http_in.files import allow_connections
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class SharedState:
         """The connections of clients."""
         self.access_log: RouterAccessLog | None = None
         """Set only together with `RoutingTable.time_all`: a request that is not timed is not logged."""
+        self.sites = SiteServer()
+        """Makes the answers of static sites."""
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
@@ -82,6 +85,7 @@ class SharedState:
         for peer in list(self.peers.values()):
             peer.cut()
             peer.let_go()
+        self.sites.files.clear()
 
     def request_id(self) -> bytes:
         return b"%b-%x" % (self._birth, next(self._numbers))

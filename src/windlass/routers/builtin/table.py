@@ -26,11 +26,25 @@ _SAFE: Final = "/%:@!$&'()*+,;=-._~"
 class Backend:
     """One public port of a service, and the endpoints behind it."""
 
-    __slots__ = ("_cut", "_only", "_put", "_turn", "path", "peers", "rewrites", "route", "title", "traffic")
+    __slots__ = (
+        "_cut",
+        "_only",
+        "_put",
+        "_turn",
+        "path",
+        "peers",
+        "rewrites",
+        "route",
+        "site",
+        "title",
+        "traffic",
+    )
 
     def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic) -> None:
         self.route = route
         self.title = route.title
+        self.site = route.site
+        """The folder of a static site, which the router serves by itself; empty if there is none."""
         self.peers = tuple(peers)
         self._only = peers[0] if len(peers) == 1 else None
         for peer in peers:

@@ -24,6 +24,7 @@ async def delete(ledger: Ledger) -> None:
         await ctx.point("about to erase what was built")
         await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
+        await ctx.sites.discard(service.id)
     except (EngineError, BuildError, OSError) as error:
         message = reason_of(error)
         say(f"Failed: {message}")

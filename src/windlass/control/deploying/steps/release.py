@@ -21,6 +21,7 @@ from windlass.control.deploying.release import (
     take_down,
 )
 from windlass.control.deploying.routes import refresh
+from windlass.control.deploying.sites import remove_former
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import has_switched, particulars
 from windlass.control.records.kept_builds import builds_of
@@ -55,6 +56,7 @@ async def release(ledger: Ledger) -> None:
     await retire_others(ctx, new, new.generation, seen=seen)
     await ledger.succeed()
     await prune(ledger)
+    await remove_former(ctx, new, old)
 
 
 async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> Workload | None:

@@ -26,6 +26,7 @@ async def uninstall(ledger: Ledger) -> None:
         await ctx.point("about to discard what it stored")
         await ledger.check_claim()
         await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
+        await ctx.sites.discard(service.id)
     except EngineError as error:
         await ledger.fail(str(error))
         return

@@ -1,0 +1,79 @@
+"""Static sites: their files are put in place for the router, from what a deployment built.
+
+A release is put in place before its generation serves, and again whenever it is missing: it is a copy. The
+name of a release follows from the artifact and its settings, so that a rollback finds the former files.
+"""
+
+from __future__ import annotations
+
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.core.deploy.workload import Workload
+from windlass.engines.engine import EngineError
+from windlass.routers.sites.publish import PublishError, SiteSettings
+from windlass.routers.sites.rules import HeaderRule, Redirect
+from windlass.routers.sites.store import release_name
+
+_log = log("sites")
+
+
+async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
+    """Returns the folder from which a router serves a workload; empty for one that runs as instances. Raises
+    EngineError if its files cannot be put in place."""
+    static = workload.artifact.static
+    if static is None:
+        return ""
+    release = release_of(workload)
+    if folder := await ctx.sites.find(workload.service, release):
+        return str(folder)
+    try:
+        report = await ctx.sites.put(
+            workload.service,
+            release,
+            _settings_of(workload),
+            lambda into: place.engine.export(workload.artifact, static.folder, into),
+        )
+    except PublishError as error:
+        raise EngineError(str(error)) from error
+    say = ctx.logs.build(workload.service, workload.deployment)
+    for line in report.lines() if report else ():
+        say(line)
+    return str(ctx.sites.at(workload.service, release))
+
+
+async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
+    """Does the same for routes. Files that cannot be had now are reported by the next look at the
+    service."""
+    try:
+        return await put_in_place(ctx, place, workload)
+    except EngineError as error:
+        extra = {"service": workload.service, "reason": str(error)}
+        _log.warning("a site is not served: its files cannot be put in place", extra=extra)
+        return ""
+
+
+def release_of(workload: Workload) -> str:
+    return release_name(f"{workload.artifact.kind} {workload.artifact.ref}", _settings_of(workload))
+
+
+async def remove_former(ctx: Context, *kept: Workload | None) -> None:
+    """Removes all files of a site except those of these generations. The former one is kept: an answer may
+    be under way."""
+    workloads = [workload for workload in kept if workload]
+    releases = {release_of(workload) for workload in workloads if workload.artifact.static}
+    await ctx.sites.prune(workloads[0].service, releases)
+
+
+def _settings_of(workload: Workload) -> SiteSettings:
+    static = workload.artifact.static
+    assert static is not None
+    folder = static.folder.strip("/")
+    headers = [HeaderRule(header.path, ((header.name, header.value),)) for header in static.headers]
+    return SiteSettings(
+        folder=static.folder,
+        title=f"the folder {folder}" if folder not in {"", "."} else "its folder",
+        fallback=static.fallback,
+        headers=tuple(reversed(headers)),  # of these the first one wins, and of rules the last one
+        redirects=tuple(Redirect(rule.path, rule.target, rule.status) for rule in static.redirects),
+    )

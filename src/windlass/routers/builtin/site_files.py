@@ -1,0 +1,151 @@
+"""Files of static sites in memory and open: as many as fit, and read so that no disk stops the router.
+
+A file is opened, and one that is small is read, in a thread. A large one is read in pieces: at once where the
+kernel has the piece in memory, and else in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from windlass.routers.builtin.site_pages import LoadedSite
+from windlass.routers.sites.index import read_index
+
+V = TypeVar("V")
+
+SMALL: Final = 64 * 1024
+"""Bytes up to which a file is kept in memory."""
+PIECE: Final = 256 * 1024
+_MOST_SMALL: Final = 32 * 1024 * 1024
+_MOST_INDEXES: Final = 64 * 1024 * 1024
+_MOST_OPEN: Final = 128
+_UNTIL: Final = 30.0
+"""Seconds in which a file must have been opened."""
+
+
+class RecentValues(Generic[V]):
+    """Values by key: those used last, as many as fit."""
+
+    def __init__(self, most: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
+        self._most, self._size, self._drop = most, size, drop
+        self._values: dict[str, V] = {}
+        self.total = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: str) -> V | None:
+        value = self._values.pop(key, None)
+        if value is not None:
+            self._values[key] = value  # the last one now
+        return value
+
+    def put(self, key: str, value: V) -> None:
+        """Keeps a value, unless it has more than all room."""
+        self.remove(key)
+        size = self._size(value)
+        while self._values and self.total + size > self._most:
+            self.remove(next(iter(self._values)))
+        self._values[key] = value
+        self.total += size
+
+    def remove(self, key: str) -> None:
+        value = self._values.pop(key, None)
+        if value is not None:
+            self.total -= self._size(value)
+            self._drop(value)
+
+    def clear(self) -> None:
+        for key in list(self._values):
+            self.remove(key)
+
+
+class SharedFile:
+    """A file that is open while it is kept or sent."""
+
+    __slots__ = ("_file", "_users")
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._users = 1
+
+    def use(self) -> None:
+        self._users += 1
+
+    def release(self) -> None:
+        self._users -= 1
+        if not self._users:
+            os.close(self._file)
+
+    def read_now(self, at: int, size: int) -> bytearray | None:
+        """Returns a piece that the kernel has in memory, or its beginning; None if it has to be fetched, or
+        cannot be read. Nothing is the end."""
+        piece = bytearray(size)
+        try:
+            count = os.preadv(self._file, [piece], at, os.RWF_NOWAIT)
+        except OSError:  # most often because the kernel would have to wait for the disk
+            return None
+        if count < size:
+            del piece[count:]
+        return piece
+
+    def read(self, at: int, size: int) -> bytes:
+        return os.pread(self._file, size, at)
+
+
+class SiteFiles:
+    """The sites of one router, in memory as far as they are used."""
+
+    def __init__(self) -> None:
+        self.sites: RecentValues[LoadedSite] = RecentValues(_MOST_INDEXES, lambda site: site.size + 1)
+        self.small: RecentValues[bytes] = RecentValues(_MOST_SMALL, lambda content: len(content) + 200)
+        self.opened: RecentValues[SharedFile] = RecentValues(_MOST_OPEN, lambda _: 1, SharedFile.release)
+        self._loading: dict[str, asyncio.Future[None]] = {}
+
+    def clear(self) -> None:
+        self.opened.clear()
+        self.small.clear()
+        self.sites.clear()
+
+    async def load_site(self, folder: str) -> None:
+        """Reads the index of a site. Raises OSError or ValueError if that cannot be done."""
+
+        async def load() -> None:
+            self.sites.put(folder, LoadedSite(await asyncio.to_thread(read_index, Path(folder))))
+
+        await self._once(folder, load)
+
+    async def load_file(self, path: str, size: int) -> None:
+        """Opens a file, or reads all of a small one. Raises OSError."""
+
+        async def load() -> None:
+            if size <= SMALL:
+                self.small.put(path, await asyncio.to_thread(_content, path, size))
+            else:
+                self.opened.put(path, await asyncio.to_thread(SharedFile, path))
+
+        await self._once(path, load)
+
+    async def _once(self, key: str, load: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Loads something once for all that wait for it."""
+        loading = self._loading.get(key)
+        if loading is None:
+            loading = self._loading[key] = asyncio.ensure_future(load())
+            loading.add_done_callback(lambda _: self._loading.pop(key, None))
+        async with asyncio.timeout(_UNTIL):
+            await asyncio.shield(loading)
+
+
+def _content(path: str, size: int) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        content = os.read(file, size + 1)
+    finally:
+        os.close(file)
+    if len(content) != size:
+        raise OSError(f"{path} has not the size that its index says")
+    return content

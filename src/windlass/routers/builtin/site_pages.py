@@ -1,0 +1,215 @@
+"""Pages of a static site: the file for each path, and the fields of its answer. No I/O.
+
+A release never changes, so that the answer of a path is computed once and kept while there is room.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from typing import Final
+
+from windlass.routers.sites.index import GZIP, SiteFile, SiteIndex
+from windlass.routers.sites.media_types import is_asset
+from windlass.routers.sites.paths import decoded_path, encoded_path, encoded_target, with_query
+from windlass.routers.sites.patterns import PathPattern, fill
+from windlass.routers.sites.rules import Redirect
+
+NOT_FOUND: Final = "404.html"
+INDEX_PAGE: Final = "index.html"
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_CHECKED: Final = "no-cache"
+_MOST_PAGES, _LONGEST_KEPT = 2048, 512
+"""Pages of a site that are kept, and bytes of a path of one."""
+_LONGEST_LOCATION: Final = 8000
+_Fields = dict[str, tuple[str, str]]
+"""By name in lower case: the name and the value."""
+
+
+class SiteContent:
+    """The plain or the compressed content of a file, with the lines of its answers."""
+
+    __slots__ = ("etag", "lines", "lines_unchanged", "name", "size", "whole")
+
+    def __init__(self, name: str, size: int, etag: str, fields: _Fields, encoding: str = "") -> None:
+        self.name, self.size = name, size
+        self.etag = etag.encode()
+        own = {**fields, "etag": ("ETag", etag)}
+        unchanged = {key: field for key, field in own.items() if not key.startswith("content-")}
+        if encoding:
+            own["content-encoding"] = ("Content-Encoding", encoding)
+        self.lines = _lines(own)
+        """All but the length, each with its line end."""
+        self.whole = self.lines + b"Content-Length: %d\r\n" % size
+        self.lines_unchanged = _lines(unchanged)
+        """The lines of an answer without content, because the client has it."""
+
+
+class SitePage:
+    """The answer to requests of one path."""
+
+    __slots__ = ("modified", "packed", "plain", "status")
+
+    def __init__(self, file: SiteFile, fields: _Fields, *, status: int = 200) -> None:
+        self.status = status
+        date = formatdate(file.modified, usegmt=True)
+        self.modified = date.encode()
+        shared: _Fields = {
+            "content-type": ("Content-Type", file.type),
+            "cache-control": ("Cache-Control", _IMMUTABLE if file.is_immutable else _CHECKED),
+            "last-modified": ("Last-Modified", date),
+            "accept-ranges": ("Accept-Ranges", "bytes"),
+        }
+        if file.gzip:
+            add_vary(shared, "Accept-Encoding")
+        for key, field in fields.items():
+            if key == "vary":
+                add_vary(shared, field[1])
+            else:
+                shared[key] = field
+        digest = file.digest[:32]
+        self.plain = SiteContent(file.digest, file.size, f'"{digest}"', shared)
+        self.packed: SiteContent | None = None
+        """The compressed content, if there is one."""
+        if file.gzip:
+            etag = f'"{digest}-gzip"'
+            self.packed = SiteContent(file.digest + GZIP, file.gzip, etag, shared, "gzip")
+
+
+class LocationAnswer:
+    """A redirect to another address."""
+
+    __slots__ = ("head", "status")
+
+    def __init__(self, status: int, location: str, fields: _Fields) -> None:
+        self.status = status
+        own = {"cache-control": ("Cache-Control", _CHECKED), **fields}
+        self.head = _lines(own | {"location": ("Location", location)}) + b"Content-Length: 0\r\n"
+
+
+class _RedirectMatcher:
+    """A redirect with its pattern."""
+
+    __slots__ = ("pattern", "redirect")
+
+    def __init__(self, redirect: Redirect) -> None:
+        self.redirect = redirect
+        self.pattern = PathPattern(redirect.path)
+
+
+class LoadedSite:
+    def __init__(self, index: SiteIndex) -> None:
+        self._index = index
+        self.size = index.size
+        rules = [_RedirectMatcher(redirect) for redirect in index.rules.redirects]
+        self._forced = [rule for rule in rules if rule.redirect.force]
+        self._others = [rule for rule in rules if not rule.redirect.force]
+        self._headers = [(PathPattern(rule.path), rule.fields) for rule in index.rules.headers]
+        self._pages: dict[bytes, SitePage] = {}
+
+    def find(self, target: bytes, *, likes_html: bool) -> SitePage | LocationAnswer | None:
+        """Returns the answer for the target of a request; None if there is nothing there. `likes_html` is
+        true for clients that ask for a page to show."""
+        raw, _, query = target.partition(b"?")
+        page = self._pages.get(raw)
+        if page is not None:
+            return page
+        path = decoded_path(raw)
+        if path is None:
+            return self._not_found("/")
+        if redirect := self._redirect(self._forced, path, query):
+            return redirect
+        if page := self._page(path, _names_of(path)):
+            self._keep(raw, page)
+            return page
+        return (
+            self._slash_corrected(path, query)
+            or self._redirect(self._others, path, query)
+            or (self._fallback(path) if likes_html else None)
+            or self._not_found(path)
+        )
+
+    def _keep(self, raw: bytes, page: SitePage) -> None:
+        if len(raw) <= _LONGEST_KEPT:
+            if len(self._pages) >= _MOST_PAGES:
+                self._pages.clear()
+            self._pages[raw] = page
+
+    def _page(self, path: str, names: tuple[str, ...], status: int = 200) -> SitePage | None:
+        for name in names:
+            if file := self._index.find(name):
+                return SitePage(file, self._fields(path), status=status)
+        return None
+
+    def _fields(self, path: str) -> _Fields:
+        """Returns the fields that the site declares for a path."""
+        fields: _Fields = {}
+        for pattern, declared in self._headers:
+            if pattern.match(path) is not None:
+                fields |= {name.lower(): (name, value) for name, value in declared}
+        return fields
+
+    def _slash_corrected(self, path: str, query: bytes) -> LocationAnswer | None:
+        """Leads to the folder of this name, or to the page of this name that is no folder."""
+        if not path.endswith("/"):
+            is_there, other = self._index.find(f"{path[1:]}/{INDEX_PAGE}"), f"{path}/"
+        else:
+            is_there, other = self._index.find(f"{path[1:-1]}.html"), path[:-1]
+        if not is_there:
+            return None
+        return LocationAnswer(301, with_query(encoded_path(other), query), self._fields(path))
+
+    def _redirect(
+        self, rules: list[_RedirectMatcher], path: str, query: bytes
+    ) -> SitePage | LocationAnswer | None:
+        for rule in rules:
+            values = rule.pattern.match(path)
+            if values is None:
+                continue
+            redirect = rule.redirect
+            target = fill(redirect.target, values)
+            if redirect.moves:
+                location = with_query(encoded_target(target), query)
+                if len(location) <= _LONGEST_LOCATION:
+                    return LocationAnswer(redirect.status, location, self._fields(path))
+            elif page := self._rewritten(path, target, redirect.status):
+                return page
+        return None
+
+    def _rewritten(self, path: str, target: str, status: int) -> SitePage | None:
+        """Answers with the page at another path."""
+        inner = decoded_path(encoded_target(target).partition("?")[0].encode())
+        return self._page(path, _names_of(inner), status) if inner else None
+
+    def _fallback(self, path: str) -> SitePage | None:
+        name = self._index.rules.fallback
+        if not name or is_asset(path):
+            return None
+        return self._for_people(self._index.find(name), path, 200)
+
+    def _not_found(self, path: str) -> SitePage | None:
+        return self._for_people(self._index.find(NOT_FOUND), path, 404)
+
+    def _for_people(self, file: SiteFile | None, path: str, status: int) -> SitePage | None:
+        """Answers with a page that another client would not get."""
+        if file is None:
+            return None
+        fields = self._fields(path)
+        add_vary(fields, "Accept")
+        return SitePage(file, fields, status=status)
+
+
+def _names_of(path: str) -> tuple[str, ...]:
+    """Returns the names of files that a path may mean, the first one first."""
+    name = path[1:]
+    if not name or name.endswith("/"):
+        return (f"{name}{INDEX_PAGE}",)
+    return name, f"{name}.html"
+
+
+def add_vary(fields: _Fields, name: str) -> None:
+    before = fields.get("vary")
+    fields["vary"] = ("Vary", f"{before[1]}, {name}" if before else name)
+
+
+def _lines(fields: _Fields) -> bytes:
+    return "".join(f"{name}: {value}\r\n" for name, value in fields.values()).encode("latin-1")

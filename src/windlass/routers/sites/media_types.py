@@ -1,0 +1,122 @@
+"""Media types of files by their names. The same on every machine, unlike the table of the system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+UNKNOWN: Final = "application/octet-stream"
+_TEXTS: Final[Mapping[str, str]] = {
+    "html": "text/html",
+    "htm": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "mjs": "text/javascript",
+    "cjs": "text/javascript",
+    "txt": "text/plain",
+    "log": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "ics": "text/calendar",
+    "vtt": "text/vtt",
+    "vcf": "text/vcard",
+    "xml": "application/xml",
+    "xsl": "application/xslt+xml",
+    "rss": "application/rss+xml",
+    "atom": "application/atom+xml",
+    "xhtml": "application/xhtml+xml",
+    "svg": "image/svg+xml",
+}
+"""Types of text in UTF-8, which is said with them."""
+_COMPACTED: Final[Mapping[str, str]] = {
+    "avif": "image/avif",
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+    "jxl": "image/jxl",
+    "woff": "font/woff",
+    "woff2": "font/woff2",
+    "mp3": "audio/mpeg",
+    "m4a": "audio/mp4",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "flac": "audio/flac",
+    "aac": "audio/aac",
+    "mp4": "video/mp4",
+    "m4v": "video/mp4",
+    "webm": "video/webm",
+    "ogv": "video/ogg",
+    "mov": "video/quicktime",
+    "mpd": "application/dash+xml",
+    "ts": "video/mp2t",
+    "pdf": "application/pdf",
+    "zip": "application/zip",
+    "gz": "application/gzip",
+    "br": "application/octet-stream",
+    "bz2": "application/x-bzip2",
+    "xz": "application/x-xz",
+    "zst": "application/zstd",
+    "7z": "application/x-7z-compressed",
+    "epub": "application/epub+zip",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "apk": "application/vnd.android.package-archive",
+    "jar": "application/java-archive",
+}
+"""Types whose files are compressed already."""
+_OTHERS: Final[Mapping[str, str]] = {
+    "json": "application/json",
+    "map": "application/json",
+    "jsonld": "application/ld+json",
+    "geojson": "application/geo+json",
+    "webmanifest": "application/manifest+json",
+    "topojson": "application/json",
+    "wasm": "application/wasm",
+    "ico": "image/vnd.microsoft.icon",
+    "bmp": "image/bmp",
+    "tif": "image/tiff",
+    "tiff": "image/tiff",
+    "ttf": "font/ttf",
+    "otf": "font/otf",
+    "eot": "application/vnd.ms-fontobject",
+    "wav": "audio/wav",
+    "mid": "audio/midi",
+    "m3u8": "application/vnd.apple.mpegurl",
+    "tar": "application/x-tar",
+    "rtf": "application/rtf",
+    "doc": "application/msword",
+    "xls": "application/vnd.ms-excel",
+    "ppt": "application/vnd.ms-powerpoint",
+    "gltf": "model/gltf+json",
+    "glb": "model/gltf-binary",
+}
+
+
+def suffix_of(path: str) -> str:
+    """Returns the part of a name after its last dot, in lower case; empty if there is none."""
+    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return suffix.lower() if dot else ""
+
+
+def media_type(path: str) -> str:
+    suffix = suffix_of(path)
+    if text := _TEXTS.get(suffix):
+        return f"{text}; charset=utf-8"
+    return _COMPACTED.get(suffix) or _OTHERS.get(suffix) or UNKNOWN
+
+
+def is_compressible(path: str) -> bool:
+    suffix = suffix_of(path)
+    return suffix in _TEXTS or suffix in _OTHERS
+
+
+def is_asset(path: str) -> bool:
+    """True if a path looks like one of a file other than a page: a script, an image and so on."""
+    suffix = suffix_of(path)
+    return suffix not in {"html", "htm", "xhtml"} and (
+        suffix in _TEXTS or suffix in _COMPACTED or suffix in _OTHERS
+    )

@@ -1,0 +1,67 @@
+"""Patterns of paths in `_redirects` and `_headers`, such as `/blog/:year/*`. Matching never backtracks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+SPLAT: Final = "splat"
+_NAMED: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
+_VALUE: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]{0,40})")
+_SAFE: Final = "/@!$&'()+,;=-._~"
+
+
+class PathPattern:
+    """A path in which `:name` stands for a part between slashes, and one `*` for all of any length."""
+
+    __slots__ = ("_after", "_before", "_has_splat", "is_plain")
+
+    def __init__(self, text: str) -> None:
+        before, star, self._after = text.partition("*")
+        self._has_splat = bool(star)
+        if not star:
+            before = before.rstrip("/") or "/"
+        parts = [*_NAMED.split(before), ""]
+        self._before = list(zip(parts[::2], parts[1::2], strict=True))
+        """A text and the name that follows it, again and again; the last name is empty."""
+        self.is_plain = not star and len(self._before) == 1
+        """It stands for one path only."""
+
+    def match(self, path: str) -> Mapping[str, str] | None:
+        """Returns the values of its names if it stands for this path."""
+        if not self._has_splat:
+            return self._match(path.rstrip("/") or "/")
+        values = self._match(path)
+        # A folder without its slash is meant, too.
+        return self._match(f"{path}/") if values is None and not self._after else values
+
+    def _match(self, path: str) -> Mapping[str, str] | None:
+        values: dict[str, str] = {}
+        at = 0
+        for text, name in self._before:
+            if not path.startswith(text, at):
+                return None
+            at += len(text)
+            if name:
+                end = path.find("/", at)
+                end = len(path) if end < 0 else end
+                if end == at:
+                    return None
+                values[name] = path[at:end]
+                at = end
+        if not self._has_splat:
+            return values if at == len(path) else None
+        end = len(path) - len(self._after)
+        if end < at or not path.endswith(self._after):
+            return None
+        values[SPLAT] = path[at:end]
+        return values
+
+
+def fill(target: str, values: Mapping[str, str]) -> str:
+    """Puts values into the target of a redirect, encoded as parts of an address."""
+    if not values:
+        return target
+    return _VALUE.sub(lambda name: quote(values[name[1]], _SAFE) if name[1] in values else name[0], target)

@@ -1,0 +1,62 @@
+"""A gateway serves static sites while no server is there, and after another one has taken its place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.gateway.conftest import GatewayTown
+from tests.routers.sites import FILES, PAGE, made
+from tests.routers.town import calling, request, route
+from windlass.gateway.doors import Doors
+from windlass.gateway.journal import Journal, ToldRoutes
+from windlass.gateway.messages import Open, SetRoutes
+
+LARGE = os.urandom(1024) * 16384
+"""16 MB, which no sockets hold."""
+
+
+async def test_a_download_of_a_site_finishes_at_the_elder_and_the_next_is_of_its_successor(
+    town: GatewayTown, tmp_path: Path
+):
+    release, _ = made(tmp_path, {**FILES, "film.mp4": LARGE})
+    await town.router.set("shop", [route(site=str(release))])
+    idle, busy = await town.caller(), await town.caller()
+    assert (await idle.ask(request())).body == PAGE
+    await busy.send(request("/film.mp4"))
+    begun = await busy.reader.readexactly(1000)
+    await town.replace()
+    assert (await town.ask(request())).body == PAGE
+    assert (await idle.ask(request("/about"))).body == FILES["about.html"]
+    whole = begun + await busy.reader.readexactly(len(LARGE) - 1000 + begun.index(b"\r\n\r\n") + 4)
+    assert whole.endswith(LARGE)
+
+
+async def test_a_gateway_that_was_killed_has_its_sites_again(tmp_path: Path):
+    release, _ = made(tmp_path, FILES)
+    journal = Journal(tmp_path / "journal")
+    journal.open()
+    doors = Doors(journal)
+    opened = Open("local", "127.0.0.1", 0)
+    await doors.change(opened)
+    await doors.change(SetRoutes("local", "shop", (route(site=str(release)),)))
+    await doors.stop()
+    journal.close()
+    journal = Journal(tmp_path / "journal")
+    journal.open()
+    doors = Doors(journal)
+    await doors.restore({})
+    try:
+        async with calling(doors.port("local")) as caller:
+            assert (await caller.ask(request())).body == PAGE
+    finally:
+        await doors.stop()
+        journal.close()
+
+
+def test_a_gateway_with_a_site_is_needed():
+    told = ToldRoutes()
+    told.note(SetRoutes("local", "shop", (route(),)))
+    assert told.is_empty
+    told.note(SetRoutes("local", "shop", (route(site="/somewhere"),)))
+    assert not told.is_empty

@@ -1,0 +1,217 @@
+"""A static site is deployed like any application, and served by the router without an instance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.running.deployments import PORT, deploy, deployed, deployment, generations
+from tests.world import World, make_world
+from windlass.core.deploy.static_site import SiteHeader, StaticSite
+from windlass.routers.sites.index import read_index
+
+HEADER = {"path": "/*", "name": "X-Frame-Options", "value": "DENY"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made:
+        made.builder.names = {"static": StaticSite(folder="dist")}
+        yield made
+
+
+def served(world: World, app: str) -> str:
+    """Returns the folder from which the router serves an application; empty if it does not."""
+    (folder,) = {route.site for route in world.router.routes[app]}
+    return str(folder)
+
+
+def files(world: World) -> set[str]:
+    """Returns the services of which files are in place."""
+    folder = world.folder / "sites"
+    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+
+
+async def looked_at(world: World, app: str) -> None:
+    """Lets the next look at an application happen, as after a start of the server."""
+    world.installation.note_change(app)
+    await world.installation.note_changes()
+    await world.settle()
+
+
+async def test_a_site_runs_without_an_instance(world):
+    app = await deployed(world)
+    assert generations(world, app) == []
+    status = (await world.get(f"/application/{app}/status")).json
+    assert (status["state"], status["message"]) == ("RUNNING", "")
+    assert [status[name] for name in ("instances", "running_instances", "ready_instances")] == [0, 0, 0]
+    assert {(route.kind, route.endpoints) for route in world.router.routes[app]} == {("http", ())}
+    assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_the_build_log_says_what_is_served(world):
+    app = await deployed(world)
+    id = (await world.get(f"/application/{app}/status"))["execution_id"]
+    log = (await world.get(f"/application/{app}/deployment/{id}/log")).body
+    assert b"Static site: 1 files" in log
+
+
+async def test_a_site_is_kept_as_it_is(world):
+    app = await deployed(world)
+    before = served(world, app)
+    await world.run(120)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert served(world, app) == before
+
+
+async def test_a_deployment_switches_to_its_files_and_a_rollback_to_the_former(world):
+    app = await deployed(world)
+    first = served(world, app)
+    former = (await world.get(f"/application/{app}/deployment"))["results"][0]["id"]
+    world.git.push("second")
+    world.engine.files = {"index.html": b"second"}
+    await deploy(world, app)
+    await world.settle()
+    second = served(world, app)
+    assert second != first
+    assert Path(first).exists()
+    answer = await world.post(f"/application/{app}/rollback", {"deployment_id": former})
+    assert answer.status == 202, answer
+    await world.settle()
+    assert served(world, app) == first
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_only_the_present_and_the_former_files_stay(world):
+    app = await deployed(world)
+    for number in range(4):
+        world.git.push(f"commit {number}")
+        await deploy(world, app)
+        await world.settle()
+    assert len([*(world.folder / "sites" / app).iterdir()]) == 2
+
+
+async def test_a_stopped_site_has_the_usual_page_and_a_deleted_one_no_files(world):
+    app = await deployed(world)
+    await world.post(f"/application/{app}/stop")
+    await world.settle()
+    assert served(world, app) == ""
+    assert await world.state(f"/application/{app}") == "STOPPED"
+    await deploy(world, app)
+    await world.settle()
+    assert served(world, app)
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    assert files(world) == set()
+
+
+async def test_an_uninstalled_site_has_no_files(world):
+    app = await deployed(world)
+    await world.post(f"/application/{app}/uninstall")
+    await world.settle()
+    assert files(world) == set()
+
+
+async def test_a_folder_that_cannot_be_served_fails_the_deployment_and_the_former_site_goes_on(world):
+    app = await deployed(world)
+    before = served(world, app)
+    world.engine.files = {".env": b"SECRET"}
+    world.git.push("empty")
+    id = await deploy(world, app)
+    await world.settle()
+    failed = await deployment(world, app, id)
+    assert failed["status"] == "FAILED"
+    assert failed["message"].startswith("Build a page into the folder dist")
+    assert "still serves" in failed["message"]
+    assert served(world, app) == before
+
+
+async def test_lost_files_are_put_in_place_again(world):
+    app = await deployed(world)
+    await world.installation.ctx.sites.discard(app)
+    await looked_at(world, app)
+    assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_a_site_whose_build_is_gone_is_built_again(world):
+    app = await deployed(world)
+    built = len(world.builder.built)
+    await world.installation.ctx.sites.discard(app)
+    world.builder.kept.clear()
+    world.engine.builds = world.builder.kept
+    await looked_at(world, app)
+    assert len(world.builder.built) == built + 1
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_settings_of_a_site_need_no_build(world):
+    app = await deployed(world)
+    before = served(world, app)
+    await world.patch(f"/application/{app}", {"static_headers": [HEADER], "static_fallback": "index.html"})
+    await deploy(world, app)
+    await world.settle()
+    rules = read_index(Path(served(world, app))).rules
+    assert len(world.builder.built) == 1
+    assert served(world, app) != before
+    assert (rules.fallback, rules.headers[0].fields) == ("index.html", (("X-Frame-Options", "DENY"),))
+
+
+async def test_the_first_setting_of_a_field_counts(world):
+    world.builder.names = {"static": StaticSite(folder=".", headers=(SiteHeader("/*", "X", "of the build"),))}
+    headers = [{"path": "/a", "name": "X", "value": "first"}, {"path": "/*", "name": "X", "value": "second"}]
+    app = await deployed(world, static_headers=headers)
+    rules = read_index(Path(served(world, app))).rules
+    assert [fields[0][1] for _, fields in map(tuple_of, rules.headers)] == ["of the build", "second", "first"]
+
+
+def tuple_of(rule):
+    return rule.path, rule.fields
+
+
+async def test_a_process_becomes_a_site_and_a_site_a_process(world):
+    world.builder.names = {"command": ("run",)}
+    app = await deployed(world, min_running_instances=2, max_running_instances=3)
+    world.builder.names = {"static": StaticSite(folder="dist")}
+    world.git.push("static")
+    await deploy(world, app)
+    await world.settle()
+    assert (generations(world, app), bool(served(world, app))) == ([], True)
+    world.builder.names = {"command": ("run",)}
+    world.git.push("process")
+    await deploy(world, app)
+    await world.settle()
+    assert (generations(world, app), served(world, app)) == ([3, 3], "")
+    status = (await world.get(f"/application/{app}/status")).json
+    assert status["instances"] == 2
+
+
+async def test_sites_of_deleted_services_are_swept(world):
+    app = await deployed(world)
+    folder = world.folder / "sites" / app
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    folder.mkdir(parents=True)
+    await world.run(120)
+    assert files(world) == set()
+
+
+async def test_another_organization_cannot_name_the_files_of_a_site(world):
+    app = await deployed(world)
+    _, token = await world.organization()
+    project = await world.post("/project", {"name": "x"}, token=token)
+    for folder in (f"../{app}", f"../../sites/{app}", "/etc"):
+        body = {"name": "thief", "static_folder": folder}
+        answer = await world.patch(f"/application/{app}", body)
+        assert answer.status == 400
+        assert answer.message.startswith("static_folder: ")
+    assert project.status != 500
+
+
+async def test_a_port_of_a_site_speaks_http_whatever_it_is_called(world):
+    tcp = {"internal_port": 9000, "protocol": "TCP", "publicly_accessible": True, "external_port": 30123}
+    app = await deployed(world, ports=[PORT, tcp])
+    assert {route.kind for route in world.router.routes[app]} == {"http"}
+    assert all(route.site for route in world.router.routes[app])
