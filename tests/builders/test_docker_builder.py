@@ -156,6 +156,12 @@ async def test_a_step_that_fails_is_reported_with_the_line_in_which_its_tool_say
         await bench.build(f"FROM {BOX}\nRUN echo ERROR: No matching distribution found for x >&2; exit 1\n")
 
 
+async def test_a_step_that_fails_is_shown_without_its_mounts(kit):
+    with pytest.raises(BuildError) as caught:
+        await kit.build(f"FROM {BOX}\nRUN --mount=type=cache,target=/c false\n")
+    assert "RUN false: it exited with code 1" in str(caught.value)
+
+
 async def left_of(host: str, mark: str) -> list[str]:
     """Containers and images, named or not, that have to do with a command in which this stands."""
     docker = Docker(host)

@@ -25,6 +25,7 @@ _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
 _LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
 _RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\Z")
+_MOUNTS = re.compile(r"--mount=\S+ +")
 _CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
 Say = Callable[[str], None]
@@ -98,7 +99,8 @@ class BuildProgress:
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
             why = f"{line} (exit code {code[1]})"
-        step = self._step if len(self._step) <= SHOWN else f"{self._step[:SHOWN]}…"
+        step = _MOUNTS.sub("", self._step)
+        step = step if len(step) <= SHOWN else f"{step[:SHOWN]}…"
         reason = f"{step}: {why}" if step else why
         if remedy := build_remedy(int(code[1]) if code else 0, [*self._last, self.error]):
             return f"{remedy} The step that failed: {reason}"

@@ -13,7 +13,7 @@ from msgspec import Struct
 DEBIAN: Final = "bookworm"
 SLIM: Final = f"debian:{DEBIAN}-slim"
 
-_CLAUSE: Final = re.compile(r"(\^|~=|~>|~|>=|<=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
+_CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
 _HYPHEN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
 _EXACT: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
 _DISTRIBUTION: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")

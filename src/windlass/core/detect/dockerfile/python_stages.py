@@ -28,6 +28,7 @@ _WITHOUT_THE_CODE: Final = {
 _LOCKS: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock")
 _REQUIREMENTS: Final = re.compile(r"pip install (?:--?[\w-]+ )*-r (\S+)")
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*+(\S++)")
+_INCLUDES: Final = ("-r", "-c", "--requirement", "--constraint")
 _LOCAL: Final = re.compile(r"(?:-e|--editable|\.|/|file:)|[^#]*@ *file:")
 _ENVIRONMENT: Final = {"VIRTUAL_ENV": VENV, "PATH": f"{VENV}/bin:$PATH"}
 _ASKS: Final = (
@@ -104,9 +105,10 @@ def _requirements(recipe: Recipe, files: KnownFiles) -> list[str]:
         folder = path.rpartition("/")[0]
         for line in files.text(path).splitlines():
             text = line.strip()
-            if _LOCAL.match(text):
+            included = _INCLUDE.fullmatch(text)
+            if _LOCAL.match(text) or (text.startswith(_INCLUDES) and not included):
                 return []
-            if included := _INCLUDE.fullmatch(text):
+            if included:
                 inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")
                 ahead += [inner] if inner not in ahead else []
     return ahead
