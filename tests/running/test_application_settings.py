@@ -159,6 +159,15 @@ def test_an_unknown_process_is_refused_with_those_that_exist() -> None:
     assert not with_settings(application(), workload("image", command=(), processes={})).command
 
 
+def test_the_release_command_of_the_repository_runs_with_its_web_process_only() -> None:
+    expected = {"": ("r",), "web": ("r",), "worker": ()}
+    for process, release in expected.items():
+        runs = with_settings(application(process=process), workload(release=("r",)))
+        assert runs.artifact.release == release
+    own = with_settings(application(process="worker", release_command="x"), workload(release=("r",)))
+    assert own.artifact.release == ("/bin/sh", "-c", "exec x")
+
+
 def test_settings_of_a_site_are_added_to_what_its_files_say() -> None:
     header = {"path": "/*", "name": "X", "value": "set"}
     fields = {"static_folder": "dist", "static_fallback": "index.html", "static_headers": [header]}
@@ -226,3 +235,20 @@ async def test_the_steps_of_a_recipe_get_the_variables_that_people_declared(embe
         await embedded.settle()
     arguments = [order.arguments for order in embedded.builder.built]
     assert arguments == [{"VITE_API": "one"}, {"VITE_API": "one", "NEXT_PUBLIC_NAME": "two"}]
+
+
+async def test_applications_of_one_repository_are_built_as_one(embedded: World) -> None:
+    embedded.builder.names = {"command": ("run",), "processes": {"web": ("run",), "worker": ("work",)}}
+    environment = await embedded.environment()
+    for fields in ({}, {"process": "worker"}, {"build_command": "make"}):
+        app = await embedded.application(environment, **fields)
+        await embedded.post(f"/application/{app}/deploy")
+        await embedded.settle()
+    other = {"url": "https://git.example/acme/other.git", "branch": "main"}
+    app = await embedded.application(environment, git_repository=other)
+    await embedded.post(f"/application/{app}/deploy")
+    await embedded.settle()
+    web, worker, made, alone = [(order.group, order.key) for order in embedded.builder.built]
+    assert web == worker
+    assert (made[0], made[1] != web[1]) == (web[0], True)
+    assert alone[0] != web[0]

@@ -40,6 +40,8 @@ GONE: Final = ".gone-"
 RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
+SHARED: Final = "shared-"
+"""Folders whose name begins so belong to a group of services; see `shared_builds`."""
 _SHARED: Final = ("pip", "uv", "npm")
 """Caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules", "node", "python", "manager")
@@ -132,7 +134,7 @@ class ArtifactStore:
                 _try_to_erase(left)
             elif left.name.startswith(NEW):
                 self._sweep_leftover(left)
-            elif left.name != DEPS and kept is not None and left.name not in kept:
+            elif not left.name.startswith(".") and kept is not None and left.name not in kept:
                 self._away(left)
         for deps in sorted((self.folder / DEPS).glob("*")):
             self._sweep_deps(deps)
@@ -188,7 +190,10 @@ def services(folder: Path) -> list[str]:
     return [
         entry.name
         for entry in entries
-        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE and entry.is_dir()
+        if _PLAIN.fullmatch(entry.name)
+        and entry.name != CACHE
+        and not entry.name.startswith(SHARED)
+        and entry.is_dir()
     ]
 
 

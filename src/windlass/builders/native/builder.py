@@ -32,6 +32,7 @@ from windlass.builders.native.artifacts import (
 )
 from windlass.builders.native.build_state import BuildState, make_folders
 from windlass.builders.native.cells import Cells
+from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
 from windlass.builders.native.work import make_artifact
@@ -56,6 +57,7 @@ class NativeBuilder:
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches)
+        self._shared = SharedBuilds(self._folder)
         self._with_pip: set[str] = set()
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -67,19 +69,26 @@ class NativeBuilder:
             return await group.in_thread(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
-        lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
+        lock = self._busy.setdefault((order.group or order.service, order.key), asyncio.Lock())
         async with lock:
             if artifact := await self.find(order.service, order.key):
                 say("This was built before, and is used again.")
                 return artifact
             with _in_plain_words():
+                if artifact := await group.in_thread(self._shared.find, order):
+                    say("This was built for another application of this repository, and is used again.")
+                    return artifact
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
+        groups = await group.in_thread(self._shared.groups_of, service)
         await group.in_thread(ArtifactStore(self._folder, service).discard)
+        await group.in_thread(self._shared.sweep, groups)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
+        groups = await group.in_thread(self._shared.groups_of, service)
         await group.in_thread(ArtifactStore(self._folder, service).sweep, keep)
+        await group.in_thread(self._shared.sweep, groups)
 
     async def services(self) -> Collection[str]:
         return await group.in_thread(services, self._folder)
@@ -90,15 +99,17 @@ class NativeBuilder:
         for service in await self.services():
             store = ArtifactStore(self._folder, service)
             await group.in_thread(store.discard if service in gone else store.sweep)
+        await group.in_thread(lambda: self._shared.sweep(self._shared.groups()))
 
     async def set_aside(self, service: str, into: Path) -> None:
+        await group.in_thread(self._shared.note_set_aside, service, into / "builds")
         await group.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
 
     async def put_back(self, service: str, out: Path) -> None:
         await group.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        store = ArtifactStore(self._folder, order.service)
+        store = self._shared.store_of(order)
         async with _aside() as held:
             folder = await group.in_thread(held.enter_context, store.making())
             home, cache = folder / "home", self._folder / CACHE / name_of(order.org)
@@ -112,7 +123,7 @@ class NativeBuilder:
             held.callback(tools.end_all)
             artifact = folder / "artifact"
             state = BuildState(order, found_sources, tools, self._toolchains, store, artifact, held)
-            return await group.in_thread(store.put, artifact, await make_artifact(state))
+            return await group.in_thread(self._shared.put, order, artifact, await make_artifact(state))
 
 
 @asynccontextmanager

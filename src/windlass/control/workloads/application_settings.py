@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
@@ -9,6 +11,8 @@ from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.shell import shell_command
 from windlass.core.words.variables import Unusable
 from windlass.families.application import Application
+
+_WEB: Final = "web"
 
 
 def with_settings(spec: Application, workload: Workload) -> Workload:
@@ -18,7 +22,7 @@ def with_settings(spec: Application, workload: Workload) -> Workload:
     is_process = bool(command or workload.entrypoint or workload.command)
     artifact = replace(
         artifact,
-        release=shell_command(spec.release_command) if spec.release_command else artifact.release,
+        release=_release_of(spec, artifact),
         static=None if is_process else _site_of(spec, artifact),
     )
     workload = replace(workload, artifact=artifact)
@@ -26,6 +30,14 @@ def with_settings(spec: Application, workload: Workload) -> Workload:
         workload = _with_command(workload, command)
     _check_start(workload)
     return workload
+
+
+def _release_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
+    """Returns the release command. That of the repository runs with its web process: applications that run
+    another process of the same repository would run it a second time."""
+    if spec.release_command:
+        return shell_command(spec.release_command)
+    return artifact.release if (spec.process or _WEB) == _WEB else ()
 
 
 def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:

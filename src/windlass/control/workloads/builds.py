@@ -84,6 +84,7 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         org=service.org,
         name=spec.name,
         deployment=making.deployment.id,
+        group=_group_of(service.org, spec),
         key=_digest([base, values])[:40],
         commit=commit.id,
         source=folder,
@@ -100,6 +101,11 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         with ctx.meters.building():
             artifact = await place.builder.build(order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
+
+
+def _group_of(org: str, spec: Application) -> str:
+    """Returns the same text for all services of an organization that are built from one folder."""
+    return _digest([org, spec.git_repository.url, spec.git_repository.root_path or "/"])[:40]
 
 
 def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
