@@ -42,7 +42,7 @@ async def lines(town: Town, file: Path) -> list[Any]:
 
 async def test_a_request_is_one_line_without_its_query(town: Town, file: Path):
     one = await town.instance("one")
-    await town.shop(one)
+    await town.shop(one, org="acme")
     fields = (f"Traceparent: 00-{TRACE}-00f067aa0ba902b7-01", "User-Agent: of-the-test")
     await town.ask(request("/cart?token=secret", "GET", SHOP, *fields))
     (line,) = await lines(town, file)
@@ -59,6 +59,7 @@ async def test_a_request_is_one_line_without_its_query(town: Town, file: Path):
         "status": 200,
         "bytes": len(reply(b"one")),
         "service": "shop",
+        "organization": "acme",
         "address": "127.0.0.1",
         "user_agent": "of-the-test",
         "request_id": one.heard[0].fields["x-request-id"],

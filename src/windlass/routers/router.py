@@ -60,6 +60,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """The port's name."""
     title: str
     """The name of the service for people, on pages."""
+    org: str = ""
+    """The organization of the service, for the access log."""
     kind: Literal["http", "tcp"]
     """By host name on the gateway, or all that arrives at `external`."""
     hosts: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.base.line_log import LineLog, clean_text
 from windlass.base.trace import given_trace
+from windlass.routers.router import Route
 
 _encode = msgspec.json.Encoder().encode
 _TOLD: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]*+)", re.IGNORECASE)
@@ -34,6 +35,7 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     bytes: int
     """Sent to the client, with heads."""
     service: str | None
+    organization: str | None
     address: str
     """The address of the client, as told by a trusted proxy if there is one."""
     user_agent: str
@@ -77,7 +79,7 @@ class LoggedHead(NamedTuple):
 class RequestEntry:
     """A request or TCP connection under way, which is logged at its end."""
 
-    __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_service", "_transport")
+    __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_route", "_transport")
 
     def __init__(
         self,
@@ -85,11 +87,11 @@ class RequestEntry:
         transport: CountingTransport,
         address: str,
         port: int,
-        service: str | None,
+        route: Route | None,
         head: LoggedHead | None = None,
     ) -> None:
         self._log, self._transport, self._address, self._port = log, transport, address, port
-        self._service, self._head = service, head
+        self._route, self._head = route, head
         self._before = transport.sent
         self._began = time.monotonic()
 
@@ -115,7 +117,8 @@ class RequestEntry:
             status=status or None,
             ms=round((time.monotonic() - self._began) * 1000, 2),
             bytes=self._transport.sent - self._before,
-            service=self._service,
+            service=self._route.service if self._route else None,
+            organization=(self._route.org or None) if self._route else None,
             address=self._log.client(self._address, values.get(b"x-forwarded-for")),
             user_agent=_decode(values.get(b"user-agent", b"")),
             request_id=_decode(head.request_id) or None,

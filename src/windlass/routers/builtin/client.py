@@ -18,6 +18,7 @@ from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.requests import IDEMPOTENT
 from windlass.routers.builtin.upstream import Upstream
+from windlass.routers.router import Route
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.peers import Peer
@@ -89,7 +90,7 @@ class ClientConnection(SiteClient):
             self._weight = traffic.mask + 1
             self._began = traffic.begin()
             if self._shared.access_log is not None:
-                self._entry = self._begin_entry(backend.route.service, method, target, request_id)
+                self._entry = self._begin_entry(backend.route, method, target, request_id)
         self._phase = BUSY
         self._served = True
         self._send(backend.pick())
@@ -285,7 +286,7 @@ class ClientConnection(SiteClient):
             entry.end(status)
 
     def _begin_entry(
-        self, service: str | None = None, method: bytes = b"", target: bytes = b"", request_id: bytes = b""
+        self, route: Route | None = None, method: bytes = b"", target: bytes = b"", request_id: bytes = b""
     ) -> RequestEntry | None:
         """Begins the entry of a request in the access log, if there is one."""
         log = self._shared.access_log
@@ -294,4 +295,4 @@ class ClientConnection(SiteClient):
         self.transport = transport = count_bytes(self.transport)
         fields = self._fields
         head = LoggedHead(method, target, fields.host, fields.raw, request_id) if method else None
-        return RequestEntry(log, transport, self._address.decode(), self._port, service, head)
+        return RequestEntry(log, transport, self._address.decode(), self._port, route, head)

@@ -185,8 +185,8 @@ class Caller(PipeEnd):
             return
         if shared.access_log is not None:
             transport = count_bytes(transport)
-            service = self._backend.route.service
-            self._entry = RequestEntry(shared.access_log, transport, address, self._port, service)
+            route = self._backend.route
+            self._entry = RequestEntry(shared.access_log, transport, address, self._port, route)
         super().connection_made(transport)
         self._active = True
         self._backend.traffic.requests += 1
