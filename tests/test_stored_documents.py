@@ -21,7 +21,8 @@ OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.gi
 def test_a_field_that_an_old_document_lacks_has_its_default() -> None:
     application = read(OLD, Application)
     assert isinstance(application, Application)
-    assert (application.cpu, application.ports, application.git_repository.root_path) == (500, [], "/")
+    assert application.git_repository
+    assert (application.cpu, application.storage, application.git_repository.root_path) == (500, [], "/")
 
 
 @pytest.mark.parametrize(

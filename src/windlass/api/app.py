@@ -31,6 +31,7 @@ from windlass.api.quota import StreamQuota
 from windlass.api.requests import Receive, Request, Scope, Send, receive_body, repeatable_of, request_of
 from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
+from windlass.api.uploads import UploadRequests
 from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp
 from windlass.base.log import log
 from windlass.base.trace import enter_trace
@@ -57,6 +58,7 @@ class App:
         self._streams = Streams()
         self.stream_quota = StreamQuota()
         self._executions = ExecutionSockets(ctx, callers, self._streams)
+        self._uploads = UploadRequests(ctx, callers)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
 
@@ -104,7 +106,7 @@ class App:
     async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
         route = self._routes.find(request.path)
         if route is None:
-            return await self._answer_elsewhere(request)
+            return await self._answer_elsewhere(request, receive)
         methods, ids = route
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
@@ -129,7 +131,7 @@ class App:
         await self._callers.identify(request)
         raise _not_allowed(request.method, allow_header(methods))
 
-    async def _answer_elsewhere(self, request: Request) -> HttpAnswer:
+    async def _answer_elsewhere(self, request: Request, receive: Receive) -> HttpAnswer:
         """Answers at a path where no operation is."""
         accept = request.headers.get(b"accept", b"")
         page = self._pages.find(request.path) or self._pages.home(
@@ -137,6 +139,8 @@ class App:
         )
         if page:
             return await self._answer_page(request, page)
+        if self._uploads.has(request.path) and request.method != "OPTIONS":
+            return await self._uploads.answer(request, receive)
         if request.method == "OPTIONS":
             self._callers.exempt(request)
         else:

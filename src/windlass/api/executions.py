@@ -111,8 +111,9 @@ class ExecutionSockets:
 
     def __init__(self, ctx: Context, callers: Callers, streams: Streams) -> None:
         self._ctx, self._callers, self._streams = ctx, callers, streams
-        self._routes = RouteTree(ctx.registry.raw)
-        self._by_handler = {operation.handler: operation for operation in ctx.registry.raw}
+        sockets = [operation for operation in ctx.registry.raw if not operation.writes]
+        self._routes = RouteTree(sockets)
+        self._by_handler = {operation.handler: operation for operation in sockets}
         self._quota = StreamQuota(MOST)
 
     def has(self, path: str) -> bool:

@@ -133,6 +133,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kept_artifacts: Annotated[
         int, _says("How many builds of a service are kept to roll back to", ge=1, le=1000)
     ] = 10
+    upload_bytes: Annotated[
+        int, _says("Bytes of an uploaded archive; its files may have eight times as many", ge=1024, le=2**40)
+    ] = 256 * 1024 * 1024
+    upload_files: Annotated[
+        int, _says("How many files and folders an uploaded folder may have", ge=1, le=10_000_000)
+    ] = 100_000
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""

@@ -1,4 +1,4 @@
-"""An application: built from a git repository, deployed, watched, scaled."""
+"""An application: built from a git repository or an uploaded folder, deployed, watched, scaled."""
 
 from typing import Annotated, Literal
 
@@ -24,6 +24,8 @@ from windlass.core.declare.fields import (
     Name,
     absent,
     example,
+    kept,
+    shown_in_examples,
 )
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.resource import Family, clash
@@ -47,10 +49,17 @@ from windlass.core.declare.traits import (
 from windlass.core.deploy.build_settings import BuilderChoice
 from windlass.families.environment import environment
 
+GIT = "GIT"
+"""The source of applications that are built from a repository."""
+
 
 class Application(Program):
     name: Annotated[Name, example("web")]
-    git_repository: GitRepositoryRequest
+    source: Annotated[
+        Literal["GIT", "UPLOAD"],
+        Meta(description="UPLOAD builds uploaded folders, and needs no git_repository"),
+    ] = "GIT"
+    git_repository: Annotated[Maybe[GitRepositoryRequest], kept(), shown_in_examples()] = absent
     build_mode: Annotated[Literal["DOCKER"], WITHOUT_EFFECT] = "DOCKER"
     dockerfile_path: Annotated[
         Maybe[RelativePath],
@@ -117,6 +126,7 @@ class Application(Program):
 class ChosenApplication(Chosen):
     application_id: Id
     git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
+    upload_id: Annotated[Maybe[Id], Meta(description="A complete upload, instead of a commit")] = absent
 
     @property
     def service(self) -> str:
@@ -126,14 +136,17 @@ class ChosenApplication(Chosen):
 class ApplicationShown(ProgramShown):
     own_fields_follow = "maximum_gpu"
 
-    git_repository: GitRepository
+    git_repository: Annotated[Maybe[GitRepository], shown_in_examples()] = absent
     service_type: str = "APPLICATION"
     maximun_gpu: int = 0
 
 
 def normalise(spec: Application) -> None:
     normalise_program(spec)
-    normalise_repository(spec.git_repository)
+    if spec.git_repository:
+        normalise_repository(spec.git_repository)
+    elif spec.source == GIT:
+        raise clash("git_repository", "is required, unless source is UPLOAD")
     _check_start(spec)
     _check_builder(spec)
     for index, header in enumerate(spec.static_headers):

@@ -35,6 +35,7 @@ from windlass.control.context.ownership import Ownership
 from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.shared_readers import SharedReaders
+from windlass.control.context.upload_files import UPLOADS, UploadFiles
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
@@ -108,6 +109,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES),
+        uploads=UploadFiles(folder.absolute() / UPLOADS),
         routing=Routing(),
         ownership=Ownership(settings.place, own.owner, own.home),
         point=point or no_point,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -56,11 +57,13 @@ class TreeListing:
 def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
     """Returns the first symbolic link that leads out of the folder, directly or through others."""
     targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
-    return next((to_text(path) for path in links if _leaves(path, targets)), None)
+    return next((to_text(path) for path in links if leaves(path, targets)), None)
 
 
-def _leaves(link: bytes, targets: dict[bytes, bytes]) -> bool:
-    """Resolves a path as the kernel would. The part resolved so far has no link, so that `..` is the real
+def leaves(link: bytes, targets: Mapping[bytes, bytes]) -> bool:
+    """True if a symbolic link leads out of the folder, directly or through others.
+
+    Resolves its path as the kernel would. The part resolved so far has no link, so that `..` is the real
     parent."""
     way: list[bytes] = []
     ahead = link.split(b"/")[::-1]

@@ -20,6 +20,7 @@ from windlass.control.deploying.routes import forget
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.request.deleting import DISCARD
+from windlass.control.services.uploads import sweep_uploads
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import scale
@@ -76,6 +77,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await _sweep(ctx, ctx.places.local)
     await ctx.point("builds swept")
     await sweep_work(ctx)
+    await sweep_uploads(ctx)
     await holdings.sweep(ctx, ctx.logs)
     await holdings.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")

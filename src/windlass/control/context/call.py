@@ -100,6 +100,8 @@ class Reply(Struct, frozen=True):
     """Server-sent events instead of a body, for as long as the client listens."""
     org: str = ""
     """The organization whose stream it is."""
+    headers: Mapping[str, str] | None = None
+    """Further headers of the answer, of operations that are raw."""
 
 
 Reading = Callable[[Context, Call], Awaitable[Reply]]

@@ -23,6 +23,7 @@ from windlass.control.context.ownership import Ownership
 from windlass.control.context.place import HttpRouter
 from windlass.control.context.places import Places
 from windlass.control.context.shared_readers import SharedReaders
+from windlass.control.context.upload_files import UploadFiles
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
@@ -107,6 +108,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The folder for working copies during builds."""
     sites: SiteStore
     """The files of static sites, for routers."""
+    uploads: UploadFiles
+    """The archives of uploads at this server."""
     routing: Routing
     ownership: Ownership
     """The owner of the local place."""

@@ -42,7 +42,7 @@ async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
     """Writes what a successful deployment changes."""
     service = await tx.resources.get(current.service)
     assert service is not None
-    changes = ctx.kinds[service.family].deployed(particulars(current))
+    changes = ctx.kinds[service.family].deployed(service, particulars(current))
     if not changes:
         return service
     body = rewritten(service.body, changes)

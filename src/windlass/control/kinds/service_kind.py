@@ -90,6 +90,10 @@ class ServiceKind(Generic[S]):
         """Returns the version that the body of a deploy asks for."""
         return ChosenVersion()
 
+    async def find_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
+        """Returns the same, after what the body names was found."""
+        return self.asked_version(body)
+
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         """Returns the settings that a version replaces, with their values."""
         return {}
@@ -121,7 +125,7 @@ class ServiceKind(Generic[S]):
         """Returns the fields of the document that Windlass chooses when a workload is frozen."""
         return {}
 
-    def deployed(self, details: Particulars) -> Mapping[str, object]:
+    def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the document that a successful deployment changes, at any depth."""
         return {}
 

@@ -1,4 +1,4 @@
-"""The builds of a service that are kept, by the records of its deployments."""
+"""The builds and versions of a service that are kept, by the records of its deployments."""
 
 from __future__ import annotations
 
@@ -16,6 +16,22 @@ class Builds(Struct, frozen=True):
     """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
     grown: bool
     """True if anything was built since the release before the last: then there may be builds to remove."""
+
+
+async def kept_commits(ctx: Context, service: str) -> set[str]:
+    """Returns the versions that may be deployed again: of what serves, what is under way, and the last few
+    that ran."""
+    status = await ctx.store.reads.statuses.get(service)
+    commits: dict[str, None] = {}
+    needed: set[str] = set()
+    for row in await ctx.store.reads.deployments.latest(service, 1000):
+        if (commit := particulars(row).commit_id) is None:
+            continue
+        if row.status in OPEN or (status and row.id == status.serving):
+            needed.add(commit)
+        elif row.status == Progress.SUCCEEDED and len(commits) < ctx.settings.kept_artifacts:
+            commits[commit] = None
+    return needed | {*commits}
 
 
 async def builds_of(ctx: Context, service: str) -> Builds:

@@ -25,7 +25,7 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
     comes up."""
     kind = ctx.kinds[service.family]
-    version = kind.asked_version(asked)
+    version = await kind.find_version(tx, service, asked)
     if settings := kind.settings(version):
         await apply_changes(ctx, tx, call, service, settings)
         service = await tx.resources.get(service.id) or service

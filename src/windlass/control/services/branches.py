@@ -62,9 +62,8 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
     """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
-    stored = narrow_document(
-        msgspec.to_builtins(at.read(RepositorySettings).git_repository), GitRepositoryRequest
-    )
+    repository = at.read(RepositorySettings).git_repository
+    stored = narrow_document(msgspec.to_builtins(repository), GitRepositoryRequest) if repository else {}
     return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 

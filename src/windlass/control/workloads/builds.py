@@ -16,16 +16,18 @@ from windlass.builders.builder import Order
 from windlass.builders.dockerfile import LONGEST, declared_arguments
 from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
+from windlass.builders.upload import ID, UploadError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
+from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS
-from windlass.families.application import Application
-from windlass.store import FAR, DeploymentRow
+from windlass.families.application import GIT, Application
+from windlass.store import FAR, DeploymentRow, Row
 
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
@@ -40,6 +42,8 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
     """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
     a message for the person who deployed."""
     deployment, say = making.deployment, making.say
+    if (upload := await _upload_of(ctx, making)) is not None:
+        return await _build_upload(ctx, making, upload)
     source, branch = await _source_of(ctx, making)
     assert source.commit is not None
     if earlier := await _earlier_build(ctx, making, source.commit):
@@ -52,8 +56,34 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
         record = commit_record(commit)
         making.fetched.commit, making.fetched.branch = record, branch
-        result = await _build_commit(ctx, making, commit, folder)
+        result = await _build_commit(ctx, making, commit.id, folder)
     return BuiltArtifact(result, record, branch)
+
+
+async def _upload_of(ctx: Context, making: Making) -> Row | None:
+    """Returns the upload that a deployment names by its digest; None if it is built from the repository."""
+    asked, service = particulars(making.deployment).git_commit_id, making.service
+    is_from_git = service.read(Application).source == GIT
+    if is_from_git and (asked is None or len(asked) < ID):
+        return None
+    upload = await find_upload(ctx.store.reads, service.id, asked)
+    if upload is None and not is_from_git:
+        raise UploadError("Upload the folder again: this version of it is not kept any more")
+    return upload
+
+
+async def _build_upload(ctx: Context, making: Making, upload: Row) -> BuiltArtifact:
+    """Builds an uploaded folder, or finds its earlier build."""
+    commit = commit_of(upload)
+    if earlier := await _earlier_build(ctx, making, commit.git_commit_id):
+        return BuiltArtifact(*earlier)
+    async with work_folder(ctx, making.deployment.id) as folder:
+        making.say(f"Unpacking {commit.git_commit_id[:12]}: {commit.message}")
+        await unpack_upload(ctx, upload, folder)
+        await ctx.point("fetched")
+        making.fetched.commit = commit
+        result = await _build_commit(ctx, making, commit.git_commit_id, folder)
+    return BuiltArtifact(result, commit)
 
 
 async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | None]:
@@ -70,10 +100,10 @@ async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | Non
     return replace(source, commit=newest), branch
 
 
-async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder: Path) -> BuildResult:
+async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path) -> BuildResult:
     service, spec = making.service, making.service.read(Application)
-    base = _base(spec, commit.id)
-    root = (spec.git_repository.root_path or "/").strip("/") or "."
+    base = _base(spec, commit)
+    root = _place_of(spec)[1].strip("/") or "."
     dockerfile = spec.dockerfile_path or None
     settings = settings_of(spec)
     names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"), settings)
@@ -84,9 +114,9 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
         org=service.org,
         name=spec.name,
         deployment=making.deployment.id,
-        group=_group_of(service.org, spec),
+        group=_group_of(service, spec),
         key=_digest([base, values])[:40],
-        commit=commit.id,
+        commit=commit,
         source=folder,
         root=root,
         dockerfile=dockerfile,
@@ -103,9 +133,11 @@ async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder:
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
-def _group_of(org: str, spec: Application) -> str:
-    """Returns the same text for all services of an organization that are built from one folder."""
-    return _digest([org, spec.git_repository.url, spec.git_repository.root_path or "/"])[:40]
+def _group_of(service: Row, spec: Application) -> str:
+    """Returns the same text for all services of an organization that are built from one folder of a
+    repository. One without a repository is alone."""
+    url, root_path = _place_of(spec)
+    return _digest([service.org, url or service.id, root_path])[:40]
 
 
 def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
@@ -164,10 +196,16 @@ async def _newest_builds(ctx: Context, service: str) -> AsyncIterator[Deployment
 
 
 def _base(spec: Application, commit: str) -> str:
-    repository = spec.git_repository
+    url, root_path = _place_of(spec)
     how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
     inputs = settings_of(spec).inputs
-    return _digest([_FORM, repository.url, repository.root_path or "/", commit, how, inputs])
+    return _digest([_FORM, url, root_path, commit, how, inputs])
+
+
+def _place_of(spec: Application) -> tuple[str, str]:
+    """Returns the address of the repository, empty without one, and the folder of the application in it."""
+    repository = spec.git_repository or None
+    return (repository.url, repository.root_path or "/") if repository else ("", "/")
 
 
 def settings_of(spec: Application) -> BuildSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
@@ -23,12 +23,15 @@ _API: Final = "api."
 class RepositorySettings(Struct):
     """The part of a service that says from which repository it is built."""
 
-    git_repository: GitRepositoryRequest
+    git_repository: GitRepositoryRequest | UnsetType | None = None
 
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
-    return await source_at(ctx, source, service.org, service.read(RepositorySettings).git_repository, commit)
+    repository = service.read(RepositorySettings).git_repository
+    if not repository:
+        raise GitError("This application has no repository: it is built from uploaded folders.")
+    return await source_at(ctx, source, service.org, repository, commit)
 
 
 async def source_at(

@@ -203,6 +203,7 @@ CommitId = Annotated[
 
 class DeployRequest(Spec):
     git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
+    upload_id: Annotated[Maybe[Id], Meta(description="A complete upload, instead of a commit")] = absent
 
 
 class LogLine(Shown):

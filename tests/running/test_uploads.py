@@ -1,0 +1,278 @@
+"""Folders are uploaded in parts, and deployed as commits are."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from typing import Any
+
+import pytest
+
+from tests.builders.test_uploads import entry, link, packed
+from tests.running.deployments import deploy, deployment
+from tests.world import Answer, World
+from windlass.control.services.uploads import sweep_uploads
+
+FOLDER = packed(entry("main.py", b"print()"), entry("data", b"x" * 20_000))
+OTHER = packed(entry("main.py", b"print(2)"))
+DAYS = 3 * 24 * 3600
+
+
+@pytest.fixture
+async def app(world: World) -> str:
+    return await world.application(source="UPLOAD", git_repository=None)
+
+
+def announced(data: bytes) -> dict[str, Any]:
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+async def begun(world: World, app: str, data: bytes = FOLDER) -> str:
+    return await world.made(f"/application/{app}/upload", announced(data))
+
+
+async def sent(world: World, app: str, id: str, data: bytes, offset: int = 0, **options: Any) -> Answer:
+    path = f"/application/{app}/upload/{id}/content?offset={offset}"
+    return await world.call("PUT", path, raw=data, **options)
+
+
+async def uploaded(world: World, app: str, data: bytes = FOLDER) -> Any:
+    id = await begun(world, app, data)
+    assert (await sent(world, app, id, data)).status == 200
+    answer = await world.post(f"/application/{app}/upload/{id}/complete")
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def age(world: World, id: str) -> None:
+    """Makes an archive look as if nothing had come for days."""
+    path = world.installation.ctx.uploads.path(id)
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - DAYS))
+
+
+# Sending
+
+
+async def test_an_upload_is_sent_in_parts_and_completed(world, app):
+    id = await begun(world, app)
+    first = await sent(world, app, id, FOLDER[:5000])
+    assert (first.status, first["offset"], first.headers["upload-offset"]) == (200, 5000, "5000")
+    head = await world.call("HEAD", f"/application/{app}/upload/{id}/content")
+    assert (head.status, head.headers["upload-offset"]) == (200, "5000")
+    early = await world.post(f"/application/{app}/upload/{id}/complete")
+    assert (early.status, "from byte 5000" in early.message) == (409, True)
+    assert (await sent(world, app, id, FOLDER[5000:], 5000)).status == 200
+    for _ in range(2):
+        done = await world.post(f"/application/{app}/upload/{id}/complete")
+        assert (done.status, done["state"], done["files"]) == (200, "READY", 2)
+        assert len(done["git_commit_id"]) == 40
+    (listed,) = (await world.get(f"/application/{app}/upload"))["results"]
+    assert listed["git_commit_id"] == done["git_commit_id"]
+
+
+@pytest.mark.parametrize("offset", [0, 4999, 5001])
+async def test_a_part_at_another_offset_is_refused_with_the_right_one(world, app, offset):
+    id = await begun(world, app)
+    await sent(world, app, id, FOLDER[:5000])
+    answer = await sent(world, app, id, b"x", offset)
+    assert (answer.status, answer.headers["upload-offset"]) == (409, "5000")
+
+
+async def test_bytes_of_a_part_that_was_cut_off_stay(world, app):
+    id = await begun(world, app)
+    path = f"/application/{app}/upload/{id}/content"
+    scope = {"type": "http", "method": "PUT", "path": path, "query_string": b"", "client": ("203.0.113.7", 1)}
+    scope["headers"] = [(b"authorization", f"Token {world.token}".encode())]
+    messages = iter(
+        [{"type": "http.request", "body": FOLDER[:700], "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        return None
+
+    await world.installation.app(scope, receive, send)
+    head = await world.call("HEAD", path)
+    assert head.headers["upload-offset"] == "700"
+
+
+async def test_two_requests_do_not_write_one_upload_at_a_time(world, app):
+    id = await begun(world, app)
+    with world.installation.ctx.uploads.writing(id):
+        assert (await sent(world, app, id, FOLDER)).status == 409
+    assert (await sent(world, app, id, FOLDER)).status == 200
+
+
+async def test_more_bytes_than_were_announced_are_refused(world, app):
+    id = await begun(world, app)
+    assert (await sent(world, app, id, FOLDER + b"x")).status == 413
+    assert world.installation.ctx.uploads.size(id) == 0
+    answer = await sent(world, app, id, FOLDER + b"x", headers={"content-length": "1"})
+    assert answer.status == 413
+    assert world.installation.ctx.uploads.size(id) <= len(FOLDER)
+
+
+async def test_an_upload_above_the_limit_is_refused_before_it_is_sent(make_world_with):
+    async with make_world_with(upload_bytes=2048) as world:
+        app = await world.application()
+        answer = await world.post(f"/application/{app}/upload", announced(FOLDER))
+        assert (answer.status, answer.message.startswith("size: send at most 2048 bytes")) == (413, True)
+
+
+async def test_other_bytes_than_announced_are_refused_and_sent_again(world, app):
+    id = await begun(world, app)
+    await sent(world, app, id, FOLDER[:-1] + b"x")
+    answer = await world.post(f"/application/{app}/upload/{id}/complete")
+    assert (answer.status, answer.message.startswith("sha256: ")) == (400, True)
+    assert (await sent(world, app, id, FOLDER)).status == 200
+    assert (await world.post(f"/application/{app}/upload/{id}/complete")).status == 200
+
+
+async def test_a_hostile_archive_is_refused_with_the_reason(world, app):
+    data = gzip.compress(packed(entry("a", b""), link("l", "/etc/passwd")))
+    id = await begun(world, app, data)
+    await sent(world, app, id, data)
+    answer = await world.post(f"/application/{app}/upload/{id}/complete")
+    assert (answer.status, answer.message) == (400, "l is a symbolic link that leaves the folder")
+
+
+async def test_one_application_has_few_open_uploads(world, app):
+    for _ in range(10):
+        await begun(world, app)
+    assert (await world.post(f"/application/{app}/upload", announced(FOLDER))).status == 409
+
+
+@pytest.mark.parametrize("method", ["PUT", "HEAD"])
+async def test_parts_need_the_scope_deploy_and_the_organization_of_the_application(world, app, method):
+    id, path = await begun(world, app), f"/application/{app}/upload/"
+    _, stranger = await world.organization()
+    reader, writer = await world.new_token("Read"), await world.new_token("Write")
+    for token, status in ((reader, 403), (writer, 403), (stranger, 404), ("nonsense", 401)):
+        assert (await world.call(method, f"{path}{id}/content", token=token, raw=b"x")).status == status
+    assert (await world.post(f"{path}{id}/complete", token=stranger)).status == 404
+    assert world.installation.ctx.uploads.size(id) == 0
+
+
+# Deploying
+
+
+async def test_the_newest_upload_is_deployed_and_an_unchanged_folder_builds_nothing(world, app):
+    first = await uploaded(world, app)
+    done = await deployment(world, app, await deploy(world, app))
+    await world.settle()
+    done = await deployment(world, app, done["id"])
+    assert (done["status"], done["git_commit_id"]) == ("SUCCEEDED", first["git_commit_id"])
+    assert done["commit"]["message"] == "Uploaded folder with 2 files"
+    again = await uploaded(world, app, gzip.compress(FOLDER))
+    assert again["git_commit_id"] == first["git_commit_id"]
+    await deploy(world, app)
+    await world.settle()
+    assert len(world.builder.built) == 1
+    await uploaded(world, app, OTHER)
+    await deploy(world, app)
+    await world.settle()
+    assert len(world.builder.built) == 2
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_a_deploy_names_an_upload_and_redeploy_and_rollback_follow_it(world, app):
+    first, second = await uploaded(world, app), await uploaded(world, app, OTHER)
+    for chosen in (first, second):
+        answer = await world.post(f"/application/{app}/deploy", {"upload_id": chosen["id"]})
+        assert (answer.status, answer["git_commit_id"]) == (202, chosen["git_commit_id"])
+        await world.settle()
+    assert (await world.post(f"/application/{app}/redeploy"))["git_commit_id"] == second["git_commit_id"]
+    await world.settle()
+    assert (await world.post(f"/application/{app}/rollback"))["git_commit_id"] == first["git_commit_id"]
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_an_application_with_a_repository_is_deployed_from_an_upload_too(world):
+    app = await world.application()
+    chosen = await uploaded(world, app)
+    await world.post(f"/application/{app}/deploy", {"upload_id": chosen["id"]})
+    await world.settle()
+    assert (world.builder.built[-1].commit, world.git.fetched) == (chosen["git_commit_id"], [])
+    shown = (await world.get(f"/application/{app}"))["git_repository"]
+    assert shown["deployed_commit_id"] == chosen["git_commit_id"]
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    assert world.builder.built[-1].commit == world.git.newest
+
+
+@pytest.mark.parametrize(
+    ("chosen", "status", "message"),
+    [
+        ("nothing", 409, "Upload a folder first, with windlass up"),
+        ("another application's", 404, "upload_id: choose an upload of this application"),
+        ("an open one", 409, "upload_id: complete the upload first"),
+        ("an unknown version", 409, "git_commit_id: choose a version that is kept"),
+    ],
+)
+async def test_a_deploy_without_its_upload_says_what_to_do(world, app, chosen, status, message):
+    bodies: dict[str, Any] = {"nothing": {}, "an unknown version": {"git_commit_id": "1234567"}}
+    if chosen == "another application's":
+        other = await world.application()
+        bodies[chosen] = {"upload_id": (await uploaded(world, other))["id"]}
+    if chosen == "an open one":
+        bodies[chosen] = {"upload_id": await begun(world, app)}
+    answer = await world.post(f"/application/{app}/deploy", bodies[chosen])
+    assert (answer.status, answer.message.startswith(message)) == (status, True), answer
+
+
+async def test_a_lost_archive_fails_the_deployment_with_what_to_do(world, app):
+    chosen = await uploaded(world, app)
+    world.installation.ctx.uploads.remove(chosen["id"])
+    id = await deploy(world, app)
+    await world.settle()
+    failed = await deployment(world, app, id)
+    assert (failed["status"], failed["message"].startswith("Upload the folder again")) == ("FAILED", True)
+
+
+# Applications without a repository
+
+
+async def test_an_application_needs_a_repository_or_the_source_upload(world):
+    environment = await world.environment()
+    path = f"/environment/{environment}/application"
+    answer = await world.post(path, {"name": "a"})
+    assert (answer.status, answer.message) == (400, "git_repository: is required, unless source is UPLOAD")
+    made = await world.post(path, {"name": "a", "source": "UPLOAD"})
+    assert (made.status, "git_repository" in made.json) == (201, False)
+    put = await world.put(f"/application/{made['id']}", {"name": "b", "source": "UPLOAD"})
+    assert (put.status, put["source"]) == (200, "UPLOAD")
+    assert (await world.get(f"/application/{made['id']}/commit")).status == 409
+    patched = await world.patch(f"/application/{made['id']}", {"source": "GIT"})
+    assert patched.status == 400
+
+
+# Sweeping
+
+
+async def test_uploads_without_progress_go_and_those_that_are_needed_stay(world, app):
+    await begun(world, app)
+    opened, first = await begun(world, app), await uploaded(world, app)
+    await sent(world, app, opened, b"x")
+    await deploy(world, app)
+    await world.settle()
+    unused, newest = await uploaded(world, app, OTHER), await uploaded(world, app, packed(entry("n", b"")))
+    ids = [opened, first["id"], unused["id"], newest["id"]]
+    await sweep_uploads(world.installation.ctx)
+    assert {*world.installation.ctx.uploads.all()} == {*ids}
+    for id in ids:
+        age(world, id)
+    await sweep_uploads(world.installation.ctx)
+    assert {*world.installation.ctx.uploads.all()} == {first["id"], newest["id"]}
+    assert (await world.get(f"/application/{app}/upload/{unused['id']}")).status == 404
+
+
+async def test_archives_of_a_deleted_application_are_removed(world, app):
+    await uploaded(world, app)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.settle()
+    await sweep_uploads(world.installation.ctx)
+    assert world.installation.ctx.uploads.all() == {}
