@@ -113,6 +113,14 @@ def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen
     assert artifact.release == ("./migrate", "now")
 
 
+def test_processes_of_a_procfile_can_be_chosen_beside_a_dockerfile(chosen):
+    procfile = "web: serve\nworker: work --fast\nrelease: migrate\n"
+    notes = chosen({"Dockerfile": "FROM busybox\n", "Procfile": procfile}).notes
+    assert notes.processes == {"web": ("serve",), "worker": ("work", "--fast")}
+    assert notes.release == ()
+    assert chosen({"Dockerfile": "FROM busybox\n", "Procfile": ""}).notes == ImageNotes()
+
+
 def test_an_image_of_another_time_has_no_notes():
     assert notes_of({}) == notes_of({NOTES: "x"}) == ImageNotes()
 

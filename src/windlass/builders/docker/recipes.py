@@ -21,6 +21,8 @@ from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact
 from windlass.core.detect import Recipe, Tree, apply_settings, detect
 from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile, is_static
+from windlass.core.detect.hints import processes_of
+from windlass.core.detect.known_files import KnownFiles
 
 NOTES: Final = "windlass.recipe"
 """The label for `ImageNotes`."""
@@ -63,7 +65,7 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     if order.settings.is_dockerfile_left_out:
         return _of_recipe(order, folder, caches)
     if files := dockerfile_of(order, folder):
-        return ChosenDockerfile(files, order.stage)
+        return ChosenDockerfile(files, order.stage, _notes_of_procfile(folder))
     if order.settings.builder == "DOCKERFILE":
         raise BuildError(
             "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
@@ -83,7 +85,9 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     recipe = apply_settings(detect(tree), order.settings)
     if not recipe.is_runnable and not order.settings.has_command:
         raise BuildError(" ".join(recipe.problems))
-    options = DockerfileOptions(variables=tuple(order.arguments), caches=caches, own=order.service)
+    options = DockerfileOptions(
+        variables=tuple(order.arguments), caches=caches, own=order.group or order.service
+    )
     try:
         text = dockerfile(recipe, tree, options)
     except ValueError as error:
@@ -97,6 +101,15 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         outside=True,
     )
     return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))
+
+
+def _notes_of_procfile(folder: Path) -> ImageNotes:
+    """Returns the process types that an application can choose beside a Dockerfile. A release command is not
+    among them: an image may release itself, as those do that were built before."""
+    files = KnownFiles(Tree(["Procfile"], partial(read_beginning, folder)))
+    named = {process.name: argv(process.command) for process in processes_of(files.text("Procfile"))}
+    named.pop("release", None)
+    return ImageNotes(named)
 
 
 def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
