@@ -1,6 +1,8 @@
-"""A trivial application and the built-in router before it, each a process of its own.
+"""A trivial application, the built-in router before it, and the router with a static site, each a process of
+its own.
 
-`python -m bench.routed application '[port]'`, `python -m bench.routed router '[port, port behind]'`.
+`python -m bench.routed application '[port]'`, `python -m bench.routed router '[port, port behind]'`,
+`python -m bench.routed site '[port, folder]'`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ import gc
 import json
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint, Route
+from windlass.routers.sites.publish import SiteSettings, publish
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\ncontent-type: text/plain\r\n\r\nHello, world!"
 
@@ -36,16 +41,20 @@ async def application(port: int) -> None:
 
 
 async def router(port: int, behind: int) -> None:
+    await _route(port, endpoints=(Endpoint("127.0.0.1", behind),))
+
+
+async def site(port: int, folder: str) -> None:
+    release = Path(folder, "release")
+    release.mkdir()
+    publish(Path(folder, "files"), SiteSettings(), release)
+    await _route(port, site=str(release))
+
+
+async def _route(port: int, **to: Any) -> None:
     serving = BuiltinRouter("127.0.0.1", port)
     await serving.start()
-    route = Route(
-        service="bench",
-        port="p1",
-        title="Bench",
-        kind="http",
-        hosts=("127.0.0.1",),
-        endpoints=(Endpoint("127.0.0.1", behind),),
-    )
+    route = Route(service="bench", port="p1", title="Bench", kind="http", hosts=("127.0.0.1",), **to)
     await serving.set("bench", [route])
     await _until_told()
     await serving.stop()
@@ -58,6 +67,11 @@ async def _until_told() -> None:
     await told.wait()
 
 
+_PROGRAMS: Mapping[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "application": application,
+    "router": router,
+    "site": site,
+}
+
 if __name__ == "__main__":
-    what, ports = sys.argv[1], json.loads(sys.argv[2])
-    uvloop.run(application(*ports) if what == "application" else router(*ports))
+    uvloop.run(_PROGRAMS[sys.argv[1]](*json.loads(sys.argv[2])))

@@ -10,7 +10,7 @@ import pytest
 from tests.routers.sites import FILES, PAGE, serve
 from tests.routers.town import request, route, until
 from windlass.routers.builtin import site_files
-from windlass.routers.builtin.site_files import RecentValues, SharedFile
+from windlass.routers.builtin.site_files import KeptValues, SharedFile
 
 LARGE = os.urandom(1024) * 4096
 """4 MB."""
@@ -137,15 +137,15 @@ async def test_a_file_is_loaded_once_for_all_who_wait_for_it(town, tmp_path, mon
     assert len(loaded) == 1
 
 
-def test_recent_values_keep_what_was_used_last_as_far_as_it_fits():
+def test_values_that_were_put_last_are_kept_as_far_as_they_fit():
     dropped: list[bytes] = []
-    recent = RecentValues(10, len, dropped.append)
-    for value in (b"aaaa", b"bbbb"):
-        recent.put(value.decode(), value)
-    assert recent.get("aaaa") == b"aaaa"
-    recent.put("cccc", b"cccc")
-    assert (recent.get("bbbb"), dropped, recent.total) == (None, [b"bbbb"], 8)
-    recent.put("cccc", b"c")
-    assert (recent.total, len(recent)) == (5, 2)
-    recent.clear()
-    assert (recent.total, len(recent)) == (0, 0)
+    kept = KeptValues(10, len, dropped.append)
+    for value in (b"aaaa", b"bbbb", b"cccc"):
+        kept.put(value.decode(), value)
+    assert (kept.get("aaaa"), kept.get("bbbb"), dropped, kept.total) == (None, b"bbbb", [b"aaaa"], 8)
+    kept.put("cccc", b"c")
+    assert (kept.total, len(kept)) == (5, 2)
+    kept.put("large", b"x" * 20)
+    assert (kept.total, len(kept)) == (20, 1)
+    kept.clear()
+    assert (kept.total, len(kept)) == (0, 0)

@@ -16,6 +16,8 @@ from typing import IO, Final
 
 from windlass.base.subprocesses import in_thread
 from windlass.docker import Docker, EngineRefused
+from windlass.docker.decoding import NONSENSE
+from windlass.engines.docker import names
 from windlass.engines.engine import ArtifactLost, EngineError
 
 MOST_BYTES: Final = 5 * 1024**3
@@ -30,7 +32,8 @@ async def export_folder(docker: Docker, installation: str, image: str, folder: s
     """Copies a folder of an image. Raises ArtifactLost if there is no image, and EngineError for a person."""
     label = f"{_OWNER}={installation}"
     await _remove_left(docker, label)
-    body = {"Image": image, "Cmd": ["none"], "Labels": {_OWNER: installation}, "NetworkDisabled": True}
+    labels = {**dict.fromkeys(names.ALL_LABELS, ""), _OWNER: installation}
+    body = {"Image": image, "Cmd": ["none"], "Labels": labels, "NetworkDisabled": True}
     try:
         created = await docker.json("POST", "/containers/create", body=body)
     except EngineRefused as refused:
@@ -41,6 +44,8 @@ async def export_folder(docker: Docker, installation: str, image: str, folder: s
     try:
         await _fetch(docker, str(created["Id"]), folder, archive)
         await in_thread(unpack, archive, into)
+    except tarfile.TarError as error:
+        raise EngineError(NONSENSE) from error
     finally:
         await in_thread(archive.unlink, True)
         await _remove(docker, str(created["Id"]))
@@ -50,7 +55,7 @@ async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> 
     size = 0
     try:
         async with docker.stream(
-            "GET", f"/containers/{container}/archive", params={"path": posixpath.join("/", folder)}
+            "GET", f"/containers/{container}/archive", params={"path": posixpath.normpath(f"/{folder}")}
         ) as answer:
             with archive.open("wb") as file:
                 async for chunk in answer.chunks():

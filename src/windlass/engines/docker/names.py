@@ -20,6 +20,9 @@ ALIAS: Final = "windlass.alias"
 """The plain name under which the service is found in its network."""
 POD: Final = "windlass.pod"
 
+ALL_LABELS: Final = (INSTALLATION, SERVICE, ENVIRONMENT, GENERATION, INDEX, DEPLOYMENT, ALIAS, POD)
+"""The labels of an instance. A container that is none gets them empty: it inherits those of its image."""
+
 _LONGEST: Final = 63
 """Maximum length of a label of a host name: RFC 1035."""
 

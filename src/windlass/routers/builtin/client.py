@@ -79,9 +79,7 @@ class ClientConnection(SiteClient):
             page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
             self._say_unrouted(page, method, target)
             return
-        passed = backend.rewritten(target) if backend.rewrites else target
         request_id = fields.id or self._shared.request_id()
-        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
         self._backend = backend
         traffic = backend.traffic
         traffic.requests += 1
@@ -93,6 +91,13 @@ class ClientConnection(SiteClient):
                 self._entry = self._begin_entry(backend.route, method, target, request_id)
         self._phase = BUSY
         self._served = True
+        passed = target
+        if backend.is_special:
+            passed = backend.rewritten(target)
+            if backend.site:
+                self._serve_file(backend, method, passed)
+                return
+        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
         self._send(backend.pick())
 
     def _pass_on(self, data: bytes) -> None:
@@ -104,10 +109,7 @@ class ClientConnection(SiteClient):
         if peer is None:
             backend = self._backend
             assert backend is not None
-            if backend.site:
-                self._serve_file(backend)
-            else:
-                self._fail(backend.error_page())
+            self._fail(backend.error_page())
             return
         self._peer = peer
         peer.active += 1

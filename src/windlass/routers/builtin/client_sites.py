@@ -43,8 +43,19 @@ class SiteClient(RequestReader):
         self.close = self.close or self._shared.stopping or not self.whole or self._eof
         return self.close
 
-    def _serve_file(self, backend: Backend) -> None:
-        method, target, _ = self._sent.split(b" ", 2)
+    def _serve_file(self, backend: Backend, method: bytes, target: bytes) -> None:
+        """Answers the request under way with a file of a static site."""
+        closes = self._closes()
+        if method == b"GET" and not closes:
+            answer = self._shared.sites.ready(backend.site, target, self._fields.raw)
+            if answer is not None:
+                self.status = 200
+                self.transport.write(answer)
+                self._end_request()
+                return
+        self._load_answer(backend, method, target)
+
+    def _load_answer(self, backend: Backend, method: bytes, target: bytes) -> None:
         request = SiteRequest(backend.site, backend.title, method, target, self._fields.raw)
         try:
             answer = self._shared.sites.answer(request)

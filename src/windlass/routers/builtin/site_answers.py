@@ -71,8 +71,28 @@ class SiteServer:
 
     def __init__(self) -> None:
         self.files = SiteFiles()
+        self._site, self._small = self.files.sites.get, self.files.small.get
         self._second = 0
         self._date = b""
+
+    def ready(self, folder: str, target: bytes, fields: bytes) -> bytes | None:
+        """Returns the whole answer to a GET, if it is a usual one and in memory; see `answer` for others."""
+        site = self._site(folder)
+        page = site.kept(target) if site is not None else None
+        if page is None:
+            return None
+        wishes = wishes_of(fields)
+        if not wishes.is_plain:
+            return None
+        content = page.packed if page.packed is not None and wishes.gzip else page.plain
+        body = self._small(content.path)
+        if body is None:
+            return None
+        second = int(time.time())
+        if content.second != second:
+            content.second = second
+            content.head = self.head(SiteAnswer(200, content.whole), close=False)
+        return content.head + body
 
     def answer(self, request: SiteRequest) -> SiteAnswer | ErrorPage:
         """Makes the answer to a request. Raises NeedsSite or NeedsFile if something is not in memory."""
@@ -108,7 +128,7 @@ class SiteServer:
                 )
         if method == b"HEAD":
             return SiteAnswer(status, lines)
-        return self._with_content(f"{folder}/{content.name}", content.size, status, lines, begin, end)
+        return self._with_content(content.path, content.size, status, lines, begin, end)
 
     def _with_content(
         self, path: str, size: int, status: int, lines: bytes, begin: int, end: int

@@ -27,25 +27,20 @@ _UNTIL: Final = 30.0
 """Seconds in which a file must have been opened."""
 
 
-class RecentValues(Generic[V]):
-    """Values by key: those used last, as many as fit."""
+class KeptValues(Generic[V]):
+    """Values by key, as many as fit: those that were put last. To note each use would cost every request."""
 
     def __init__(self, most: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
         self._most, self._size, self._drop = most, size, drop
         self._values: dict[str, V] = {}
+        self.get = self._values.get
         self.total = 0
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def get(self, key: str) -> V | None:
-        value = self._values.pop(key, None)
-        if value is not None:
-            self._values[key] = value  # the last one now
-        return value
-
     def put(self, key: str, value: V) -> None:
-        """Keeps a value, unless it has more than all room."""
+        """Keeps a value, and drops the oldest ones where there is no room."""
         self.remove(key)
         size = self._size(value)
         while self._values and self.total + size > self._most:
@@ -101,9 +96,9 @@ class SiteFiles:
     """The sites of one router, in memory as far as they are used."""
 
     def __init__(self) -> None:
-        self.sites: RecentValues[LoadedSite] = RecentValues(_MOST_INDEXES, lambda site: site.size + 1)
-        self.small: RecentValues[bytes] = RecentValues(_MOST_SMALL, lambda content: len(content) + 200)
-        self.opened: RecentValues[SharedFile] = RecentValues(_MOST_OPEN, lambda _: 1, SharedFile.release)
+        self.sites: KeptValues[LoadedSite] = KeptValues(_MOST_INDEXES, lambda site: site.size + 1)
+        self.small: KeptValues[bytes] = KeptValues(_MOST_SMALL, lambda content: len(content) + 200)
+        self.opened: KeptValues[SharedFile] = KeptValues(_MOST_OPEN, lambda _: 1, SharedFile.release)
         self._loading: dict[str, asyncio.Future[None]] = {}
 
     def clear(self) -> None:
@@ -115,7 +110,7 @@ class SiteFiles:
         """Reads the index of a site. Raises OSError or ValueError if that cannot be done."""
 
         async def load() -> None:
-            self.sites.put(folder, LoadedSite(await asyncio.to_thread(read_index, Path(folder))))
+            self.sites.put(folder, LoadedSite(folder, await asyncio.to_thread(read_index, Path(folder))))
 
         await self._once(folder, load)
 

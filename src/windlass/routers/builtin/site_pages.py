@@ -28,10 +28,12 @@ _Fields = dict[str, tuple[str, str]]
 class SiteContent:
     """The plain or the compressed content of a file, with the lines of its answers."""
 
-    __slots__ = ("etag", "lines", "lines_unchanged", "name", "size", "whole")
+    __slots__ = ("etag", "head", "lines", "lines_unchanged", "path", "second", "size", "whole")
 
-    def __init__(self, name: str, size: int, etag: str, fields: _Fields, encoding: str = "") -> None:
-        self.name, self.size = name, size
+    def __init__(self, path: str, size: int, etag: str, fields: _Fields, encoding: str = "") -> None:
+        self.path, self.size = path, size
+        self.second, self.head = 0, b""
+        """The head of the usual answer, and the second that it names."""
         self.etag = etag.encode()
         own = {**fields, "etag": ("ETag", etag)}
         unchanged = {key: field for key, field in own.items() if not key.startswith("content-")}
@@ -49,7 +51,7 @@ class SitePage:
 
     __slots__ = ("modified", "packed", "plain", "status")
 
-    def __init__(self, file: SiteFile, fields: _Fields, *, status: int = 200) -> None:
+    def __init__(self, folder: str, file: SiteFile, fields: _Fields, *, status: int = 200) -> None:
         self.status = status
         date = formatdate(file.modified, usegmt=True)
         self.modified = date.encode()
@@ -67,12 +69,12 @@ class SitePage:
             else:
                 shared[key] = field
         digest = file.digest[:32]
-        self.plain = SiteContent(file.digest, file.size, f'"{digest}"', shared)
+        self.plain = SiteContent(f"{folder}/{file.digest}", file.size, f'"{digest}"', shared)
         self.packed: SiteContent | None = None
         """The compressed content, if there is one."""
         if file.gzip:
             etag = f'"{digest}-gzip"'
-            self.packed = SiteContent(file.digest + GZIP, file.gzip, etag, shared, "gzip")
+            self.packed = SiteContent(f"{folder}/{file.digest}{GZIP}", file.gzip, etag, shared, "gzip")
 
 
 class LocationAnswer:
@@ -97,14 +99,16 @@ class _RedirectMatcher:
 
 
 class LoadedSite:
-    def __init__(self, index: SiteIndex) -> None:
-        self._index = index
+    def __init__(self, folder: str, index: SiteIndex) -> None:
+        self._folder, self._index = folder, index
         self.size = index.size
         rules = [_RedirectMatcher(redirect) for redirect in index.rules.redirects]
         self._forced = [rule for rule in rules if rule.redirect.force]
         self._others = [rule for rule in rules if not rule.redirect.force]
         self._headers = [(PathPattern(rule.path), rule.fields) for rule in index.rules.headers]
         self._pages: dict[bytes, SitePage] = {}
+        self.kept = self._pages.get
+        """Returns the page of a path that was asked for before."""
 
     def find(self, target: bytes, *, likes_html: bool) -> SitePage | LocationAnswer | None:
         """Returns the answer for the target of a request; None if there is nothing there. `likes_html` is
@@ -137,7 +141,7 @@ class LoadedSite:
     def _page(self, path: str, names: tuple[str, ...], status: int = 200) -> SitePage | None:
         for name in names:
             if file := self._index.find(name):
-                return SitePage(file, self._fields(path), status=status)
+                return SitePage(self._folder, file, self._fields(path), status=status)
         return None
 
     def _fields(self, path: str) -> _Fields:
@@ -195,7 +199,7 @@ class LoadedSite:
             return None
         fields = self._fields(path)
         add_vary(fields, "Accept")
-        return SitePage(file, fields, status=status)
+        return SitePage(self._folder, file, fields, status=status)
 
 
 def _names_of(path: str) -> tuple[str, ...]:

@@ -31,9 +31,9 @@ class Backend:
         "_only",
         "_put",
         "_turn",
+        "is_special",
         "path",
         "peers",
-        "rewrites",
         "route",
         "site",
         "title",
@@ -53,8 +53,8 @@ class Backend:
         self.path = _prefix(route.path)
         self._put = None if route.rewrite is None else _prefix(route.rewrite)
         self._cut = len(self.path)
-        self.rewrites = self._put is not None
-        """An instance gets other targets than the client sent."""
+        self.is_special = self._put is not None or bool(self.site)
+        """An instance gets other targets than the client sent, or there is none, but a static site."""
         self._turn = 0
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:

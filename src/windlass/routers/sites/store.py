@@ -64,9 +64,12 @@ class SiteStore:
         async with self._locks[service]:
             if await self.find(service, release):
                 return None
-            into = await in_thread(private_folder, self._new(service))
+            into = self._new(service)
             try:
+                await in_thread(private_folder, into)
                 return await in_thread(self._put, service, release, await export(into), settings)
+            except OSError as error:
+                raise PublishError(_reason(error)) from error
             finally:
                 await in_thread(erase, into)
 
@@ -75,14 +78,11 @@ class SiteStore:
 
     def _put(self, service: str, release: str, source: Path, settings: SiteSettings) -> PublishReport | None:
         final, new = self.at(service, release), private_folder(self._new(service))
-        try:
-            with on_failure(lambda: erase(new)):
-                report = publish(source, settings, new, self._newest(service))
-                sync_file_system(new)
-                self._remove(final)  # not whole: it has no index
-                return report if _rename(new, final) else None
-        except OSError as error:
-            raise PublishError(_reason(error)) from error
+        with on_failure(lambda: erase(new)):
+            report = publish(source, settings, new, self._newest(service))
+            sync_file_system(new)
+            self._remove(final)  # not whole: it has no index
+            return report if _rename(new, final) else None
 
     def _newest(self, service: str) -> Path | None:
         """Returns the release that was made last, whose contents are shared where they are the same."""
