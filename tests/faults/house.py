@@ -227,7 +227,8 @@ class House:
     async def application(self, program: str, **fields: Any) -> str:
         self._names += 1
         repository = {"url": self.code.url, "branch": "main", "root_path": f"/{program}"}
-        body = {"name": f"{program}-{self._names}", "git_repository": repository, "cpu": 100, "memory": 128}
+        size = {"cpu": 100, "memory": 128, "ports": []}
+        body = {"name": f"{program}-{self._names}", "git_repository": repository} | size
         made = await self.call("POST", f"/environment/{self.environment}/application", body | fields)
         assert "id" in made, made
         return str(made["id"])

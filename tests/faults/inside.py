@@ -48,7 +48,8 @@ class Inside:
     async def application(self, program: str, **fields: Any) -> Service:
         self._names += 1
         repository = {"url": self.code.url, "branch": "main", "root_path": f"/{program}"}
-        body = {"name": f"{program}-{self._names}", "git_repository": repository, "memory": 256}
+        settings = {"memory": 256, "ports": []}
+        body = {"name": f"{program}-{self._names}", "git_repository": repository} | settings
         made = await self.call("POST", f"/environment/{self.environment}/application", body | fields)
         assert made.status == 201, made
         return Service(self, str(made["id"]))

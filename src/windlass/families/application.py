@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from windlass.core.declare.build_shapes import (
     OF_THE_GATEWAY,
@@ -24,6 +24,7 @@ from windlass.core.declare.fields import (
     Name,
     absent,
     example,
+    follows,
     kept,
     shown_in_examples,
 )
@@ -120,6 +121,14 @@ class Application(Program):
         list[SystemPackage],
         Meta(max_length=100, description="Debian packages for its image, in addition to the detected ones"),
     ] = []
+    automatic_port: Annotated[
+        Maybe[bool],
+        follows("ports", when_named=True),
+        Meta(
+            description="True where ports is left out: Windlass adds one public HTTP port when a build finds "
+            "a web process or a static site, and follows its number. False once ports are named"
+        ),
+    ] = absent
     icon_uri: Icon = "app://windlass/application"
 
 
@@ -137,12 +146,13 @@ class ApplicationShown(ProgramShown):
     own_fields_follow = "maximum_gpu"
 
     git_repository: Annotated[Maybe[GitRepository], shown_in_examples()] = absent
+    automatic_port: bool = False
     service_type: str = "APPLICATION"
     maximun_gpu: int = 0
 
 
 def normalise(spec: Application) -> None:
-    normalise_program(spec)
+    normalise_program(spec, may_get_port=spec.ports is UNSET or spec.automatic_port is True)
     if spec.git_repository:
         normalise_repository(spec.git_repository)
     elif spec.source == GIT:

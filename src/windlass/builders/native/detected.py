@@ -44,6 +44,8 @@ class FollowedRecipe(Struct, frozen=True):
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
     """Packages of Python that the start command needs, and no file names."""
+    port: int = 0
+    """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
     lines: tuple[str, ...] = ()
     """Lines for the build log: each value that is followed, with its reason."""
 
@@ -69,6 +71,7 @@ def follow(
         prepare=recipe.build if recipe.language == "Python" else "",
         static_folder=recipe.static_folder if is_site else "",
         added=tuple(recipe.added_packages) if is_its_own else (),
+        port=recipe.port,
         lines=() if procfile else tuple(_lines_of(recipe, is_its_own=is_its_own)),
     )
 

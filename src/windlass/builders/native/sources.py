@@ -38,6 +38,8 @@ class Sources(Struct, kw_only=True):
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables during the build."""
     ports: tuple[int, ...] = ()
+    web_port: int = 0
+    """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
     workspace: node.Package | None = None
     """The package whose lock holds for the application, if that is another one."""
     wanted_python: WantedPython = WantedPython()
@@ -146,6 +148,7 @@ def _as_it_is(order: Order, context: Path, procfile: Start | None, workspace: no
         prepare=followed.prepare,
         static_folder=followed.static_folder,
         added=followed.added,
+        web_port=followed.port,
         remarks=remarks,
     )
 

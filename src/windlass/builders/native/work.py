@@ -56,6 +56,7 @@ def _describe(state: BuildState, say: Say) -> Artifact:
         environment=state.environment,
         workdir=state.layout.below,
         ports=state.sources.ports,
+        web_port=state.sources.web_port,
     )
 
 

@@ -9,14 +9,21 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.context import Context
-from windlass.control.kinds.program_kind import ProgramKind
-from windlass.control.request.behaviour import Change
+from windlass.control.kinds.program_kind import ProgramKind, program
+from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.application_settings import with_settings
+from windlass.control.workloads.automatic_ports import (
+    remark_on_ports,
+    settle_ports,
+    shown_ports,
+    with_automatic_port,
+)
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.uploads import commit_of, find_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
+from windlass.core.deploy.automatic_port import marked_as_automatic
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
@@ -33,7 +40,12 @@ class ApplicationKind(ProgramKind[Application]):
     waits_for = frozenset({database.name})
     host_word = "app"
 
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
+        settle_ports(draft.spec, None, is_full=draft.is_full)
+        await super().creating(ctx, tx, draft)
+
     async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
+        settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)
         await super().updating(ctx, tx, change)
         new, before = change.spec.git_repository, change.before.git_repository
         if new and before and before.url == new.url:
@@ -68,8 +80,24 @@ class ApplicationKind(ProgramKind[Application]):
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
+    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+        workload = await super().compute(ctx, making, artifact)
+        if making.service.read(Application).automatic_port:
+            making.say(remark_on_ports(workload))
+        return workload
+
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        return with_settings(service.read(Application), await super().workload(ctx, service, usual))
+        spec = with_automatic_port(service.read(Application), usual)
+        workload = with_settings(spec, program(spec, usual))
+        return marked_as_automatic(workload) if spec.automatic_port else workload
+
+    def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
+        """The document shows the port that was chosen."""
+        shown = service.read(ApplicationShown)
+        if not shown.automatic_port or not all(port.automatic for port in workload.ports):
+            return {}
+        ports = msgspec.to_builtins(shown_ports(workload, shown.ports))
+        return {} if ports == msgspec.to_builtins(shown.ports) else {"ports": ports}
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """The document shows which commit runs."""

@@ -40,6 +40,8 @@ class Artifact(Struct, frozen=True, kw_only=True):
     """Below `app`, or inside the image; empty is the builder's default."""
     ports: tuple[int, ...] = ()
     """Ports that it says it listens on."""
+    web_port: int = 0
+    """The port of the web process unless PORT says another, if files show that it serves; else 0."""
 
 
 class ProbeKind(StrEnum):

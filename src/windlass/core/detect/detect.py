@@ -84,6 +84,10 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
     if language is not None:
         recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
         language.fill(files, recipe)
+    if any(process.name == "web" for process in recipe.processes):
+        recipe.choose(
+            "A process web listens on the port in PORT, which is this one if none is named.", port=8080
+        )
     if recipe.start and not recipe.processes:
         recipe.choose(recipe.reasons["start"], processes=[ProcessType("web", recipe.start)])
     if recipe.build == recipe.install:

@@ -62,17 +62,20 @@ async def release(ledger: Ledger) -> None:
 async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> Workload | None:
     """Returns the workload of which all instances are healthy, with the port on which it listens. Otherwise
     the deployment failed, and the old generation serves."""
-    failure = particulars(ledger.deployment).message
+    failure, has_moved = particulars(ledger.deployment).message, False
     while not failure:
         try:
             await run_release_command(ledger, new)
             await bring_up(ledger.ctx, new, old, count, ledger.check_claim, ledger.note_waiting)
             return new
         except ListensElsewhere as elsewhere:
-            new = await _take_over(ledger, new, elsewhere)
+            if not has_moved:
+                new, has_moved = await _take_over(ledger, new, elsewhere), True
+                continue
+            failure = str(elsewhere)  # it chooses another port at each start
         except ReleaseFailed as failed:
             failure = str(failed)
-            await ledger.give_up(failure)
+        await ledger.give_up(failure)
     await _take_down(ledger, new, old, count, failure)
     return None
 
@@ -86,10 +89,7 @@ async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsew
         f"it is started again with port {elsewhere.port}. To choose yourself: {elsewhere}"
     )
     await apply(ctx, workload, 0, ledger.check_claim)
-    await ctx.point("ended to take over a port")
-    moved = await ledger.refreeze(with_port(workload, elsewhere.port))
-    await ctx.point("took over a port")
-    return moved
+    return await ledger.refreeze(with_port(workload, elsewhere.port))
 
 
 async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count: int, failure: str) -> None:
