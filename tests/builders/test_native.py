@@ -209,7 +209,8 @@ async def test_a_copy_of_everything_says_where_the_code_would_be(site, copies):
 async def test_a_missing_program_of_a_run_is_reported_with_its_line(site):
     dockerfile = "FROM python\nRUN pip install no-such-server\nCMD no-such-server --port $PORT\n"
     said = await site.refused({"Dockerfile": dockerfile})
-    assert "line 2: RUN pip install no-such-server" in said
+    assert said.startswith("Add no-such-server to requirements.txt, or deploy")
+    assert "in line 2 (RUN pip install no-such-server)" in said
 
 
 async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site):
@@ -227,10 +228,8 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
             "main.go": "package main",
         }
     )
-    assert "/server" in said
-    assert "line 4: RUN go build -o /out/server" in said
+    assert "Dockerfile makes /server in line 4 (RUN go build -o /out/server .)" in said
     assert "engine docker" in said
-    assert "Dockerfile line 6: COPY --from=build /out/server /server: not executed" in site.log()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
-from windlass.builders.native import detected, node, python, start, tree
+from windlass.builders.native import container_only, detected, node, python, start, tree
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.node_builds import Commands, builds_of
@@ -179,18 +179,22 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
         raise BuildError(f"{name} {error}.") from error
     layout = _layout(context, hinted)
     package = node.package(layout.folder) or node.package(context)
+    wish = python.wish_of(layout.folder) or python.wish_of(context)
+    builds = builds_of(package, None, "")
+    if not (order.settings.has_command or builds):
+        container_only.check_start(hinted, layout, name, installs=bool(wish or package))
     skipped = hinted.skipped
     return Sources(
         layout=layout,
-        start=_start(hinted, layout, package, name),
+        start=_start(hinted, layout, package, name, order.settings),
         package=package,
-        wish=python.wish_of(layout.folder) or python.wish_of(context),
+        wish=wish,
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports),
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
-        build=builds_of(package, None, ""),
+        build=builds,
         undone=tuple(
             f"line {instruction.line}: {instruction.shown[:80]}"
             for instruction in skipped
@@ -221,14 +225,19 @@ def _layout(context: Path, hinted: Hints) -> Layout:
     return Layout(app=context, top=hinted.top, workdir=workdir, image=True)
 
 
-def _start(hinted: Hints, layout: Layout, package: node.Package | None, name: Path) -> Start:
+def _start(
+    hinted: Hints, layout: Layout, package: node.Package | None, name: Path, settings: BuildSettings
+) -> Start:
     if hinted.command is not None:
         return Start(start.without_npm(hinted.command, package), f"the command of {name}")
     if chosen := start.by_package(package) or start.plain_to_see(layout.folder):
         return chosen
-    raise BuildError(
+    if settings.has_command:
+        return Start(None, "the command that is set in the application")
+    raise container_only.refusal(
+        layout.app,
         f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hinted.image} starts is not known "
-        "without a container engine: add a CMD, or deploy to a cluster with the engine docker."
+        "without a container engine.",
     )
 
 

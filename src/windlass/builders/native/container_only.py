@@ -1,0 +1,91 @@
+"""Finds out from a Dockerfile, before anything is installed, that it needs a container engine.
+
+Offers the recipe of the same files, if they have one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.builder import BuildError
+from windlass.builders.native.hints import Command, ExecForm, Hints
+from windlass.builders.native.layout import Layout
+from windlass.builders.native.tools import find_program, machine_path
+from windlass.core.detect import Recipe, Tree, detect
+from windlass.core.words.shell import plain_words
+
+_BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
+"""Programs that a build brings, where the machine has none."""
+_PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
+_ELSEWHERE: Final = "deploy to a cluster with the engine docker"
+
+
+def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:
+    """Refuses a start command whose program only an instruction of the Dockerfile makes. `installs`: packages
+    are installed here, which may bring programs."""
+    missing = _missing_file(hinted.command, layout, installs) if hinted.command else ""
+    steps = [instruction for instruction in hinted.skipped if instruction.makes_files]
+    if not missing or not steps:
+        return
+    base = missing.rpartition("/")[2]
+    step = next((step for step in steps if base in step.shown), steps[-1])
+    reason = (
+        f"{name} makes {missing} in line {step.line} ({step.shown[:80]}), and the engine process runs no "
+        "instruction of a Dockerfile."
+    )
+    if "/" not in missing and _PIP.search(step.shown):
+        raise BuildError(f"Add {missing} to requirements.txt, or {_ELSEWHERE}: {reason}")
+    raise refusal(layout.app, reason)
+
+
+def refusal(folder: Path, reason: str) -> BuildError:
+    """Returns the message about a Dockerfile that processes cannot follow."""
+    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    if not recipe.is_runnable:
+        return BuildError(f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}")
+    return BuildError(f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}")
+
+
+def _describe(recipe: Recipe) -> str:
+    steps = [("built", recipe.build), ("started", recipe.start)]
+    done = " and ".join(f"{verb} with `{command}`" for verb, command in steps if command)
+    served = f"the folder {recipe.static_folder} is served" if not recipe.start else ""
+    what = ", and ".join(filter(None, [done, served]))
+    named = recipe.framework or recipe.language or "of its own"
+    return f"The recipe of these files is {named}: {'it is ' if done else ''}{what}."
+
+
+def _missing_file(command: Command, layout: Layout, installs: bool) -> str:
+    """Returns the program, or the archive of a Java program, that is neither in the repository nor on this
+    machine."""
+    argv = command.argv if isinstance(command, ExecForm) else plain_words(command.text)
+    if not argv:
+        return ""
+    if _is_missing(argv[0], layout, installs):
+        return argv[0]
+    return _missing_archive(argv, layout)
+
+
+def _missing_archive(argv: Sequence[str], layout: Layout) -> str:
+    if Path(argv[0]).name != "java" or "-jar" not in argv[:-1]:
+        return ""
+    archive = argv[argv.index("-jar") + 1]
+    return "" if "$" in archive or _exists(archive, layout) else archive
+
+
+def _is_missing(program: str, layout: Layout, installs: bool) -> bool:
+    name = program.rpartition("/")[2]
+    may_be_installed = installs and ("/" not in program or "/bin/" in program)
+    is_known = may_be_installed or bool(_BROUGHT.fullmatch(name))
+    return not (is_known or _exists(program, layout) or find_program(name, machine_path()))
+
+
+def _exists(path: str, layout: Layout) -> bool:
+    here = layout.here(path)
+    return "/" in path and os.path.lexists(here if here.startswith("/") else layout.folder / here)

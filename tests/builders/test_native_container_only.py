@@ -1,0 +1,102 @@
+"""A Dockerfile that needs a container engine is refused at once on the engine process, with the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.native import sources
+from windlass.core.deploy.build_settings import BuildSettings
+
+GO = {"go.mod": "module example.com/shop\n", "main.go": "package main\n"}
+VITE = {"package.json": '{"devDependencies": {"vite": "5"}, "scripts": {"dev": "vite"}}', "index.html": ""}
+
+
+def read(folder, files: dict[str, str], **settings) -> sources.Sources:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    order = Order(
+        service="s1",
+        org="acme",
+        name="shop",
+        deployment="d1",
+        key="k1",
+        commit="c" * 40,
+        source=folder,
+        settings=BuildSettings(**settings),
+    )
+    return sources.read(order)
+
+
+REFUSED = [
+    (
+        "a program that a step compiles",
+        {**GO, "Dockerfile": 'FROM golang\nCOPY . .\nRUN go build -o /srv/shop\nCMD ["/srv/shop"]\n'},
+        r"^Set builder to RECIPE, or deploy to a cluster with the engine docker: Dockerfile makes /srv/shop "
+        r"in line 3 \(RUN go build -o /srv/shop\), and the engine process runs no instruction of a "
+        r"Dockerfile\. The recipe of these files is Go: it is built with `go build -o bin/ \.` and started "
+        r"with `\./bin/shop`\.$",
+    ),
+    (
+        "a program of another stage",
+        {
+            **GO,
+            "Dockerfile": 'FROM golang AS b\nRUN make\nFROM x\nCOPY --from=b /x /x\nENTRYPOINT ["/x"]\n',
+        },
+        r"^Set builder to RECIPE, .* in line 4 \(COPY --from=b /x /x\)",
+    ),
+    (
+        "an archive of Java",
+        {"pom.xml": "", "Dockerfile": "FROM maven\nRUN mvn package\nCMD java -jar target/x.jar\n"},
+        r"^Set builder to RECIPE, .* makes (target/x\.jar|java) in line 2 \(RUN mvn package\)",
+    ),
+    (
+        "a program that a package of Debian brings",
+        {"Dockerfile": "FROM debian\nRUN apt-get install -y nonesuchd\nCMD nonesuchd --port 80\n"},
+        r"^Deploy to a cluster with the engine docker, or set builder to RECIPE and start_command: "
+        r"Dockerfile makes nonesuchd in line 2",
+    ),
+    (
+        "a base image that starts something",
+        {**VITE, "Dockerfile": "FROM node AS b\nRUN npm run build\nFROM nginx\nCOPY --from=b /dist /html\n"},
+        r"^Set builder to RECIPE, .* its base image nginx starts is not known .* Vite: it is built with .*, "
+        r"and the folder dist is served\.$",
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_dockerfile_that_processes_cannot_follow_is_refused_before_anything_is_installed(
+    tmp_path, files, message
+):
+    with pytest.raises(BuildError, match=message):
+        read(tmp_path, files)
+
+
+TAKEN = [
+    (
+        "a program of Python",
+        {"requirements.txt": "gunicorn\n", "Dockerfile": "FROM x\nRUN y\nCMD gunicorn a:b\n"},
+    ),
+    ("its path", {"requirements.txt": "x\n", "Dockerfile": 'FROM x\nRUN y\nCMD ["/venv/bin/gunicorn"]\n'}),
+    (
+        "a file of the repository",
+        {"run.sh": "", "Dockerfile": 'FROM x\nWORKDIR /a\nRUN y\nCMD ["/a/run.sh"]\n'},
+    ),
+    ("a Python of any version", {"a.py": "", "Dockerfile": "FROM x\nRUN y\nCMD python3.99 a.py\n"}),
+    ("a program of this machine", {"Dockerfile": "FROM x\nRUN y\nCMD sleep 5\n"}),
+    ("the syntax of a shell", {"Dockerfile": "FROM x\nRUN y\nCMD nonesuchd || sleep 5\n"}),
+]
+
+
+@pytest.mark.parametrize("files", [files for _, files in TAKEN], ids=[name for name, _ in TAKEN])
+def test_a_dockerfile_whose_program_may_be_there_is_followed(tmp_path, files):
+    assert read(tmp_path, files).start.command
+
+
+def test_a_setting_that_says_what_runs_takes_the_place_of_a_missing_program(tmp_path):
+    files = {**GO, "Dockerfile": 'FROM golang\nRUN go build -o /srv/shop\nCMD ["/srv/shop"]\n'}
+    assert read(tmp_path, files, has_command=True).start.command
+    without = {**GO, "Dockerfile": "FROM nginx\n"}
+    assert read(tmp_path, without, has_command=True).start.command is None
