@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bench.cases import (
     backlog,
+    commands,
     creates,
     deploys,
     edge,
@@ -32,6 +33,7 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "creates": creates.run,
     "postgres": postgres.run,
     "start": start.run,
+    "commands": commands.run,
     "edge": edge.run,
     "router": router.run,
     "sites": sites.run,

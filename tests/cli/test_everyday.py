@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from tests.cli.conftest import say
-from tests.cli.test_stories import shop
+from tests.cli.test_stories import on_a_terminal, shop
 from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
+from windlass.cli.git_folder import for_server, git_folder
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
 from windlass.main import main
 
@@ -93,6 +95,22 @@ async def test_init_finds_the_repository_the_branch_and_the_folder_in_it(windlas
     assert made["ports"] == []
 
 
+async def test_init_asks_three_questions_with_answers_to_choose(windlass, folder):
+    commit_all(folder)
+    typed = "web\nshop/staging\n\n"
+    shown = await asyncio.to_thread(on_a_terminal, "init", url=windlass.url, typed=typed, cwd=folder)
+    assert "Detected Flask" in shown
+    questions = re.findall(r"([A-Z][\w ,]+) \[([^]]+)\]: ", shown)
+    assert [question for question, _ in questions] == [
+        "Name of the application",
+        "Project and environment",
+        "Port on which it listens for HTTP, or none",
+    ]
+    assert "This folder is shop/staging/web now" in shown
+    made = await windlass.done("application", "get", "shop/staging/web")
+    assert [port["internal_port"] for port in made["ports"]] == [int(questions[2][1])]
+
+
 async def test_init_refuses_a_port_and_a_place_that_are_none(windlass, folder):
     for words in (("--port", "0"), ("--port", "http"), ("-e", "shop")):
         said = await windlass("init", "--repository", REPOSITORY, *words)
@@ -119,6 +137,39 @@ async def test_up_deploys_the_pushed_commit_and_ends_with_the_address(linked, fo
     assert f"Deploying the commit {commit[:7]}: First light" in said.err
     assert said.out.startswith("web is live at http://web-production")
     assert said.out.endswith(f", v2 {commit[:7]})\n")
+
+
+@pytest.mark.parametrize(
+    ("remote", "url"),
+    [
+        ("git@github.com:acme/shop.git", "https://github.com/acme/shop.git"),
+        ("ssh://git@git.example:2222/acme/shop", "https://git.example/acme/shop"),
+        ("https://user:s3cret@git.example:8443/a.git?x=1", "https://git.example:8443/a.git"),
+        ("/home/me/shop", ""),
+        ("../shop", ""),
+    ],
+)
+def test_a_remote_is_given_to_the_server_without_credentials(remote, url):
+    assert for_server(remote) == url
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        (".windlass.toml", False),
+        (".env", False),
+        ("api/.env.local", False),
+        ("new.py", True),
+        ("app.py", True),
+    ],
+)
+def test_only_files_of_the_application_count_as_changed(folder, name, counts):
+    commit_all(folder)
+    (folder / "api").mkdir()
+    (folder / name).write_text("changed")
+    state = git_folder(folder)
+    assert state is not None
+    assert (state.has_changes, state.is_pushed) == (counts, True)
 
 
 async def test_deploy_does_not_wait_if_it_is_told_so(linked):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Said, say
 from tests.cli.listener import listening
+from tests.cli.test_stories import on_a_terminal
 from tests.world import ADMIN
 
 
@@ -67,6 +68,21 @@ async def test_a_text_that_is_no_token_is_refused_before_it_is_sent(login, typed
 async def test_without_a_terminal_the_token_comes_from_standard_input(login):
     said = await login("login", login.url)
     assert (said.code, "--token-stdin" in said.err) == (2, True), said
+
+
+async def test_a_person_is_asked_for_the_token_which_is_not_shown(login):
+    shown = await asyncio.to_thread(
+        on_a_terminal,
+        *("login", login.url),
+        url="",
+        typed=f"{ADMIN}\n",
+        after="Token: ",
+        XDG_CONFIG_HOME=str(login.home),
+        WINDLASS_TOKEN="",
+    )
+    assert f"Logged in to {login.url}, organization default" in shown
+    assert ADMIN not in shown
+    assert [saved["token"] for saved in kept(login).values()] == [ADMIN]
 
 
 async def test_after_a_logout_the_token_is_gone(login):

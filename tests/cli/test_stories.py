@@ -10,6 +10,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -352,21 +353,35 @@ async def test_a_script_is_not_asked(windlass):
     assert (await windlass("project", "get", "shop")).code == 1
 
 
-def on_a_terminal(*words: str, url: str, typed: str = "") -> str:
-    """The output in a terminal, without the colours."""
+def on_a_terminal(
+    *words: str, url: str, typed: str = "", after: str = "", cwd: Path | None = None, **variables: str
+) -> str:
+    """The output in a terminal, without the colours. `after`: the text is typed when this was asked."""
     ours, theirs = pty.openpty()
-    environment = {"WINDLASS_URL": url, "WINDLASS_TOKEN": ADMIN, "COLUMNS": "120", "TERM": "dumb"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"],
+        "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],
+        "WINDLASS_URL": url,
+        "WINDLASS_TOKEN": ADMIN,
+        "COLUMNS": "120",
+        "TERM": "dumb",
+    } | variables
     with subprocess.Popen(
         [sys.executable, "-m", "windlass", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         env=environment,
+        cwd=cwd,
+        start_new_session=True,  # nothing is asked at the terminal of the tests
     ) as process:
         os.close(theirs)
-        os.write(ours, typed.encode())
         seen = b""
         with contextlib.suppress(OSError):  # so the end of a terminal is told
+            while after.encode() not in seen:
+                seen += os.read(ours, 65_536)
+            os.write(ours, typed.encode())
             while piece := os.read(ours, 65_536):
                 seen += piece
         os.close(ours)

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from windlass.cli.ignored_files import is_never_uploaded
+from windlass.cli.linked_folder import FILE as LINK
 from windlass.config import for_tools
 
 _SECONDS: Final = 30
@@ -28,7 +30,7 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     remotes: tuple[str, ...] = ()
     """Addresses of the remotes as the server can use them, that of the present branch first."""
     has_changes: bool = False
-    """True if a file of the folder is not as it is in the commit."""
+    """True if a file of the application is not as it is in the commit."""
     is_pushed: bool = False
     """True if a remote had the commit when git last asked it."""
 
@@ -51,7 +53,7 @@ def git_folder(folder: Path) -> GitFolder | None:
                 url for name in names if (url := for_server(_git(folder, "remote", "get-url", name)))
             )
         ),
-        has_changes=bool(_git(folder, "status", "--porcelain", "--", ".")),
+        has_changes=_has_changes(folder),
         is_pushed=bool(commit and _git(folder, "branch", "-r", "--contains", commit)),
     )
 
@@ -76,12 +78,29 @@ def is_same_repository(url: str, other: str) -> bool:
     return _bare(for_server(url)) == _bare(for_server(other)) != ""
 
 
+def _has_changes(folder: Path) -> bool:
+    """True also if git does not tell: a commit is not deployed by mistake in the place of other files."""
+    entries = _run(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+    return entries is None or any(_counts(entry[3:]) for entry in entries.split("\0") if entry)
+
+
+def _counts(path: str) -> bool:
+    """False for files that are never part of an application: the link of the folder, and what is never
+    uploaded."""
+    return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))
+
+
 def _bare(url: str) -> str:
     return url.removesuffix("/").removesuffix(".git").casefold()
 
 
 def _git(folder: Path, *words: str) -> str:
     """Returns the output of git, or an empty text if it fails."""
+    return (_run(folder, *words) or "").strip()
+
+
+def _run(folder: Path, *words: str) -> str | None:
+    """Returns the output of git, or None if it fails."""
     environment = for_tools() | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         ended = subprocess.run(
@@ -93,5 +112,5 @@ def _git(folder: Path, *words: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return ended.stdout.decode(errors="replace").strip() if ended.returncode == 0 else ""
+        return None
+    return ended.stdout.decode(errors="replace") if ended.returncode == 0 else None

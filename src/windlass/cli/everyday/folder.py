@@ -29,6 +29,8 @@ from windlass.terminal.tables import plain, print_json, wants_json
 _USUAL_PORT: Final = 8080
 _NONE: Final = "none"
 _AUTO: Final = "auto"
+_UNREADABLE: Final = frozenset({400, 409})
+"""Statuses of a server that cannot read a repository, or may not call its host."""
 _MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
 
 
@@ -73,7 +75,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     answers = _answers(folder, recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
-    application = maker.application(answers, _source(folder, git, repository))
+    application = maker.application(answers, partial(_source, api, folder, git, repository))
     link = FolderLink(
         url=normal_url(api.url),
         project=answers.place.partition("/")[0],
@@ -131,14 +133,14 @@ class ApplicationMaker:
         self._api = api
         self._note = note
 
-    def application(self, answers: InitAnswers, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    def application(self, answers: InitAnswers, source: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         existing = self._find("application", f"{answers.place}/{answers.name}")
         if existing is not None:
             self._note(f"{plain(existing['path'])} exists already, and stays as it is.")
             return existing
         environment = self._environment(answers.place)
         ports = _ports(answers.port)
-        body = {"name": answers.name, **source, **({} if ports is None else {"ports": ports})}
+        body = {"name": answers.name, **source(), **({} if ports is None else {"ports": ports})}
         return self._create(f"/environment/{environment}/application", body, "application")
 
     def _environment(self, place: str) -> str:
@@ -245,17 +247,33 @@ def _linked_url(folder: Path) -> str:
     return linked.link.url if linked else ""
 
 
-def _source(folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
-    """Returns the fields of an application that say where its files come from."""
+def _source(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
+    """Returns the fields of an application that say where its files come from: the repository, if the server
+    can read it, or else uploads of this folder."""
     url = repository or (git.remotes[0] if git and git.remotes else "")
     if not url:
-        raise Misused(
-            "push this folder to a git server, or name a repository with --repository: it has no remote that "
-            "a server can reach"
-        )
+        say("The files are uploaded by `windlass up`: the folder has no remote that a server can reach.")
+        return {"source": "UPLOAD"}
     source: dict[str, Any] = {"url": url}
     if git and not repository:
         inner = folder.resolve().relative_to(git.top.resolve()).as_posix()
         source |= {"branch": git.branch} if git.branch else {}
         source |= {"root_path": f"/{inner}"} if inner != "." else {}
+    if not repository and (reason := _why_unreadable(api, source)):
+        say(f"The files are uploaded by `windlass up`: the server cannot read {plain(url)}. {plain(reason)}")
+        return {"source": "UPLOAD"}
     return {"git_repository": source}
+
+
+def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
+    """Returns the server's reason why it cannot read a repository, or an empty text if it can."""
+    organization = api.get("/organization")["id"]
+    try:
+        api.call(
+            "POST", f"/organization/{organization}/detect", msgspec.json.encode({"git_repository": source})
+        )
+    except ApiRefused as refused:
+        if refused.status in _UNREADABLE:
+            return refused.message
+        raise
+    return ""

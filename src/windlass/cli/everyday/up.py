@@ -7,47 +7,87 @@ from pathlib import Path
 from typing import Any, Final
 
 from windlass.cli.deployments import say
-from windlass.cli.everyday.call import EverydayCall, everyday
+from windlass.cli.everyday.call import EverydayCall, FoundService, everyday
 from windlass.cli.everyday.changes import change, detach_option
+from windlass.cli.following import when_too_many
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
-from windlass.terminal.stopped import Misused
+from windlass.cli.uploading import FolderUpload, packed
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Misused, ended_by_hand
 from windlass.terminal.tables import plain
 
 _SHORT: Final = 7
+_RESUMED: Final = "The folder is not uploaded yet: `windlass up` goes on with it."
 
 
-@everyday("up", detach_option())
-def up(detach: bool, **options: Any) -> None:
-    """Deploy this folder: the commit that is checked out, once it is pushed to the service's repository.
+@everyday(
+    "up",
+    Option(["only_git", "--git"], is_flag=True, help="Deploy the pushed commit, and never upload."),
+    Option(
+        ["only_upload", "--upload"], is_flag=True, help="Upload the folder, also if its commit is pushed."
+    ),
+    detach_option(),
+)
+def up(only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
+    """Deploy this folder, and show the build log and the address.
 
-    Shows the build log, and the address at the end. Ctrl-C ends the command; the deployment goes on.
+    If the commit that is checked out is pushed to the repository of the service, and no file has changed
+    since, the server fetches it. Otherwise the folder is uploaded, without what .gitignore, .dockerignore and
+    .windlassignore name, and always without .git, node_modules, .venv and .env. Ctrl-C ends the command; the
+    deployment goes on.
     """
+    if only_git and only_upload:
+        raise Misused("give --git or --upload, and not both")
     call = EverydayCall(options)
     if call.linked is None:
         raise Misused("run `windlass init` here first, or `windlass link`: this folder is not linked")
     service = call.service()
     settings = call.api.get(service.path)
-    commit = _pushed_commit(call.linked.folder, settings)
-    change(call, service, "deploy", {"git_commit_id": commit}, detach=detach)
+    git = git_folder(call.linked.folder)
+    reason = _why_not(git, settings)
+    if only_git and reason:
+        raise Misused(reason)
+    if git is None or reason or only_upload:
+        if reason and settings.get("git_repository") and not only_upload:
+            say(f"The folder is uploaded. To deploy from git, {reason}.")
+        version = {"upload_id": _upload(call, service, _top(call.linked.folder, git, settings))}
+    else:
+        say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
+        version = {"git_commit_id": git.commit}
+    change(call, service, "deploy", version, detach=detach)
 
 
-def _pushed_commit(folder: Path, settings: Mapping[str, Any]) -> str:
+def _why_not(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
+    """Says what to do so that the server can fetch the files from git, or nothing if it can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
-    git = git_folder(folder)
-    if (missing := _why_not(git, url)) or git is None:
-        raise Misused(missing)
-    if git.has_changes:
-        say("Changed files that are not in the commit are not deployed.")
-    say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
-    return git.commit
-
-
-def _why_not(git: GitFolder | None, url: str) -> str:
-    """Says what keeps the commit from being deployed, or nothing."""
+    if not url:
+        return "name a git_repository of the application: it has none"
     if git is None or not git.commit:
-        return "commit this folder with git first, and push it: it has no commit yet"
+        return "commit this folder with git, and push it: it has no commit yet"
     if not any(is_same_repository(remote, url) for remote in git.remotes):
-        return f"push this folder to {url}: none of its remotes is the repository of the service"
+        return f"push this folder to {plain(url)}: none of its remotes is the repository of the service"
     if not git.is_pushed:
-        return f"push the commit {git.commit[:_SHORT]} first, with `git push`: no remote has it"
+        return f"push the commit {git.commit[:_SHORT]}, with `git push`: no remote has it"
+    if git.has_changes:
+        return "commit the changed files, and push them"
     return ""
+
+
+def _top(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
+    """Returns the folder to upload: the repository's root, if the application lies below it."""
+    root = str((settings.get("git_repository") or {}).get("root_path") or "/").strip("/")
+    if not root:
+        return folder
+    if git is None or (git.top / root).resolve() != folder.resolve():
+        raise Misused(
+            f"link the folder {root} of the repository: the application is built from there, and not from "
+            f"{folder}"
+        )
+    return git.top
+
+
+def _upload(call: EverydayCall, service: FoundService, folder: Path) -> str:
+    call.api.be_patient(when_too_many)
+    with ended_by_hand(_RESUMED), packed(folder) as archive:
+        return FolderUpload(call.api, service.path, archive, say).send()
+    raise AssertionError("ended by hand")

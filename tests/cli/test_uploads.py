@@ -1,0 +1,106 @@
+"""`windlass up` uploads a folder whose files the server cannot fetch, and goes on after an interruption."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from tests.cli.test_economy import counted
+from tests.cli.test_everyday import commit_all, git
+from tests.cli.waits import meanwhile
+from windlass.cli import uploading
+
+
+@pytest.fixture
+async def folder(windlass, tmp_path, monkeypatch):
+    """A linked folder without git, whose application is built from uploads."""
+    (tmp_path / "app.py").write_text("print()\n")
+    (tmp_path / ".env").write_text("KEY=s3cret\n")
+    (tmp_path / "notes.txt").write_text("private")
+    (tmp_path / ".gitignore").write_text("notes.txt\n")
+    monkeypatch.chdir(tmp_path)
+    said = await windlass("init", "--name", "web", "-e", "shop/production", "--port", "none")
+    assert (said.code, "no remote that a server can reach" in said.err) == (0, True), said
+    return tmp_path
+
+
+async def uploads(windlass) -> list[dict[str, Any]]:
+    id = (await windlass.done("application", "get", "web"))["id"]
+    return list((await windlass.done("api", "GET", f"/application/{id}/upload"))["results"])
+
+
+async def test_up_uploads_a_folder_without_git_and_deploys_it(windlass, folder):
+    said = await meanwhile(windlass, "up", "--text")
+    assert said.code == 0, said
+    assert "Uploading 3 files" in said.err  # app.py, .gitignore and .windlass.toml
+    [upload] = await uploads(windlass)
+    assert said.out.endswith(f", v1 {upload['git_commit_id'][:7]})\n")
+
+
+async def test_an_unchanged_folder_is_not_sent_again(windlass, folder):
+    await meanwhile(windlass, "up")
+    async with counted(windlass) as app:
+        said = await meanwhile(windlass, "up")
+    assert (said.code, "has this version of the folder already" in said.err) == (0, True), said
+    assert [asked for asked in app.asked if asked.startswith("PUT")] == []
+    assert len(await uploads(windlass)) == 1
+
+
+async def test_the_next_up_goes_on_with_an_upload_that_was_ended_with_ctrl_c(windlass, folder, monkeypatch):
+    monkeypatch.setattr(uploading, "PART", 10_000)
+    (folder / "data").write_bytes(random.Random(1).randbytes(50_000))
+    with monkeypatch.context() as patch:
+        send = uploading.FolderUpload._send_part
+
+        def send_two(upload, offset, path):
+            if offset >= 20_000:
+                raise KeyboardInterrupt
+            return send(upload, offset, path)
+
+        patch.setattr(uploading.FolderUpload, "_send_part", send_two)
+        said = await windlass("up")
+        assert (said.code, said.err.endswith("`windlass up` goes on with it.\n")) == (130, True), said
+    said = await meanwhile(windlass, "up", "--detach")
+    assert (said.code, re.search(r"Uploading .*, from [34]\d %", said.err) is not None) == (0, True), said
+    [upload] = await uploads(windlass)
+    assert upload["state"] == "READY"
+
+
+async def test_an_upload_outlives_a_server_that_is_away(windlass, folder, monkeypatch):
+    monkeypatch.setattr(uploading, "PART", 10_000)
+    (folder / "data").write_bytes(random.Random(1).randbytes(50_000))
+    async with counted(windlass) as app:
+        app.refusals["/content"] = [503]
+        said = await meanwhile(windlass, "up", "--detach")
+    assert (said.code, "refused with 503" in said.err) == (0, True), said
+    parts = [asked for asked in app.asked if asked.startswith("PUT")]
+    assert len(parts) > 6
+    [upload] = await uploads(windlass)
+    assert (upload["state"], upload["files"]) == ("READY", 4)
+
+
+async def test_up_takes_the_commit_if_it_is_pushed_and_else_the_folder(windlass, folder):
+    commit = commit_all(folder)
+    await windlass.done("init", "--name", "api", "-e", "shop/production", "--port", "none")
+    git(folder, "add", "-A")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "Link")
+    said = await meanwhile(windlass, "up", "--text")
+    assert "Uploading " in said.err
+    assert f"push the commit {git(folder, 'rev-parse', 'HEAD')[:7]}" in said.err
+    refused = await windlass("up", "--git")
+    assert (refused.code, "git push" in refused.err) == (2, True), refused
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    said = await meanwhile(windlass, "up", "--text")
+    assert (said.code, "Deploying the commit" in said.err, commit != "") == (0, True, True), said
+    (folder / "app.py").write_text("print(2)\n")
+    said = await meanwhile(windlass, "up", "--text")
+    assert (said.code, "commit the changed files" in said.err) == (0, True), said
+
+
+async def test_a_folder_with_nothing_to_upload_is_refused(windlass, folder):
+    (folder / ".windlassignore").write_text("*\n")
+    said = await windlass("up")
+    assert (said.code, "has no files to upload" in said.err) == (2, True), said
