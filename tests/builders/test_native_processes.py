@@ -57,3 +57,23 @@ async def test_the_builder_setting_chooses_between_dockerfile_and_recipe(site):
     del files["Procfile"]
     assert site.run(await site.build(files)) == "work"
     assert site.run(await site.build(files, settings=BuildSettings(builder="RECIPE"))) == "web"
+
+
+async def test_a_folder_of_no_known_language_is_built_by_the_commands_that_are_set(site):
+    broken = BuildSettings(has_command=True, build_command="false")
+    assert "false" in await site.refused({"notes.txt": "x"}, settings=broken)
+    settings = BuildSettings(
+        has_command=True,
+        install_command="echo one > a.txt",
+        build_command="cat a.txt > b.txt; echo $NAME >> b.txt",
+    )
+    artifact = await site.build({"notes.txt": "x"}, settings=settings, arguments={"NAME": "two"})
+    assert site.run(replace(artifact, command=("/bin/cat", "b.txt"))) == "one\ntwo"
+    assert "start_command" not in site.log()
+
+
+async def test_the_build_log_says_that_system_packages_are_those_of_the_machine(site):
+    await site.build({"Procfile": "web: true"}, settings=BuildSettings(system_packages=("ffmpeg", "libpq5")))
+    assert "apt-get install ffmpeg libpq5" in site.log()
+    await site.build({"Procfile": "web: true"})
+    assert "system_packages" not in site.log()

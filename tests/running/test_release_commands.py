@@ -159,6 +159,7 @@ async def test_a_killed_server_finds_the_same_run_again(world: World) -> None:
     await world.settle()
     assert (await deployment(world, app, id))["status"] == "SUCCEEDED"
     assert len(release.runs) == 1
+    assert (await log_of(world, app, id)).count("Running the release command") == 1
 
 
 @pytest.mark.usefixtures("short_hold")

@@ -23,7 +23,7 @@ from windlass.builders.native.start import Start, by_package, nothing_found, pla
 from windlass.builders.native.tools import find_program, machine_path
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
-from windlass.core.detect import Recipe, Tree, apply_settings, detect, is_built, language_named
+from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect, is_built, language_named
 
 NATIVE: Final = ("Python", "Node")
 """Languages whose dependencies the process engine installs."""
@@ -56,6 +56,8 @@ def follow(
     """Follows the recipe of a folder, with the commands of its Procfile if it has one."""
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
     recipe = apply_settings(recipe, settings)
+    if settings.has_command:
+        recipe.problems = [problem for problem in recipe.problems if problem != advice_for(recipe)]
     start = procfile or _start_by(recipe, package, folder, settings)
     is_its_own = procfile is None and bool(recipe.start) and start == _start_of(recipe, package)
     is_built_here = recipe.language == "Node" and is_built(recipe.framework)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -62,7 +62,7 @@ class Sources(Struct, kw_only=True):
 
 
 def read(order: Order) -> Sources:
-    remarks: list[str] = []
+    remarks = [*_of_system_packages(order)]
     context = _context(order)
     workspace = None
     if context != order.source:
@@ -84,6 +84,14 @@ def read(order: Order) -> Sources:
         sources.start.line,
     ]
     return sources
+
+
+def _of_system_packages(order: Order) -> Iterator[str]:
+    if names := " ".join(order.settings.system_packages):
+        yield (
+            f"Ask the operator to run `apt-get install {names}`, if it is missing: the engine process "
+            "installs no system_packages."
+        )
 
 
 def _context(order: Order) -> Path:

@@ -1,6 +1,6 @@
 """Detection of applications: from a tree of files to a recipe, without I/O."""
 
-from windlass.core.detect.detect import detect, language_named
+from windlass.core.detect.detect import advice_for, detect, language_named
 from windlass.core.detect.language import Language, Toolchain
 from windlass.core.detect.languages.node import node_version
 from windlass.core.detect.node_frameworks import is_built
@@ -17,6 +17,7 @@ __all__ = [
     "RecipeSettings",
     "Toolchain",
     "Tree",
+    "advice_for",
     "apply_settings",
     "detect",
     "is_built",

@@ -28,9 +28,9 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
     if not workload.artifact.release:
         return
     say = ledger.ctx.logs.build(ledger.service.id, ledger.deployment.id)
-    if particulars(ledger.deployment).release is None:
+    report, is_first = await _begin(ledger)
+    if is_first:
         say("Running the release command")
-    report = await _begin(ledger)
     if not report.ended_at:
         report = await _run(ledger, workload, report.started_at)
         say(f"The release command {report.reason}")
@@ -79,13 +79,14 @@ def _as_run(workload: Workload) -> Workload:
 
 
 @in_transaction
-async def _begin(ledger: Ledger, tx: Tx, current: DeploymentRow) -> RunReport:
-    """Records when the run began, for its time limit. A repeated step finds it recorded."""
+async def _begin(ledger: Ledger, tx: Tx, current: DeploymentRow) -> tuple[RunReport, bool]:
+    """Records when the run began, for its time limit; True if no earlier step has recorded it."""
     details = particulars(current)
+    is_first = details.release is None
     if details.release is None:
         details.release = RunReport(started_at=tx.now)
         await move(tx, current, Progress(current.status), details)
-    return details.release
+    return details.release, is_first
 
 
 @in_transaction
