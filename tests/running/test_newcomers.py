@@ -9,8 +9,12 @@ import pytest
 
 from tests.running.deployments import PORT, deploy, deployment
 from tests.world import World, make_world
+from windlass.builders.docker.progress import BuildProgress
+from windlass.builders.git.messages import explain
+from windlass.builders.remedies import failure
 from windlass.core.deploy.remedies import LOOK, with_remedy
 from windlass.core.deploy.workload import OutputLine
+from windlass.docker.images import why_not_pulled
 
 CRASHED = "exited with code 1"
 TRACEBACK = "Traceback (most recent call last):\n"
@@ -91,9 +95,9 @@ FAILURES = [
     ("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
 )
 def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
-    failure = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
-    assert failure.startswith(remedy), failure
-    assert failure.endswith(". web exited with code 1 while it was starting")
+    message = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
+    assert message.startswith(remedy), message
+    assert message.endswith(". web exited with code 1 while it was starting")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +139,122 @@ def test_a_failure_that_says_already_what_to_do_is_left_as_it_is():
         with_remedy("Set ports[0].internal_port to 80", "web", ["KeyError: 'A_NAME'"])
         == "Set ports[0].internal_port to 80"
     )
+
+
+UNMET = "Correct flask==99 in the dependencies"
+BUILDS = [
+    ("pip: no version", 1, "ERROR: No matching distribution found for flask==99", UNMET),
+    (
+        "pip: another Python",
+        1,
+        "ERROR: Package 'shop' requires a different Python: 3.11.2 not in '>=3.13'",
+        "Choose a version of Python that fits >=3.13",
+    ),
+    (
+        "pip: a conflict",
+        1,
+        "ERROR: Cannot install a==1 and b==2 because these package versions have conflicting dependencies.",
+        "Change the versions of dependencies that exclude each other",
+    ),
+    (
+        "pip: a compiler",
+        1,
+        "error: command 'gcc' failed: No such file or directory",
+        "Add gcc to system_packages",
+    ),
+    ("pip: a library", 1, "Error: pg_config executable not found.", "Add pg_config to system_packages"),
+    (
+        "pip: a header",
+        1,
+        "fatal error: Python.h: No such file or directory",
+        "Add Python.h to system_packages",
+    ),
+    (
+        "npm: no package",
+        1,
+        "npm error code E404\nnpm error 404  'leftpadd@*' is not in this registry.",
+        "Correct leftpadd@* in package.json",
+    ),
+    (
+        "npm: no version",
+        1,
+        "npm error code ETARGET\nnpm error notarget No matching version found for react@99.0.0.",
+        "Correct react@99.0.0 in package.json",
+    ),
+    (
+        "npm: a conflict",
+        1,
+        "npm error code ERESOLVE",
+        "Change the versions of packages that exclude each other",
+    ),
+    (
+        "npm: an old lock",
+        1,
+        (
+            "npm error `npm ci` can only install packages when your package.json and package-lock.json "
+            "are in sync."
+        ),
+        "Install the dependencies once on your machine, and commit the lock file",
+    ),
+    ("npm: no script", 1, 'npm error Missing script: "build"', "Add the script build to package.json"),
+    ("dash: no program", 127, "sh: 1: vite: not found", "Add vite to the dependencies"),
+    ("killed for its memory", 137, "Compiling", "Ask the operator for more memory for builds"),
+    ("node: memory", 134, "FATAL ERROR: JavaScript heap out of memory", "Ask the operator for more memory"),
+    ("a full disk", 1, "OSError: [Errno 28] No space left on device", "Ask the operator for room"),
+    (
+        "no registry",
+        1,
+        "npm error network request to https://registry failed, reason: getaddrinfo ENOTFOUND registry",
+        "Deploy again, or ask the operator to let builds reach their registries",
+    ),
+    ("any other failure", 2, "src/main.ts(3,1): error TS2304", "Mend what it reports, and deploy again"),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "remedy"), [row[1:] for row in BUILDS], ids=[row[0] for row in BUILDS]
+)
+def test_the_first_sentence_of_a_failed_step_of_a_build_says_what_to_do(code, output, remedy):
+    message = failure("the step", code, output.splitlines())
+    assert message.startswith(remedy), message
+    progress = BuildProgress(lambda line: None)
+    for line in output.splitlines():
+        progress.take({"stream": f"{line}\n"})
+    progress.take({"error": f"The command '/bin/sh -c x' returned a non-zero code: {code}"})
+    progress.close()
+    usual = "Look at the build log, and mend the step that failed" if remedy.startswith("Mend") else remedy
+    assert progress.failure.startswith(usual), progress.failure
+
+
+@pytest.mark.parametrize(
+    ("has_token", "complaint", "message"),
+    [
+        (
+            False,
+            "fatal: Authentication failed for it",
+            "Create a git token for a private repository, or check the address",
+        ),
+        (True, "fatal: Authentication failed for it", "Renew the git token, or let it read this repository"),
+        (False, "fatal: couldn't find remote ref refs/heads/nex", "Choose another branch, or push this one"),
+        (False, "fatal: repository 'it' not found", "Check the address: there is no repository at"),
+    ],
+)
+def test_a_repository_that_cannot_be_read_says_what_to_do(has_token, complaint, message):
+    error = explain(complaint, "https://git.example/acme/shop.git", has_token=has_token)
+    assert str(error).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        ("manifest for shop:9 not found: manifest unknown", "Choose another tag"),
+        ("pull access denied for shop, repository does not exist", "Check the name of the image"),
+        ("toomanyrequests: You have reached your pull rate limit", "Deploy again later"),
+        ("write /var/lib/x: no space left on device", "Ask the operator for space"),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_says_what_to_do(refused, message):
+    assert why_not_pulled("shop:9", refused).startswith(message)
 
 
 async def failed(world: World, *lines: str, ended: str = CRASHED) -> str:

@@ -71,15 +71,16 @@ def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
     plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
     for pattern, kind, words in _MEANINGS:
         if match := re.search(pattern, plain, re.IGNORECASE):
-            return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **match.groupdict()))
+            about_token = _ABOUT_TOKEN[has_token].format(url=url)
+            return kind(words.format(url=url, token=about_token, **match.groupdict()))
     lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
     return GitError(f"git could not fetch {url}: {reason}")
 
 
 _ABOUT_TOKEN: Final = {
-    True: "the git token was refused: it may be wrong, expired, or not allowed to read this repository",
-    False: "it does not exist, or is private and needs a git token",
+    True: "Renew the git token, or let it read this repository: {url} refused it.",
+    False: "Create a git token for a private repository, or check the address: {url} shows none without one.",
 }
 _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
@@ -98,11 +99,11 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
         "Choose another commit, or push this one: there is no commit {commit} in {url}.",
     ),
     (r"unadvertised object", NotByName, "The server of {url} does not give commits by their name."),
-    (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{url}: {token}."),
+    (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{token}"),
     (
         r"returned error: 3\d\d|redirect",
         Redirected,
-        "{url} answers with a redirect, which is not followed: use the address where the repository is now.",
+        "Use the address where the repository is now: {url} answers with a redirect, which is not followed.",
     ),
     (
         r"repository .* not found|returned error: (404|410)|not appear to be a git repository|does not exist",
@@ -117,7 +118,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"permission denied \(",
         GitError,
-        "{url} asks for an ssh key, and Windlass has none: use its https:// address, with a git token.",
+        "Use its https:// address, with a git token: {url} asks for an ssh key, and Windlass has none.",
     ),
     (r"cannot run ssh", GitError, "Use https://: ssh is not installed on the machine that runs Windlass."),
     (

@@ -131,15 +131,16 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
 
 
 def _refuse_missing(program: str, site: Site, file: str = "") -> str:
-    what = (
-        f"there is no file {file}"
-        if file
-        else f"{program} is neither a file of it nor a program of this machine"
-    )
     lines = "; ".join(site.undone[:3]).removesuffix(".")
     why = f" It may be made by what is not executed here: {lines}." if lines else ""
+    otherwise = "Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+    if file:
+        raise BuildError(
+            f"Commit the file {file}, or correct the start command {program}: there is no file {file}.{why} "
+            f"{otherwise}"
+        )
     raise BuildError(
-        f"The application cannot be started with {program}: {what}.{why} Add what is missing, install it "
-        "on the machine that runs Windlass, or deploy to a cluster with the engine docker, which builds the "
-        "whole Dockerfile."
+        f"Add {program} to the dependencies, or correct the start command: {program} is neither a "
+        f"file of the "
+        f"application nor a program of this machine.{why} {otherwise}"
     )

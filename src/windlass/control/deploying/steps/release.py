@@ -27,7 +27,7 @@ from windlass.control.records.deployments import has_switched, particulars
 from windlass.control.records.kept_builds import builds_of
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.automatic_port import with_port
-from windlass.core.deploy.remedies import LOOKED_AT, with_remedy
+from windlass.core.deploy.remedies import LOOKED_AT, remedy_of, with_remedy
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
@@ -95,7 +95,10 @@ async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsew
 async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count: int, failure: str) -> None:
     ctx = ledger.ctx
     await take_down(ctx, new, old, count, ledger.check_claim)
-    output = (await release_output(ledger) or await last_output(ctx, new, LOOKED_AT)).splitlines()
+    of_command = await release_output(ledger)
+    output = (of_command or await last_output(ctx, new, LOOKED_AT)).splitlines()
+    if of_command and (remedy := remedy_of("", "the release command", output)):
+        failure = f"{remedy}. {failure}"
     await ledger.fail(with_remedy(failure, new.name, output), output="\n".join(output[-LAST_LINES:]))
 
 
