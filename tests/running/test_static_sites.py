@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.running import clusters
 from tests.running.deployments import PORT, deploy, deployed, deployment, generations
 from tests.world import World, make_world
+from windlass.control.deploying.routes import hold_names
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
 from windlass.routers.sites.index import read_index
 
@@ -55,7 +57,7 @@ async def test_the_build_log_says_what_is_served(world):
     app = await deployed(world)
     id = (await world.get(f"/application/{app}/status"))["execution_id"]
     log = (await world.get(f"/application/{app}/deployment/{id}/log")).body
-    assert b"Static site: 1 files" in log
+    assert b"Put in place for the gateway: 1 file with 0.0 MB, 0 also compressed." in log
 
 
 async def test_a_site_is_kept_as_it_is(world):
@@ -215,3 +217,31 @@ async def test_a_port_of_a_site_speaks_http_whatever_it_is_called(world):
     app = await deployed(world, ports=[PORT, tcp])
     assert {route.kind for route in world.router.routes[app]} == {"http"}
     assert all(route.site for route in world.router.routes[app])
+
+
+async def test_a_site_of_a_host_that_is_away_is_served_all_the_same(world):
+    """Its files are on the machine of the gateway."""
+    east = await clusters.cluster(world)
+    app = await clusters.application_on(world, east)
+    ctx = world.installation.ctx
+    (await ctx.places.at(east)).builder.names = {"static": StaticSite(folder="dist")}
+    await clusters.deploy(world, app)
+    folder = served(world, app)
+    clusters.engine_of(world, east).away = True
+    await world.run(600)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert served(world, app) == folder
+    # A server that has just started knows nothing of the host, and its router has no routes.
+    world.router.routes.clear()
+    ctx.routing.looked.clear()
+    await hold_names(ctx, app)
+    assert served(world, app) == folder
+
+
+async def test_a_port_that_is_left_out_gives_a_site_an_address(world):
+    app = await world.application()
+    await deploy(world, app)
+    await world.settle()
+    (link,) = (await world.get(f"/application/{app}/link"))["results"]
+    assert link["url"].startswith("http://app-")
+    assert served(world, app)

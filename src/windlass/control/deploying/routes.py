@@ -12,7 +12,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.other_machines import hosts_of, machine_of, served_elsewhere
-from windlass.control.deploying.sites import served_folder
+from windlass.control.deploying.sites import find_folder, served_folder
 from windlass.control.records.links import last_workload
 from windlass.control.records.names import host_keys, reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -87,7 +87,8 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
     if service in ctx.routing.looked:
         return
     if workload := await _routed_workload(ctx, service, status):
-        await _put(ctx, place, workload, status, ())
+        site = await find_folder(ctx, workload) if status.serving else ""
+        await _put(ctx, place, workload, status, (), site)
     else:
         await _put_first(ctx, place, status)
 
@@ -144,7 +145,9 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
         await _put_first(ctx, place, status)
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
-    await _put(ctx, place, workload, status, seen.of(workload.generation).ready)
+    is_here = bool(status.serving) and machine_of(ctx, place) is None
+    site = await served_folder(ctx, place, workload) if is_here else ""
+    await _put(ctx, place, workload, status, seen.of(workload.generation).ready, site)
     return seen.instances
 
 
@@ -207,21 +210,22 @@ async def _first_routes(ctx: Context, place: Place, service: str, absence: Absen
 
 
 async def _put(
-    ctx: Context, place: Place, workload: Workload, status: StatusRow, ready: Sequence[Instance]
+    ctx: Context,
+    place: Place,
+    workload: Workload,
+    status: StatusRow,
+    ready: Sequence[Instance],
+    site: str,
 ) -> None:
+    """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
     names, absence = await _names_of(ctx, workload), await _absence(ctx, status)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
-    if status.serving and machine_of(ctx, place) is None:
-        routes = _of_site(routes, await served_folder(ctx, place, workload))
+    if site:  # the router speaks HTTP at all of its ports
+        routes = [replace(route, kind="http", site=site) for route in routes]
     try:
         await place.router.set(workload.service, routes)
     except RouteError:
         await place.router.set(workload.service, await _as_far_as_can_be(ctx, workload, routes))
-
-
-def _of_site(routes: list[Route], folder: str) -> list[Route]:
-    """Returns the routes of a site: the router speaks HTTP at all of its ports."""
-    return [replace(route, kind="http", site=folder) for route in routes] if folder else routes
 
 
 async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:

@@ -24,9 +24,9 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
     static = workload.artifact.static
     if static is None:
         return ""
+    if folder := await find_folder(ctx, workload):
+        return folder
     release = release_of(workload)
-    if folder := await ctx.sites.find(workload.service, release):
-        return str(folder)
     try:
         report = await ctx.sites.put(
             workload.service,
@@ -40,6 +40,13 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
     for line in report.lines() if report else ():
         say(line)
     return str(ctx.sites.at(workload.service, release))
+
+
+async def find_folder(ctx: Context, workload: Workload) -> str:
+    """Returns the folder from which a router serves a workload, if its files are in place."""
+    if workload.artifact.static is None:
+        return ""
+    return str(await ctx.sites.find(workload.service, release_of(workload)) or "")
 
 
 async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:

@@ -42,8 +42,9 @@ def _absence(ctx: Context, place: Place, status: StatusRow) -> str:
     if place.machine in ctx.ownership.lost:
         return LOST
     # Work under way says by itself that it waits for the engine.
-    is_unseen = status.state in UP and place.engine.is_away and _is_reached(ctx, place)
-    return AWAY if is_unseen else ""
+    # A static site has no instances there: its files are served from here.
+    has_instances = status.state in UP and bool(status.instances)
+    return AWAY if has_instances and place.engine.is_away and _is_reached(ctx, place) else ""
 
 
 def _is_reached(ctx: Context, place: Place) -> bool:

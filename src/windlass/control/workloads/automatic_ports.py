@@ -106,6 +106,8 @@ def remark_on_ports(workload: Workload) -> str:
             "It gets no public port: nothing in the repository says that it serves HTTP. If it does, name "
             "its `ports`."
         )
+    if workload.artifact.static:
+        return "It gets a public address, because `ports` was left out. An empty list means none."
     return (
         f"Port {workload.ports[0].internal} is made public, because `ports` was left out: it is in the "
         "variable PORT. Name `ports` to choose yourself; an empty list means none."

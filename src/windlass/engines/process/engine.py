@@ -210,7 +210,7 @@ class ProcessEngine(EngineByHand):
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Copies nothing: what a builder made is on this machine."""
-        return files.built_folder(artifact, folder)
+        return await asyncio.to_thread(files.built_folder, artifact, folder)
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int

@@ -105,10 +105,15 @@ def below_app(path: str) -> PurePosixPath | None:
 
 
 def built_folder(artifact: Artifact, folder: str) -> Path:
-    """Returns a folder of an artifact, which is relative to its working directory."""
-    if not (Path(artifact.ref) / "app").is_dir():
+    """Returns a folder of an artifact, which is relative to its working directory. Files of the application
+    name it, and steps of its build may put a link in its place: it could be one of another organization."""
+    app = Path(artifact.ref).resolve() / "app"
+    if not app.is_dir():
         raise ArtifactLost("The build of this site is gone")
-    return working_directory(Path(artifact.ref), artifact.workdir) / folder
+    found = (working_directory(app.parent, artifact.workdir) / folder).resolve()
+    if not found.is_relative_to(app):
+        raise EngineError(f"Choose a static_folder inside of what is built: {folder} leads out of it")
+    return found
 
 
 def working_directory(home: Path, workdir: str) -> Path:

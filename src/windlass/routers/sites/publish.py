@@ -73,15 +73,19 @@ class PublishReport(Struct):
 
     def lines(self) -> Iterator[str]:
         yield (
-            f"Static site: {self.files} files, {self.bytes / 1e6:.1f} MB, {self.compressed} of them also "
-            "compressed. The gateway serves them."
+            f"Put in place for the gateway: {_count(self.files, 'file')} with {self.bytes / 1e6:.1f} MB, "
+            f"{self.compressed} also compressed."
         )
         if self.left_out:
             yield (
-                f"Left out {self.left_out} files: hidden ones, links out of the folder, and names that "
-                "no address can have."
+                f"Left out: {_count(self.left_out, 'file')} that are hidden, lead out of the folder, or have "
+                "a name that no address can have."
             )
         yield from self.problems
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def publish(source: Path, settings: SiteSettings, into: Path, former: Path | None = None) -> PublishReport:
