@@ -20,9 +20,10 @@ def open_lock_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def wait_for(fd: int) -> None:
-    """Locks an open file; waits until all other holders have released it."""
-    fcntl.flock(fd, fcntl.LOCK_EX)
+def wait_for(fd: int, *, shared: bool = False) -> None:
+    """Locks an open file; waits until all other holders have released it. Shared locks do not exclude each
+    other."""
+    fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def try_lock(fd: int, *, shared: bool = False) -> bool:

@@ -139,6 +139,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     upload_files: Annotated[
         int, _says("How many files and folders an uploaded folder may have", ge=1, le=10_000_000)
     ] = 100_000
+    build_cache_bytes: Annotated[
+        int,
+        _says("Bytes of build caches kept for each organization; the least recently used go first", ge=0),
+    ] = 10 * 1024 * 1024 * 1024
+    build_cache_days: Annotated[
+        int, _says("Days that a build cache is kept after a build last used it", ge=1, le=3650)
+    ] = 30
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""

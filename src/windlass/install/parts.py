@@ -19,6 +19,7 @@ from windlass.builders.bundled import BundledRepositories
 from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
+from windlass.builders.native.cache_limits import CacheLimits
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
@@ -101,7 +102,8 @@ async def _engine(
     chosen, host = await choose_engine(settings), docker_at(settings)
     if chosen == PROCESS:
         isolation = await in_thread(isolation_of, settings)
-        builder = NativeBuilder(folder / "builds", isolation=isolation)
+        limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
+        builder = NativeBuilder(folder / "builds", isolation=isolation, limits=limits)
         return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
     if chosen == DOCKER:
         # Loaded only where it is used: its HTTP client is a third of the time to start.

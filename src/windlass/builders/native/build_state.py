@@ -17,6 +17,7 @@ from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
+from windlass.builders.native.caches import BuildCaches
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
@@ -36,6 +37,7 @@ class BuildState:
         code: Sources,
         tools: Tools,
         toolchains: Toolchains,
+        caches: BuildCaches,
         store: ArtifactStore,
         into: Path,
         held: ExitStack,
@@ -47,6 +49,7 @@ class BuildState:
         self.machine = [*tools.path]
         """Folders of programs without those of fetched toolchains, which instances do not see."""
         self.toolchains = toolchains
+        self.caches = caches
         self.say = tools.say
         self.store = store
         self.made = into

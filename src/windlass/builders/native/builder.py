@@ -1,4 +1,4 @@
-"""The builder for the process engine: uses this machine's Python and Node, and no container.
+"""The builder for the process engine: uses this machine's toolchains, and no container.
 
 An artifact is a folder: `app`, the code, which the engine copies for each instance, beside files that they
 share.
@@ -17,20 +17,23 @@ from pathlib import Path
 from typing import Literal
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from windlass import config
 from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL, BuildError, Order, Say
-from windlass.builders.native import sources
+from windlass.builders.native import sources, tree
 from windlass.builders.native.artifacts import (
-    CACHE,
     ArtifactStore,
     finish_removals,
     name_of,
     services,
 )
 from windlass.builders.native.build_state import BuildState, make_folders
+from windlass.builders.native.cache_limits import CacheLimits
+from windlass.builders.native.caches import BuildCaches, CacheStore
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
@@ -49,6 +52,7 @@ class NativeBuilder:
         isolation: Isolation | None = None,
         *,
         fetches: bool = True,
+        limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
     ) -> None:
         """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
@@ -58,6 +62,7 @@ class NativeBuilder:
         self._surroundings = config.for_tools() if surroundings is None else surroundings
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches)
         self._shared = SharedBuilds(self._folder)
+        self._caches = CacheStore(self._folder, limits)
         self._with_pip: set[str] = set()
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -84,6 +89,7 @@ class NativeBuilder:
         groups = await group.in_thread(self._shared.groups_of, service)
         await group.in_thread(ArtifactStore(self._folder, service).discard)
         await group.in_thread(self._shared.sweep, groups)
+        await group.in_thread(self._caches.discard, service)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
         groups = await group.in_thread(self._shared.groups_of, service)
@@ -100,6 +106,9 @@ class NativeBuilder:
             store = ArtifactStore(self._folder, service)
             await group.in_thread(store.discard if service in gone else store.sweep)
         await group.in_thread(lambda: self._shared.sweep(self._shared.groups()))
+        for service in erase:
+            await group.in_thread(self._caches.discard, service)
+        await group.in_thread(self._caches.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
         await group.in_thread(self._shared.note_set_aside, service, into / "builds")
@@ -112,18 +121,36 @@ class NativeBuilder:
         store = self._shared.store_of(order)
         async with _aside() as held:
             folder = await group.in_thread(held.enter_context, store.making())
-            home, cache = folder / "home", self._folder / CACHE / name_of(order.org)
-            await group.in_thread(make_folders, home, cache, folder / "artifact")
-            found_sources = await group.in_thread(sources.read, order)
-            for line in found_sources.remarks:
-                say(line)
-            cells = Cells(self._isolation, order.org, home, home, order.source, cache)
-            tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
-            tools.hide(order.source, ".")
-            held.callback(tools.end_all)
-            artifact = folder / "artifact"
-            state = BuildState(order, found_sources, tools, self._toolchains, store, artifact, held)
-            return await group.in_thread(self._shared.put, order, artifact, await make_artifact(state))
+            home = folder / "home"
+            await group.in_thread(make_folders, home, folder / "artifact")
+            using = self._caches.using(order.org, order.service, home, say)
+            caches = await group.in_thread(held.enter_context, using)
+            await group.in_thread(tree.move, order.source, caches.source)
+            order = replace(order, source=caches.source)
+            with caches.trusted_at_the_end():
+                return await self._build_with(caches, order, store, folder, say, held)
+
+    async def _build_with(
+        self,
+        caches: BuildCaches,
+        order: Order,
+        store: ArtifactStore,
+        folder: Path,
+        say: Say,
+        held: ExitStack,
+    ) -> Artifact:
+        code = await group.in_thread(sources.read, order)
+        for line in code.remarks:
+            say(line)
+        home, artifact = folder / "home", folder / "artifact"
+        kept = (caches.shared, caches.kept)
+        cells = Cells(self._isolation, order.org, home, home, order.source, kept=kept)
+        tools = Tools(self._surroundings, home, caches.shared, say, self._with_pip, cells)
+        tools.hide(order.source, ".")
+        held.callback(lambda: caches.use(*tools.used_caches))
+        held.callback(tools.end_all)
+        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
+        return await group.in_thread(self._shared.put, order, artifact, await make_artifact(state))
 
 
 @asynccontextmanager

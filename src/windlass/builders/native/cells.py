@@ -14,20 +14,24 @@ from typing import Final
 
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.launching import program
-from windlass.base.isolation.users import give_ours
+from windlass.base.isolation.users import give, give_ours
 
 _MOST_MEMORY: Final = 8 << 30
 _LARGEST_FILE: Final = 8 << 30
 
 
 class Cells:
-    def __init__(self, isolation: Isolation, org: str, temporary: Path, *writable: Path) -> None:
+    def __init__(
+        self, isolation: Isolation, org: str, temporary: Path, *writable: Path, kept: Sequence[Path] = ()
+    ) -> None:
         self._isolation, self._name = isolation, f"builds of {org}"
         self._temporary = temporary
         self.writable = list(writable)
         """Folders that steps may write to."""
         self.readable: list[Path] = []
-        """Folders of Windlass that steps may read besides."""
+        """Folders and files that steps may read besides."""
+        self._kept = tuple(kept)
+        """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
 
     def wrapped(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """Returns the command that runs this one in a cell. `environment` is the operator's, and may name
@@ -37,6 +41,9 @@ class Cells:
         if owner is not None:
             for folder in folders:
                 give_ours(folder, owner)
+            for folder in self._kept:
+                give(folder, owner)
+        folders += self._kept
         path = programs(environment.get("PATH", ""), self._isolation.folders)
         cell = self._isolation.cell(
             self._name,

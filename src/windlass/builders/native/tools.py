@@ -80,6 +80,17 @@ def find_program(name: str, path: Sequence[str]) -> str | None:
     return shutil.which(name, path=os.pathsep.join(path))
 
 
+class ToolFailed(BuildError):
+    """A program of a build ended with an error."""
+
+    def __init__(self, message: str, lines: Sequence[str] = (), *, was_killed: bool = False) -> None:
+        super().__init__(message)
+        self.lines = lines
+        """The end of its output."""
+        self.was_killed = was_killed
+        """True if it was ended while it may have been writing to a cache."""
+
+
 class Tools:
     def __init__(
         self,
@@ -100,6 +111,8 @@ class Tools:
         self._hidden = {str(cache.parent.parent): "…"}
         """Paths of this machine and their stand-ins: readers of a build log see none."""
         self.ran = False
+        self.used_caches: set[str] = set()
+        """Names of the caches that programs were told."""
         self.home = home
         self.path = machine_path()
         passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
@@ -150,10 +163,11 @@ class Tools:
         heard = OutputLines(lambda line: self.say(self._plain(line)))
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
-            raise BuildError(self._plain(failure(what, code, heard.last)))
+            message = self._plain(failure(what, code, heard.last))
+            raise ToolFailed(message, list(heard.last), was_killed=code < 0 or code > 128)
 
     def hide(self, folder: Path, stand_in: str) -> None:
-        self._hidden[str(folder)] = stand_in
+        self._hidden = {str(folder): stand_in, **self._hidden}
 
     def _plain(self, line: str) -> str:
         for path, stand_in in self._hidden.items():
@@ -177,6 +191,7 @@ class Tools:
     ) -> int:
         own = environment_for(Path(argv[0]).name, self._environment)
         env = {**own, **more}
+        self._note_caches(env)
         self.ran = True
         try:
             words = await group.in_thread(
@@ -199,6 +214,11 @@ class Tools:
             raise BuildError(
                 f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
             ) from error
+
+    def _note_caches(self, env: Mapping[str, str]) -> None:
+        beginning = f"{self.cache}/"
+        paths = (text.removeprefix(beginning) for text in env.values() if text.startswith(beginning))
+        self.used_caches.update(path.partition("/")[0] for path in paths)
 
     def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
         program = find_program(str(name), env["PATH"].split(os.pathsep))

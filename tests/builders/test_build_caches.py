@@ -1,0 +1,180 @@
+"""Build caches: kept by size and age, never shared by organizations, and not trusted after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
+from windlass.builders.native.caches import TORN, CacheStore
+
+HOUR = 3600.0
+NOTHING = CacheLimits(most_bytes=0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CacheStore(tmp_path, CacheLimits())
+
+
+def use(store, org="acme", service="shop", *, shared=(), ends=True, said=None):
+    """A build that fills caches. One that does not end by itself leaves its mark."""
+    lines = [] if said is None else said
+    with store.using(org, service, Path("/nonexistent/home"), lines.append) as caches:
+        had = sorted(path.name for path in caches.kept.iterdir())
+        (caches.kept / "target").mkdir(exist_ok=True)
+        (caches.kept / "target" / "file").write_bytes(b"x" * 8192)
+        for name in shared:
+            (caches.shared / name).mkdir(exist_ok=True)
+            (caches.shared / name / "file").write_bytes(b"x" * 8192)
+            caches.use(name)
+        caches.is_whole = ends
+    return had, caches
+
+
+@pytest.mark.parametrize(
+    ("limits", "erased"),
+    [
+        (CacheLimits(most_bytes=60, days=9), []),
+        (CacheLimits(most_bytes=59, days=9), ["old"]),
+        (CacheLimits(most_bytes=30, days=9), ["old", "middle"]),
+        (CacheLimits(most_bytes=0, days=9), ["old", "middle", "new"]),
+        (CacheLimits(most_bytes=60, days=2), ["old"]),
+    ],
+)
+def test_the_least_recently_used_and_the_too_old_caches_go(limits, erased):
+    now = 100 * 24 * HOUR
+    units = [
+        CacheUnit(Path("middle"), now - 24 * HOUR, 20),
+        CacheUnit(Path("new"), now + 24 * HOUR, 30),
+        CacheUnit(Path("old"), now - 72 * HOUR, 10),
+    ]
+    assert [unit.path.name for unit in units_to_erase(units, limits, now)] == erased
+
+
+def test_the_size_of_a_cache_is_that_on_the_disk_and_follows_no_link(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 100_000)
+    (tmp_path / "a" / "link").symlink_to("/usr")
+    assert 100_000 <= size_of(tmp_path) < 200_000
+
+
+def test_a_build_finds_what_the_last_one_of_its_service_kept(store):
+    assert use(store)[0] == []
+    assert use(store)[0] == ["target"]
+    assert use(store, service="other")[0] == []
+
+
+def test_builds_of_a_service_at_the_same_time_are_in_different_folders(store):
+    with store.using("acme", "shop", Path("/h"), print) as one:
+        with store.using("acme", "shop", Path("/h"), print) as other:
+            assert one.own != other.own
+        one.is_whole = True
+    with store.using("acme", "shop", Path("/h"), print) as again:
+        assert again.own == one.own
+
+
+def test_organizations_share_no_cache(store):
+    _, one = use(store, "acme", "shop", shared=["go-mod"])
+    _, other = use(store, "umbrella", "shop")
+    assert one.shared != other.shared
+    assert one.own != other.own
+    assert not (other.shared / "go-mod").exists()
+
+
+def test_caches_of_a_service_are_thrown_away_after_a_build_that_was_killed(store):
+    use(store)
+    child = os.fork()
+    if not child:
+        with store.using("acme", "shop", Path("/nonexistent/home"), print):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    said = []
+    assert use(store, said=said)[0] == []
+    assert said == [TORN]
+    # Negative control: after a build that ended, they are used and nothing is said.
+    assert use(store, said=said)[0] == ["target"]
+    assert said == [TORN]
+
+
+def test_a_sweep_leaves_the_caches_that_a_build_uses(tmp_path):
+    store, sweeper = CacheStore(tmp_path, NOTHING), CacheStore(tmp_path, NOTHING)
+    use(store, shared=["go-mod"])
+    with store.using("acme", "shop", Path("/h"), print) as caches:
+        sweeper.sweep()
+        assert (caches.shared / "go-mod").is_dir()
+        assert (caches.kept / "target").is_dir()
+        caches.is_whole = True
+    # Negative control: the same sweep takes them when no build uses them.
+    sweeper.sweep()
+    assert list(caches.shared.iterdir()) == []
+    assert not caches.own.parent.exists()
+    assert use(store)[0] == []
+
+
+def test_a_sweep_takes_the_caches_of_no_other_organization(tmp_path):
+    store = CacheStore(tmp_path, CacheLimits(most_bytes=20_000))
+    _, acme = use(store, "acme", shared=["go-mod", "cargo"])
+    _, other = use(store, "umbrella", shared=["go-mod"])
+    used = time.time() - HOUR
+    os.utime(acme.shared / "cargo", (used, used))
+    store.sweep()
+    assert [path.name for path in acme.shared.iterdir()] == ["go-mod"]
+    assert [path.name for path in other.shared.iterdir()] == ["go-mod"]
+
+
+def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
+    (tmp_path / "cache" / "toolchains" / ".deps").mkdir(parents=True)
+    os.utime(tmp_path / "cache" / "toolchains" / ".deps", (0, 0))
+    CacheStore(tmp_path, NOTHING).sweep()
+    assert (tmp_path / "cache" / "toolchains" / ".deps").is_dir()
+
+
+def test_the_rest_of_an_interrupted_sweep_is_erased(tmp_path):
+    (tmp_path / "cache" / ".gone-1" / "x").mkdir(parents=True)
+    CacheStore(tmp_path, CacheLimits()).sweep()
+    assert not (tmp_path / "cache" / ".gone-1").exists()
+
+
+def test_a_damaged_cache_is_emptied_and_that_of_another_tool_stays(store):
+    use(store, shared=["go-mod", "cargo"])
+    with store.using("acme", "shop", Path("/h"), print) as caches:
+        before = caches.shared
+        caches.throw_away(["go-mod"], store._folder / "aside")
+        assert caches.shared == before
+        assert [path.name for path in caches.shared.iterdir()] == ["cargo"]
+        assert list(caches.kept.iterdir()) == []
+
+
+def test_a_damaged_cache_that_another_build_uses_is_left_to_it(store, tmp_path):
+    use(store, shared=["go-mod"])
+    with (
+        store.using("acme", "other", Path("/h"), print) as other,
+        store.using("acme", "shop", Path("/h"), print) as caches,
+    ):
+        caches.throw_away(["go-mod"], tmp_path / "aside")
+        assert (other.shared / "go-mod" / "file").exists()
+        assert caches.shared == tmp_path / "aside"
+        assert list(caches.shared.iterdir()) == []
+
+
+def test_the_caches_of_a_deleted_service_are_erased(store):
+    _, gone = use(store, service="gone", shared=["go-mod"])
+    _, stays = use(store, service="stays")
+    store.discard("gone")
+    assert not gone.own.exists()
+    assert stays.own.exists()
+    assert (gone.shared / "go-mod").exists(), "other services of the organization use it"
+
+
+async def test_a_build_leaves_no_code_in_the_caches_and_discarding_leaves_nothing_of_the_service(site):
+    artifact = await site.build({"main.py": "print(1)"})
+    [own] = site.kept.glob("cache/.services/org/service/0")
+    assert not (own / "source").exists()
+    assert site.run(artifact) == "1"
+    await site.builder.discard("service")
+    assert not own.parent.exists()
