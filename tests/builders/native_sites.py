@@ -94,5 +94,8 @@ class Site:
         assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
 
+    def folder_of(self, artifact, name):
+        return Path(artifact.ref) / name
+
     def log(self):
         return "\n".join(self.said)

@@ -93,7 +93,7 @@ def test_caches_of_a_service_are_thrown_away_after_a_build_that_was_killed(store
         with store.using("acme", "shop", Path("/nonexistent/home"), print):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    said = []
+    said: list[str] = []
     assert use(store, said=said)[0] == []
     assert said == [TORN]
     # Negative control: after a build that ended, they are used and nothing is said.

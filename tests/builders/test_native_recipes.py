@@ -109,19 +109,15 @@ async def test_a_framework_of_node_starts_its_server_after_its_build(site):
 
 async def test_a_missing_toolchain_is_named_with_its_installation_before_anything_is_done(site, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
+    site.builder = NativeBuilder(site.kept, {}, fetches=False)
     said = await site.refused({"go.mod": "module shop\ngo 1.22\n", "main.go": "package main"})
     assert said.startswith(
-        "Install Go 1.22 or newer on this machine: `apt-get install golang`. This is Go (go.mod is"
+        "Install Go 1.22 or newer on this machine: `apt-get install golang`. This is Go (go.mod is there), "
     )
-    assert site.said == []
-
-
-async def test_a_present_toolchain_does_not_build_by_itself(site, monkeypatch, tmp_path):
-    (tmp_path / "go").write_text("#!/bin/sh\n")
-    (tmp_path / "go").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    said = await site.refused({"go.mod": "module shop\n", "main.go": "package main"})
-    assert said.startswith("Add a Dockerfile, and deploy to a cluster with the engine docker: this is Go")
+    assert "It could not be fetched: The operator does not allow" in said
+    assert "…" not in site.log(), "no step was begun"
+    said = await site.refused({"Gemfile": "", "config.ru": ""})
+    assert said.startswith("Install Ruby on this machine: `apt-get install ruby-full ruby-bundler`. This is")
 
 
 async def test_a_file_that_runs_by_itself_needs_no_toolchain_of_what_is_beside_it(site, monkeypatch):

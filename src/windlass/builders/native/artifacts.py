@@ -44,7 +44,7 @@ SHARED: Final = "shared-"
 """Folders whose name begins so belong to a group of services; see `shared_builds`."""
 _SHARED: Final = ("pip", "uv", "npm")
 """Caches that earlier versions had directly below `cache`, for all organizations."""
-LINKS: Final = ("venv", "node_modules", "node", "python", "manager")
+LINKS: Final = ("venv", "node_modules", "node", "python", "manager", "toolchain")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 

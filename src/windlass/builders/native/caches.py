@@ -60,7 +60,8 @@ class BuildCaches:
         try:
             yield
         except BuildError as error:
-            self.is_whole = not (isinstance(error, ToolFailed) and error.was_killed)
+            failed = error if isinstance(error, ToolFailed) else error.__cause__
+            self.is_whole = not (isinstance(failed, ToolFailed) and failed.was_killed)
             raise
         self.is_whole = True
 

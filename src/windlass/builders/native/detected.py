@@ -17,19 +17,40 @@ from msgspec.structs import replace
 
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
-from windlass.builders.native import node
+from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, Shell
+from windlass.builders.native.language_tools import is_installed, programs_of
 from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
-from windlass.builders.native.tools import find_program, machine_path
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
-from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect, is_built, language_named
+from windlass.core.detect import (
+    Recipe,
+    Toolchain,
+    Tree,
+    advice_for,
+    apply_settings,
+    detect,
+    is_built,
+    language_named,
+)
 
 NATIVE: Final = ("Python", "Node")
-"""Languages whose dependencies the process engine installs."""
+"""Languages that are installed by ways of their own, which share dependencies between builds."""
 _SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder")
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
+
+
+class RecipeSteps(Struct, frozen=True):
+    """Commands of a recipe whose language is not installed by a way of its own."""
+
+    toolchain: Toolchain
+    commands: tuple[tuple[str, str], ...]
+    """The name of each step, such as Installing, with its command."""
+    version: str
+    """The version of the language that the repository asks for."""
+    why: str
+    """The reason for the language, as part of a message."""
 
 
 class FollowedRecipe(Struct, frozen=True):
@@ -46,6 +67,8 @@ class FollowedRecipe(Struct, frozen=True):
     """Packages of Python that the start command needs, and no file names."""
     port: int = 0
     """The port of the web process unless PORT says another; 0 if no file shows one that serves."""
+    steps: RecipeSteps | None = None
+    """Commands that install and build an application of another language."""
     lines: tuple[str, ...] = ()
     """Lines for the build log: each value that is followed, with its reason."""
 
@@ -58,7 +81,9 @@ def follow(
     recipe = apply_settings(recipe, settings)
     if settings.has_command:
         recipe.problems = [problem for problem in recipe.problems if problem != advice_for(recipe)]
-    start = procfile or _start_by(recipe, package, folder, settings)
+    steps = _steps_of(recipe, package, folder, procfile)
+    package = None if steps else package
+    start = procfile or _start_by(recipe, package, folder, settings, steps)
     is_its_own = procfile is None and bool(recipe.start) and start == _start_of(recipe, package)
     is_built_here = recipe.language == "Node" and is_built(recipe.framework)
     is_site = bool(settings.static_folder) or (procfile is None and is_built_here and bool(recipe.build))
@@ -74,18 +99,22 @@ def follow(
         static_folder=recipe.static_folder if is_site else "",
         added=tuple(recipe.added_packages) if is_its_own else (),
         port=recipe.port,
+        steps=steps,
         lines=() if procfile else tuple(_lines_of(recipe, is_its_own=is_its_own)),
     )
 
 
-def _start_by(recipe: Recipe, package: node.Package | None, folder: Path, settings: BuildSettings) -> Start:
+def _start_by(
+    recipe: Recipe,
+    package: node.Package | None,
+    folder: Path,
+    settings: BuildSettings,
+    steps: RecipeSteps | None,
+) -> Start:
     """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
     if settings.static_folder:
         return _static(recipe)
-    start = _choose_start(recipe, package, folder)
-    is_its_own = bool(recipe.start) and start == _start_of(recipe, package)
-    if start is None or (is_its_own and recipe.language not in NATIVE):
-        _check_toolchain(recipe)
+    start = _start_of(recipe, None) if steps and recipe.start else _choose_start(recipe, package, folder)
     if start is None and not settings.has_command:
         raise _nothing_to_start(recipe, folder)
     return start or Start(None, "the command that is set in the application")
@@ -119,27 +148,56 @@ def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
     if recipe.candidates:
         return BuildError(" ".join(recipe.problems))
-    if recipe.is_runnable:
-        return BuildError(
-            f"Add a Dockerfile, and deploy to a cluster with the engine docker: this is {recipe.language} "
-            f"({recipe.reasons['language'].rstrip('.')}), and the engine process builds only Python and "
-            "Node. Or add a Procfile with a line such as `web: command`, whose command builds and starts."
-        )
     return nothing_found(folder)
 
 
-def _check_toolchain(recipe: Recipe) -> None:
-    """Refuses a language that this machine has no programs for, before minutes are spent."""
+def _steps_of(
+    recipe: Recipe, package: node.Package | None, folder: Path, procfile: Start | None
+) -> RecipeSteps | None:
+    """Returns the steps of a language without a way of its own. None if there are none, or if the machine
+    lacks the toolchain and something else can be started."""
     language = language_named(recipe.language)
-    toolchain = language.toolchain if language else None
-    if toolchain is None or find_program(toolchain.program, machine_path()):
-        return
+    toolchain = language.toolchain if language and language.name not in NATIVE else None
+    if toolchain is None or (procfile and _starts_another(procfile, toolchain, package, folder)):
+        return None
+    is_here = is_installed(toolchain)
+    if (
+        procfile is None
+        and not (is_here and recipe.framework)
+        and (by_package(package) or plain_to_see(folder))
+    ):
+        return None
+    if not is_here:
+        if procfile:
+            return None
+        if recipe.is_runnable and not toolchain.wheel:
+            raise _refuse_missing(recipe, toolchain)
+    named = (("Installing the dependencies", recipe.install), ("Building", recipe.build))
+    return RecipeSteps(
+        toolchain=toolchain,
+        commands=tuple((name, command) for name, command in named if command),
+        version=recipe.language_version,
+        why=f"This is {recipe.language} ({recipe.reasons['language'].rstrip('.')})",
+    )
+
+
+def _starts_another(
+    procfile: Start, toolchain: Toolchain, package: node.Package | None, folder: Path
+) -> bool:
+    """True if there are dependencies of Python or Node, and the Procfile starts nothing of the toolchain."""
+    if package is None and python.wish_of(folder) is None:
+        return False
+    program = next(iter(programs_of(procfile.text)), "")
+    return "/" not in program and program not in toolchain.programs
+
+
+def _refuse_missing(recipe: Recipe, toolchain: Toolchain) -> BuildError:
+    """Refuses a language that this machine has no programs for, before minutes are spent."""
     shown_by = recipe.reasons["language"].rstrip(".")
-    command = f"`apt-get install {toolchain.package}`"
-    raise BuildError(
-        f"Install {toolchain.title}{_version(recipe)} on this machine: {command}. This is {recipe.language} "
-        f"({shown_by}), and the machine that runs Windlass has no {toolchain.program}. Or add a Dockerfile, "
-        "and deploy to a cluster with the engine docker."
+    return BuildError(
+        f"Install {toolchain.title}{_version(recipe)} on this machine: `apt-get install "
+        f"{toolchain.package}`. This is {recipe.language} ({shown_by}), and the machine that runs Windlass "
+        f"has no {toolchain.program}. Or add a Dockerfile, and deploy to a cluster with the engine docker."
     )
 
 

@@ -14,6 +14,7 @@ from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import container_only, detected, node, python, start, tree
+from windlass.builders.native.detected import RecipeSteps
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.node_builds import Commands, builds_of
@@ -51,6 +52,8 @@ class Sources(Struct, kw_only=True):
     """The commands that build an application of Node."""
     prepare: str = ""
     """The command that builds an application of Python."""
+    steps: RecipeSteps | None = None
+    """Commands that install and build an application of another language."""
     static_folder: str = ""
     """A folder to serve, which the build makes."""
     added: tuple[str, ...] = ()
@@ -129,11 +132,13 @@ def _as_it_is(order: Order, context: Path, procfile: Start | None, workspace: no
     package = node.package(context)
     settings = order.settings
     followed = detected.follow(context, package, settings, procfile)
+    if followed.steps:
+        package = workspace = None
     app = workspace.folder if workspace else context
     remarks = [*followed.lines]
     if workspace:
         remarks.append("It is part of a workspace: the packages of the whole workspace are installed.")
-    wish = python.wish_of(context)
+    wish = None if followed.steps else python.wish_of(context)
     is_of_node = wish is None or not settings.build_command
     builds = builds_of(
         package if is_of_node else None,
@@ -154,6 +159,7 @@ def _as_it_is(order: Order, context: Path, procfile: Start | None, workspace: no
         install=settings.install_command,
         build=builds,
         prepare=followed.prepare,
+        steps=followed.steps,
         static_folder=followed.static_folder,
         added=followed.added,
         web_port=followed.port,

@@ -15,6 +15,7 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.build_state import BuildState
 from windlass.builders.native.command import Site
+from windlass.builders.native.language_steps import install_language
 from windlass.builders.native.node_steps import install_node
 from windlass.builders.native.own_commands import run_own_commands
 from windlass.builders.native.processes import resolve_processes
@@ -23,10 +24,13 @@ from windlass.core.deploy.workload import Artifact
 
 
 async def make_artifact(state: BuildState) -> Artifact:
-    await install_python(state)
-    await install_node(state)
-    await build_python(state)
-    await run_own_commands(state)
+    if state.sources.steps:
+        await install_language(state, state.sources.steps)
+    else:
+        await install_python(state)
+        await install_node(state)
+        await build_python(state)
+        await run_own_commands(state)
     state.check()
     lines: list[str] = []
     artifact = await group.in_thread(_describe, state, lines.append)

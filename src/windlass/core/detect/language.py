@@ -9,17 +9,10 @@ from msgspec import Struct
 
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.tree import Tree
 
 LAST: Final = 100
-
-
-class Toolchain(Struct, frozen=True):
-    """The programs that build and start a language, and the Debian package that brings them."""
-
-    title: str
-    program: str
-    package: str
 
 
 class Language(Struct, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles, table, word
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version_by_file
 
 _CONFIG: Final = ("deno.json", "deno.jsonc")
@@ -37,5 +38,17 @@ deno = Language(
     manifests=(*_CONFIG, "deno.lock"),
     rank=30,
     fill=fill,
-    toolchain=Toolchain("Deno", "deno", "deno"),
+    toolchain=Toolchain(
+        title="Deno",
+        program="deno",
+        package="",
+        wheel="deno",
+        is_needed_to_run=True,
+        newer="pip install deno",
+        passed=("DENO_AUTH_TOKENS", "DENO_CERT", "DENO_TLS_CA_STORE", "NPM_CONFIG_REGISTRY", "JSR_URL"),
+        variables={"DENO_DIR": "{app}/.deno", "DENO_NO_UPDATE_CHECK": "1"},
+        running={"DENO_DIR": ".deno", "DENO_NO_UPDATE_CHECK": "1"},
+        kept=(".deno",),
+        results=(".deno/",),
+    ),
 )

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version
 
 _ENDS: Final = (".csproj", ".fsproj", ".vbproj")
@@ -37,5 +38,21 @@ dotnet = Language(
     manifests=tuple(f"*{end}" for end in _ENDS),
     rank=20,
     fill=fill,
-    toolchain=Toolchain(".NET", "dotnet", "dotnet-sdk-8.0"),
+    toolchain=Toolchain(
+        title=".NET",
+        program="dotnet",
+        package="dotnet-sdk-8.0",
+        version=("dotnet", "--version"),
+        newer="apt-get install dotnet-sdk-{version}",
+        passed=("NUGET_", "NuGet"),
+        caches={"NUGET_PACKAGES": "nuget"},
+        variables={
+            "DOTNET_CLI_HOME": "{home}",
+            "DOTNET_CLI_TELEMETRY_OPTOUT": "1",
+            "DOTNET_NOLOGO": "1",
+            "MSBUILDDISABLENODEREUSE": "1",
+        },
+        running={"DOTNET_NOLOGO": "1"},
+        kept=("obj", "bin"),
+    ),
 )

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _VERSION: Final = re.compile(r"\belixir:[ \t]*+\"([^\"\n]{1,40}+)\"")
@@ -35,5 +36,20 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 elixir = Language(
-    name="Elixir", manifests=("mix.exs",), rank=10, fill=fill, toolchain=Toolchain("Elixir", "mix", "elixir")
+    name="Elixir",
+    manifests=("mix.exs",),
+    rank=10,
+    fill=fill,
+    toolchain=Toolchain(
+        title="Elixir",
+        program="mix",
+        package="elixir",
+        others={"elixir": "elixir"},
+        passed=("HEX_MIRROR", "HEX_API_KEY", "HEX_REPOS_KEY"),
+        caches={"HEX_HOME": "hex"},
+        variables={"MIX_HOME": "{app}/.mix", "MIX_ENV": "prod"},
+        running={"MIX_HOME": ".mix", "MIX_ENV": "prod"},
+        kept=("deps", "_build", ".mix"),
+        results=("deps/", "_build/", ".mix/"),
+    ),
 )

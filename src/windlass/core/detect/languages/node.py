@@ -6,9 +6,10 @@ import re
 from typing import Any, Final
 
 from windlass.core.detect.known_files import KnownFiles, table, word
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.node_frameworks import FRAMEWORKS, SERVERS, NodeFramework
 from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.tree import Tree
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
@@ -148,5 +149,7 @@ node = Language(
     manifests=("package.json",),
     rank=50,
     fill=fill,
-    toolchain=Toolchain("Node.js", "node", "nodejs npm"),
+    toolchain=Toolchain(
+        title="Node.js", program="node", package="nodejs npm", others={"npm": "npm", "npx": "npm"}
+    ),
 )

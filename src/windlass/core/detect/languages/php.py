@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles, table, word
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _FRAMEWORKS: Final = {
@@ -26,9 +27,11 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     folder_of_procfile = _without_heroku(recipe)
     choose_version_by_file(files, recipe, "php", ".php-version")
     choose_version(recipe, word(needed, "php"), "composer.json")
-    if needed.keys() - {"php"}:
+    installed = (needed.keys() - {"php"}) | (content.keys() & {"autoload"})
+    if installed:
         install = "composer install --no-dev --optimize-autoloader --no-interaction"
-        recipe.choose("composer.json names packages.", package_manager="composer", install=install)
+        reason = f"composer.json names {min(installed)}."
+        recipe.choose(reason, package_manager="composer", install=install)
     framework = next((name for name in _FRAMEWORKS if name in needed), "")
     title, folder = _FRAMEWORKS.get(framework, ("", ""))
     recipe.choose(f"composer.json names {framework}.", framework=title)
@@ -84,5 +87,17 @@ php = Language(
     code=("index.php", "public/index.php"),
     rank=10,
     fill=fill,
-    toolchain=Toolchain("PHP", "php", "php-cli composer"),
+    toolchain=Toolchain(
+        title="PHP",
+        program="php",
+        package="php-cli",
+        others={"composer": "composer"},
+        passed=("COMPOSER_AUTH", "COMPOSER_MIRROR", "COMPOSER_ROOT_VERSION"),
+        caches={"COMPOSER_CACHE_DIR": "composer"},
+        variables={
+            "COMPOSER_HOME": "{home}/.composer",
+            "COMPOSER_ALLOW_SUPERUSER": "1",
+            "COMPOSER_NO_INTERACTION": "1",
+        },
+    ),
 )

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _RUBY: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
@@ -69,5 +70,30 @@ ruby = Language(
     manifests=("Gemfile",),
     rank=10,
     fill=fill,
-    toolchain=Toolchain("Ruby", "bundle", "ruby-bundler"),
+    toolchain=Toolchain(
+        title="Ruby",
+        program="bundle",
+        package="ruby-full ruby-bundler",
+        others={"ruby": "ruby-full", "gem": "ruby-full", "rake": "ruby-full"},
+        passed=("BUNDLE_MIRROR", "BUNDLE_GEMS", "BUNDLE_RUBYGEMS", "BUNDLE_PREFER_LOCAL", "GEM_SOURCE"),
+        caches={"BUNDLE_USER_CACHE": "bundle"},
+        variables={
+            "BUNDLE_PATH": "vendor/bundle",
+            "BUNDLE_WITHOUT": "development:test",
+            "BUNDLE_GLOBAL_GEM_CACHE": "true",
+            "BUNDLE_USER_HOME": "{home}/.bundle",
+            "RAILS_ENV": "production",
+            "RACK_ENV": "production",
+        },
+        running={
+            "BUNDLE_PATH": "vendor/bundle",
+            "BUNDLE_WITHOUT": "development:test",
+            "RAILS_ENV": "production",
+            "RACK_ENV": "production",
+            "RAILS_SERVE_STATIC_FILES": "1",
+            "RAILS_LOG_TO_STDOUT": "1",
+        },
+        kept=("vendor/bundle",),
+        results=("vendor/bundle/",),
+    ),
 )

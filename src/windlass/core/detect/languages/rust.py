@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
-from windlass.core.detect.language import Language, Toolchain
+from windlass.core.detect.language import Language
 from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _FRAMEWORKS: Final = {
@@ -61,5 +62,22 @@ rust = Language(
     manifests=("Cargo.toml",),
     rank=20,
     fill=fill,
-    toolchain=Toolchain("Rust", "cargo", "cargo"),
+    toolchain=Toolchain(
+        title="Rust",
+        program="cargo",
+        package="cargo",
+        version=("cargo", "--version"),
+        newer="rustup toolchain install {version}",
+        operator_files={"RUSTUP_HOME": ".rustup"},
+        passed=("CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_HTTP_", "CARGO_NET_", "CARGO_SOURCE_"),
+        caches={"CARGO_HOME": "cargo"},
+        variables={
+            "CARGO_TARGET_DIR": "{app}/target",  # also for a member of a workspace
+            "CARGO_TERM_COLOR": "never",
+            "CARGO_TERM_PROGRESS_WHEN": "never",
+            "RUSTUP_AUTO_INSTALL": "0",
+        },
+        kept=("target",),
+        results=("target/release/*",),
+    ),
 )

