@@ -110,10 +110,10 @@ def built_folder(artifact: Artifact, folder: str) -> Path:
     app = Path(artifact.ref).resolve() / "app"
     if not app.is_dir():
         raise ArtifactLost("The build of this site is gone")
-    found = (working_directory(app.parent, artifact.workdir) / folder).resolve()
-    if not found.is_relative_to(app):
+    built = (working_directory(app.parent, artifact.workdir) / folder).resolve()
+    if not built.is_relative_to(app):
         raise EngineError(f"Choose a static_folder inside of what is built: {folder} leads out of it")
-    return found
+    return built
 
 
 def working_directory(home: Path, workdir: str) -> Path:
