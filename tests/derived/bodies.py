@@ -82,8 +82,8 @@ def unwrapped(info: inspect.Type) -> Bounds:
 
 
 def valid(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
-    """Fills required fields, references, and choices that have an example but no default. Each call returns
-    another body."""
+    """Fills required fields, references, objects that a PUT keeps, and choices that have an example but no
+    default. Each call returns another body."""
     return _valid_object(_struct(spec), refer)
 
 
@@ -137,6 +137,8 @@ def _valid_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
 
 def _is_advised(field: inspect.Field) -> bool:
     annotation = unwrapped(field.type)
+    if isinstance(annotation.info, inspect.StructType) and "kept" in annotation.extra:
+        return True  # it may be left out only where another field says so
     is_choice = isinstance(annotation.info, inspect.LiteralType)
     return is_choice and field.default is msgspec.NODEFAULT and "examples" in annotation.schema
 

@@ -14,7 +14,7 @@ from windlass.core.declare.build_shapes import (
     StaticHeader,
     SystemPackage,
 )
-from windlass.core.declare.executions import runs_commands
+from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -197,6 +197,7 @@ application = Family(
         has_logs,
         has_variables,
         runs_commands,
+        has_one_off_runs,
     ),
     about="cpu is in millicores, memory in MB, storage in GB.",
 )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from windlass.core.declare.executions import runs_commands
+from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -110,6 +110,7 @@ container = Family(
         has_logs,
         has_variables,
         runs_commands,
+        has_one_off_runs,
     ),
     about="cpu is in millicores, memory in MB, storage in GB. 400 if the cluster runs no images.",
 )

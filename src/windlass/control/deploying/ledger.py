@@ -319,7 +319,7 @@ class Ledger:
     async def _settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
         """Writes the state after a deployment, or that of the next deployment, if one waits already."""
         await reserve_declared(self.ctx, tx, service.family, service.id)
-        waiting = await tx.deployments.open(service.id)
+        waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
         status = await status_of(tx, service)
         if waiting:
             state, message = WORDS[Do(waiting[0].action)].queued, ""

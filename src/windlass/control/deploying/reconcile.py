@@ -108,7 +108,8 @@ async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentR
     built = do not in BUILDS or details.made is not None
     state = WORDS[do].under_way if built else State.BUILDING
     deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)
-    await tx.statuses.change(replace(status, state=state, message=""))
+    if not details.command:
+        await tx.statuses.change(replace(status, state=state, message=""))
     if kind := TOLD[do].began:
         await announce(tx, kind, service, deployment, details)
     await nudge_names(tx, service.id)

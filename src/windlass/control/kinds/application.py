@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec.structs import replace
 
-from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind, program
 from windlass.control.request.behaviour import Change, Draft
@@ -20,7 +18,6 @@ from windlass.control.workloads.automatic_ports import (
 )
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.making import Making
-from windlass.control.workloads.uploads import commit_of, find_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
@@ -28,7 +25,6 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
-from windlass.families.upload import READY, UploadShown, upload
 from windlass.store import Row, Tx
 
 _DEPLOYED = "deployed_commit"
@@ -54,24 +50,12 @@ class ApplicationKind(ProgramKind[Application]):
             change.extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
-        asked = body.git_commit_id if isinstance(body, DeployRequest | ChosenApplication) else None
-        return ChosenVersion(git_commit_id=asked or None)
+        if not isinstance(body, DeployRequest | ChosenApplication):
+            return ChosenVersion()
+        return ChosenVersion(git_commit_id=body.git_commit_id or None, upload=body.upload_id or None)
 
-    async def find_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
-        version, name = self.asked_version(body), service.read(Application).name
-        id = body.upload_id if isinstance(body, DeployRequest | ChosenApplication) else None
-        if id:
-            return replace(version, git_commit_id=await _named_upload(tx, service, id, version))
-        if service.read(Application).source == GIT:
-            return version
-        row = await find_upload(tx, service.id, version.git_commit_id)
-        if row is None and version.git_commit_id:
-            raise Conflict(
-                f"git_commit_id: choose a version that is kept, or upload the folder of {name} again"
-            )
-        if row is None:
-            raise Conflict(f"Upload a folder first, with windlass up: {name} has no upload that is complete")
-        return replace(version, git_commit_id=commit_of(row).git_commit_id)
+    def needs_upload(self, service: Row) -> bool:
+        return service.read(Application).source != GIT
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         return await build(ctx, making)
@@ -110,18 +94,6 @@ class ApplicationKind(ProgramKind[Application]):
             f"{_DEPLOYED}_tag": commit.tag,
         }
         return {"git_repository": shown}
-
-
-async def _named_upload(tx: Tx, service: Row, id: str, version: ChosenVersion) -> str:
-    """Returns the digest of the upload that the body of a deploy names."""
-    if version.git_commit_id:
-        raise Invalid("upload_id: leave out either this or git_commit_id")
-    row = await tx.resources.find(upload.name, id)
-    if row is None or row.parent != service.id:
-        raise Missing("upload_id: choose an upload of this application: it has none with this id")
-    if row.read(UploadShown).state != READY:
-        raise Conflict("upload_id: complete the upload first")
-    return commit_of(row).git_commit_id
 
 
 kind = ApplicationKind()

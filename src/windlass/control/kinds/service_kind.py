@@ -90,9 +90,9 @@ class ServiceKind(Generic[S]):
         """Returns the version that the body of a deploy asks for."""
         return ChosenVersion()
 
-    async def find_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
-        """Returns the same, after what the body names was found."""
-        return self.asked_version(body)
+    def needs_upload(self, service: Row) -> bool:
+        """True if each deploy of a service takes an upload: the newest, unless it names one."""
+        return False
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         """Returns the settings that a version replaces, with their values."""

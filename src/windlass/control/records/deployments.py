@@ -55,10 +55,12 @@ async def accept(
     if not status.deployments:
         await refuse_in_deletion(tx, service.parent)
     number = status.deployments + 1
+    is_one_off = bool(version.command)
     newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
-    for position in superseded_positions([deployment.status for deployment in waiting]):
-        await finish(tx, service, waiting[position], Progress.SUPERSEDED, newer)
-    under_way = [deployment for deployment in waiting if deployment.status != Progress.QUEUED]
+    replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
+    for position in superseded_positions([deployment.status for deployment in replaced]):
+        await finish(tx, service, replaced[position], Progress.SUPERSEDED, newer)
+    under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
     for deployment in under_way:
         await _cancel_waiting(tx, status, deployment, newer)
     details = Particulars(
@@ -71,19 +73,21 @@ async def accept(
         commit=version.commit,
         made=version.made,
         of=version.of,
+        command=version.command,
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
         encode(details), do,
     )  # fmt: skip
     await tx.deployments.add(deployment)
-    status = replace(
-        status,
-        state=status.state if under_way else WORDS[do].queued,
-        message=status.message if under_way else "",
-        deployment=deployment.id,
-        deployments=deployment.number,
-    )
+    status = replace(status, deployments=deployment.number)
+    if not is_one_off:
+        status = replace(
+            status,
+            state=status.state if under_way else WORDS[do].queued,
+            message=status.message if under_way else "",
+            deployment=deployment.id,
+        )
     await tx.statuses.change(status)
     await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
     await tx.work.ask(RECONCILE, service.id, org=service.org)
@@ -212,6 +216,8 @@ async def cancel(
         await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
         tx.nudge(cancel_word(deployment.id))
         await tx.work.ask(RECONCILE, service.id, org=service.org)
+    if all(particulars(deployment).command for deployment in which):
+        return status  # one-off runs are no matter of the service
     if under_way:
         status = replace(status, state=State.CANCELING)
     elif len(await tx.deployments.open(service.id)) == 0:
@@ -279,6 +285,8 @@ def shown_deployment(
     }
     if details.image_tag:
         own["image_tag"] = details.image_tag
+    if details.command:
+        own["command"] = details.command
     if details.run:
         own["run"] = _shown_run(details.run)
     if details.release:

@@ -10,6 +10,7 @@ from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
 from windlass.control.request.changing import apply_changes
+from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import BUILDS, Do, Progress, State
@@ -25,7 +26,9 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
     comes up."""
     kind = ctx.kinds[service.family]
-    version = await kind.find_version(tx, service, asked)
+    version = kind.asked_version(asked)
+    if version.upload or kind.needs_upload(service):
+        version = await with_upload(tx, service, version)
     if settings := kind.settings(version):
         await apply_changes(ctx, tx, call, service, settings)
         service = await tx.resources.get(service.id) or service
@@ -73,18 +76,24 @@ def action_name(call: Call) -> str:
 
 async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
-    status = await status_of(tx, service)
-    past = await tx.deployments.latest(service.id, 100)
-    good = [
-        deployment
-        for deployment in past
-        if deployment.action in BUILDS and deployment.status == Progress.SUCCEEDED
-    ]
-    last = next(
-        (deployment for deployment in past if deployment.id == status.serving), good[0] if good else None
-    )
+    last = await last_good(tx, service)
     if last is None:
         return ChosenVersion()
     details = particulars(last)
     commit = details.commit.git_commit_id if details.commit else None
     return ChosenVersion(git_commit_id=commit, image_tag=details.image_tag, of=last.id)
+
+
+async def last_good(tx: Tx, service: Row) -> DeploymentRow | None:
+    """Returns the deployment that serves, or else the last one that succeeded."""
+    status = await status_of(tx, service)
+    past = await tx.deployments.latest(service.id, 100)
+    good = [
+        deployment
+        for deployment in past
+        if deployment.action in BUILDS
+        and deployment.status == Progress.SUCCEEDED
+        and not particulars(deployment).command
+    ]
+    serving = (deployment for deployment in past if deployment.id == status.serving)
+    return next(serving, good[0] if good else None)

@@ -30,18 +30,19 @@ from windlass.control.records.reachability import as_known
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
-from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.services.actions import SERVICE_ACTIONS, action_name, last_good, was_begun
 from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.repositories import source_of
 from windlass.core.declare.document import Document
+from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.engine_limits import Demand, unmet
 from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import Progress, State
+from windlass.core.deploy.states import Do, Progress, State
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 
@@ -110,7 +111,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     earlier = await _earlier(tx, service, call.sent(Rollback).deployment_id or None)
     details = particulars(earlier)
-    if details.made is None:
+    if details.made is None or details.command:
         raise Conflict("deployment_id: choose one that built something: that deployment did not")
     version = ChosenVersion(
         git_commit_id=details.git_commit_id,
@@ -121,6 +122,24 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     )
     accepted = await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
     return await _answer(ctx, tx, call, service, *accepted)
+
+
+@writes("*.run")
+async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    last = await last_good(tx, service)
+    details = particulars(last) if last else None
+    if last is None or details is None or details.made is None:
+        raise Conflict(f"Deploy {name_of(service)} first: there is no build of it to run a command in")
+    version = ChosenVersion(
+        git_commit_id=details.git_commit_id,
+        image_tag=details.image_tag,
+        commit=details.commit,
+        made=details.made,
+        of=last.id,
+        command=tuple(call.sent(RunRequest).command),
+    )
+    return await _answer(ctx, tx, call, service, *await accept(tx, service, Do.RUN, call, version))
 
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
@@ -138,9 +157,9 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     serving = next((deployment for deployment in past if deployment.id == status.serving), None)
     build = particulars(serving).made if serving else None
     for row in past:
-        if serving and row.number >= serving.number:
-            continue
         details = particulars(row)
+        if details.command or (serving and row.number >= serving.number):
+            continue
         other = build is None or (details.made is not None and details.made.artifact != build.artifact)
         if row.status == Progress.SUCCEEDED and details.made and other:
             return row

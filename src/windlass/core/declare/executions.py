@@ -1,4 +1,4 @@
-"""Commands in instances: the trait of services that run a program, and the query of its websocket."""
+"""Commands of services: beside the program of an instance, over a websocket, and in a run of their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.declare.actions import Trait, get
+from windlass.core.declare.actions import Trait, get, post
 from windlass.core.declare.spec import Spec
+from windlass.core.declare.traits import Deployment
 
 LONGEST_WORD = 32_768
 MOST_WORDS = 1000
@@ -43,3 +44,40 @@ runs_commands = Trait(
     ),
 )
 """Services with this trait run a program, beside which further commands can run."""
+
+
+class RunRequest(Spec):
+    """A command to run once."""
+
+    command: Annotated[
+        list[Word],
+        Meta(
+            min_length=1,
+            max_length=MOST_WORDS,
+            description="The words of the command",
+            examples=[["python", "manage.py", "migrate"]],
+        ),
+    ]
+
+
+_RUN = (
+    "Runs it in the build that serves, with the present settings, beside the instances and without ports. "
+    "The deployment has action RUN; its log has the output, and `run` the exit code. It waits for those "
+    "under way, and later ones wait for it. 409 if nothing was deployed."
+)
+
+has_one_off_runs = Trait(
+    name="has_one_off_runs",
+    actions=(
+        post(
+            "run",
+            Deployment,
+            "Run a command once",
+            _RUN,
+            need=Scope.DEPLOY,
+            body=RunRequest,
+            also=(409,),
+        ),
+    ),
+)
+"""Services with this trait have builds or images in which other commands can run."""

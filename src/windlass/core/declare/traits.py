@@ -114,7 +114,8 @@ class Deployment(Shown):
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
-    run: Annotated[Maybe[RunResult], Meta(description="The result of a service that runs once")] = absent
+    command: Annotated[Maybe[list[str]], Meta(description="The command, of one that ran once")] = absent
+    run: Annotated[Maybe[RunResult], Meta(description="The result of what runs once")] = absent
     release: Annotated[Maybe[RunResult], Meta(description="The result of its release command")] = absent
     triggered_by: Annotated[str, example("Ada Lovelace")] = ""
     origin: str = "API"

@@ -45,11 +45,15 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The version that a deployment starts, as far as it is chosen when the deployment is asked for."""
 
     git_commit_id: str | None = None
+    upload: str | None = None
+    """The id of an upload that was asked for; its digest then takes the place of a commit."""
     image_tag: str | None = None
     commit: CommitRecord | None = None
     made: BuildResult | None = None
     of: str | None = None
     """The deployment that is repeated or gone back to."""
+    command: tuple[str, ...] = ()
+    """The command to run once in this version, beside what serves; empty for any other deployment."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -88,6 +92,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     digest: str = ""
     of: str | None = None
     """The deployment that it repeats or goes back to."""
+    command: tuple[str, ...] = ()
+    """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
     release: RunReport | None = None

@@ -7,15 +7,17 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.core.deploy.static_site import StaticSite
 
 RELEASE_INDEX: Final = 100_000
-"""The index of the run of a release command: none of the instances of its generation has it."""
+"""The index of the run of a release command, and of a one-off run: none of the instances of its generation
+has it."""
 
 
 def is_of_release(pod: str) -> bool:
-    """True for the name of the run of a release command. Names end with the index."""
+    """True for the name of the run of a release command, or of a one-off run. Names end with the index."""
     return pod.endswith(f"-{RELEASE_INDEX}")
 
 
@@ -152,6 +154,22 @@ class Workload(Struct, frozen=True, kw_only=True):
                 yield self.variables[name]
             if name in self.files:
                 yield self.files[name].decode(errors="replace")
+
+
+def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
+    """Returns a run of a command: the same build, variables and volumes, no ports or probes."""
+    is_image = workload.artifact.kind == "image"
+    return replace(
+        workload,
+        artifact=replace(workload.artifact, command=(), ports=()),
+        entrypoint=command[:1] if is_image else (),
+        command=command[1:] if is_image else command,
+        ports=(),
+        alone=False,
+        ready=(),
+        watched=False,
+        alive=(),
+    )
 
 
 class Phase(StrEnum):

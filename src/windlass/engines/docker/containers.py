@@ -136,7 +136,7 @@ class ContainerClient:
                 index,
                 installation=self._installation,
                 network=network,
-                aliases=aliases,
+                aliases=() if once else aliases,  # neighbours look for what serves
                 publish=self._docker.address,
                 init=not create.begins_by_itself(workload, image),
                 once=once,

@@ -22,6 +22,7 @@ from windlass.control.deploying.release import (
 )
 from windlass.control.deploying.routes import refresh
 from windlass.control.deploying.sites import remove_former
+from windlass.control.deploying.steps.one_off import abandon_one_off
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import has_switched, particulars
 from windlass.control.records.kept_builds import builds_of
@@ -118,6 +119,9 @@ async def prune(ledger: Ledger) -> None:
 async def abandon(ledger: Ledger) -> None:
     """Takes down a deployment that was cancelled. What served before goes on serving."""
     deployment = ledger.deployment
+    if particulars(deployment).command:
+        await abandon_one_off(ledger)
+        return
     workload = decrypt_workload(ledger.ctx, deployment)
     old = await ledger.find_serving()
     if workload and deployment.status == Progress.DEPLOYING:

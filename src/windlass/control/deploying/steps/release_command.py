@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from msgspec.structs import replace
 
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
@@ -18,7 +17,7 @@ from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.workload import RELEASE_INDEX, Workload, is_of_release
+from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import DeploymentRow, Tx
 
@@ -49,7 +48,9 @@ async def release_output(ledger: Ledger) -> str:
 
 async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport:
     try:
-        outcome = await wait_for_outcome(ledger, _as_run(workload), started_at, RELEASE_INDEX)
+        outcome = await wait_for_outcome(
+            ledger, as_run(workload, workload.artifact.release), started_at, RELEASE_INDEX
+        )
     except EngineAway as error:
         await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
@@ -60,22 +61,7 @@ async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport
         ) from error
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error
-    return report_of(outcome, await _last_lines(ledger))
-
-
-def _as_run(workload: Workload) -> Workload:
-    """Returns the run of the release command: the same build, variables and volumes, no ports or probes."""
-    command = workload.artifact.release
-    is_image = workload.artifact.kind == "image"
-    return replace(
-        workload,
-        entrypoint=command[:1] if is_image else (),
-        command=command[1:] if is_image else command,
-        ports=(),
-        ready=(),
-        watched=False,
-        alive=(),
-    )
+    return report_of(outcome, await last_lines(ledger))
 
 
 @in_transaction
@@ -96,7 +82,7 @@ async def _finish(ledger: Ledger, tx: Tx, current: DeploymentRow, report: RunRep
     await move(tx, current, Progress(current.status), details)
 
 
-async def _last_lines(ledger: Ledger) -> str:
+async def last_lines(ledger: Ledger) -> str:
     """Returns the last lines of the run, which are in the log of the deployment."""
     service, deployment = ledger.service.id, ledger.deployment.id
     lines = await asyncio.to_thread(ledger.ctx.logs.tail, service, LAST_LINES, deployment=deployment)

@@ -8,6 +8,7 @@ from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
+from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
@@ -18,6 +19,9 @@ from windlass.engines.engine import EngineAway, EngineError
 
 
 async def run(ledger: Ledger) -> None:
+    if particulars(ledger.deployment).command:
+        await run_one_off(ledger)
+        return
     try:
         workload = await freeze(ledger)
     except (Unusable, EngineError, BuildError) as error:
