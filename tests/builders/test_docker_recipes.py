@@ -25,7 +25,7 @@ FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp 
 def chosen(tmp_path):
     """Returns the Dockerfile that is chosen for these files and settings."""
 
-    def choose(files, arguments=None, **settings):
+    def choose(files, root=".", **settings):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
@@ -37,7 +37,7 @@ def chosen(tmp_path):
             key="k1",
             commit="c" * 40,
             source=tmp_path,
-            arguments=arguments or {},
+            root=root,
             settings=BuildSettings(**settings),
         )
         return choose_dockerfile(order, caches=True)
@@ -100,6 +100,30 @@ def test_a_folder_that_nothing_starts_is_built_where_a_setting_says_what_runs(ch
 def test_a_system_package_that_is_none_is_refused_with_its_field(chosen):
     with pytest.raises(BuildError, match=r"^system_packages: name Debian packages: '--yes' is none\.$"):
         chosen(FLASK, system_packages=("--yes",))
+
+
+WORKSPACE = {
+    "package.json": '{"name": "all", "workspaces": ["apps/*", "libs/*"]}',
+    "package-lock.json": "{}",
+    "libs/words/package.json": '{"name": "words", "scripts": {"build": "tsc"}}',
+    "apps/web/package.json": '{"name": "web", "dependencies": {"words": "*", "express": "4"}, '
+    '"scripts": {"start": "node server.js", "build": "tsc"}}',
+    "apps/web/server.js": "",
+}
+
+
+def test_a_package_of_a_workspace_is_installed_with_it_and_built_after_those_that_it_needs(chosen):
+    made = chosen(WORKSPACE, root="apps/web")
+    build, last = read(made.files.text.decode()).stages
+    steps = [instruction.text for instruction in build.instructions if instruction.name == "RUN"]
+    assert steps == [
+        "npm ci",
+        "cd apps/web && /bin/sh -c 'cd ../../libs/words && npm run build' && npm run build",
+    ]
+    folders = [instruction.text for instruction in last.instructions if instruction.name == "WORKDIR"]
+    assert folders == ["/app/apps/web"]
+    assert last.instructions[-1].json == ("node", "server.js")
+    assert not made.files.leaves_out("libs/words/package.json")
 
 
 def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen):

@@ -5,6 +5,8 @@ Facts that only the recipe knows, such as process types, become a label of the i
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,10 +19,15 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders import ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
+from windlass.builders.native.node import Package, package
+from windlass.builders.native.node_builds import builds_of
+from windlass.builders.native.node_workspaces import workspace_of
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact
 from windlass.core.detect import Recipe, Tree, apply_settings, detect
 from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile, is_static
+from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
 
@@ -81,13 +88,19 @@ def notes_of(labels: Mapping[str, str]) -> ImageNotes:
 
 
 def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
-    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    tree = _tree_of(folder)
     recipe = apply_settings(detect(tree), order.settings)
     if not recipe.is_runnable and not order.settings.has_command:
         raise BuildError(" ".join(recipe.problems))
     options = DockerfileOptions(
         variables=tuple(order.arguments), caches=caches, own=order.group or order.service
     )
+    if workspace := _workspace_of(recipe, order, folder):
+        below = folder.relative_to(workspace.folder).as_posix()
+        options = msgspec.structs.replace(options, below=below)
+        tree = _tree_of(workspace.folder)
+        recipe = _built_in_workspace(recipe, detect(tree), folder, workspace, order.settings)
+        folder = workspace.folder
     try:
         text = dockerfile(recipe, tree, options)
     except ValueError as error:
@@ -101,6 +114,39 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         outside=True,
     )
     return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))
+
+
+def _tree_of(folder: Path) -> Tree:
+    return Tree(file_names(folder), partial(read_beginning, folder))
+
+
+def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
+    """Returns the package whose lock holds for the application, if that is another one."""
+    if recipe.language != "Node":
+        return None
+    workspace = workspace_of(folder, Path(os.path.realpath(order.source)))
+    is_plain = workspace and is_plain_path(folder.relative_to(workspace.folder).as_posix())
+    return workspace if is_plain else None
+
+
+def _built_in_workspace(
+    recipe: Recipe, root: Recipe, folder: Path, workspace: Package, settings: BuildSettings
+) -> Recipe:
+    """Returns the recipe as it is followed from the folder of the workspace."""
+    place = shlex.quote(folder.relative_to(workspace.folder).as_posix())
+    started, framework = recipe.start, recipe.build
+    builds = builds_of(
+        package(folder), workspace, started, framework=framework, command=settings.build_command
+    )
+    steps = " && ".join(map(shlex.join, builds))
+    install = settings.install_command or root.install or "npm install"
+    of_workspace = "It is that of the workspace."
+    return msgspec.structs.replace(
+        recipe,
+        install=install,
+        build=f"cd {place} && {steps}" if steps else "",
+        reasons={"build": of_workspace, "install": of_workspace, **recipe.reasons},
+    )
 
 
 def _notes_of_procfile(folder: Path) -> ImageNotes:

@@ -1,6 +1,7 @@
 """Dockerfiles of recipes: `dockerfile(recipe, tree)` writes one. Runs nothing and reads no registry."""
 
 from windlass.core.detect.dockerfile.shell import argv
-from windlass.core.detect.dockerfile.writer import SITE, DockerfileOptions, dockerfile, is_static
+from windlass.core.detect.dockerfile.stages import DockerfileOptions
+from windlass.core.detect.dockerfile.writer import SITE, dockerfile, is_static
 
 __all__ = ["SITE", "DockerfileOptions", "argv", "dockerfile", "is_static"]

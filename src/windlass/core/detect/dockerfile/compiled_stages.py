@@ -7,7 +7,7 @@ from typing import Final
 
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.core.detect.dockerfile.instructions import CacheMount, is_plain_path
-from windlass.core.detect.dockerfile.stages import APP, BuildStage, RunStep, Stages
+from windlass.core.detect.dockerfile.stages import APP, BuildStage, DockerfileOptions, RunStep, Stages
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import Recipe
 
@@ -24,7 +24,7 @@ _PROGRAM: Final = re.compile(r"(?:exec +)?\./target/((?:release|debug)/[\w.-]+)(
 _OUTSIDE: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
 
 
-def go(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Go"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build)
@@ -37,7 +37,7 @@ def go(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     return Stages(image=run, builds=[stage], results=[CERTIFICATES, APP])
 
 
-def rust(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     """Keeps the folder of compiled crates for the next build, and takes only the program out of it."""
     images = BASE_IMAGES["Rust"]
     build, run = images.tags(images.version_for(""))
@@ -45,7 +45,7 @@ def rust(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     stage.build = [RunStep(recipe.install, _CARGO)] if recipe.install else []
     program = _PROGRAM.match(recipe.start)
     if recipe.build and program:
-        target = CacheMount(f"{own}-cargo-target", "/target", is_locked=True)
+        target = CacheMount(f"{options.own}-cargo-target", "/target", is_locked=True)
         taken = f"install -D /target/{program[1]} target/{program[1]}"
         building = f"CARGO_TARGET_DIR=/target {recipe.build} && {taken}"
         stage.build.append(RunStep(building if _is_cargo(recipe.build) else recipe.build, (*_CARGO, target)))
@@ -59,7 +59,7 @@ def _is_cargo(command: str) -> bool:
     return command.startswith("cargo ") and not set(command) & set(";&|<>()`$")
 
 
-def java(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def java(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Java"]
     named = re.search(r"\d[\d.]*", recipe.language_version)
     version = images.version_for(named[0].removeprefix("1.") if named else "")
@@ -81,7 +81,7 @@ def _tag(jdk: str) -> str:
     return jdk.replace(":", "-").removesuffix("-jdk")
 
 
-def dotnet(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def dotnet(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES[".NET"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build, environment={"DOTNET_CLI_TELEMETRY_OPTOUT": "1"})

@@ -7,7 +7,15 @@ from typing import Final
 
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.core.detect.dockerfile.instructions import CacheMount
-from windlass.core.detect.dockerfile.stages import APP, BuildStage, HealthCheck, RunStep, Stages, names_any
+from windlass.core.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    HealthCheck,
+    RunStep,
+    Stages,
+    names_any,
+)
 from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.recipe import Recipe
 
@@ -62,16 +70,16 @@ _CONNECTS: Final = (
 CHECK: Final = HealthCheck(page=("node", "-e", _ASKS), port=("node", "-e", _CONNECTS))
 
 
-def plan(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Node"]
     build, run = images.tags(images.version_for(recipe.language_version))
-    package = files.json("package.json")
+    package = files.json(f"{options.below}/package.json".lstrip("/"))
     stages = Stages(
         image=run,
         environment={
             "NODE_ENV": "production",
             "HOSTNAME": "0.0.0.0",  # noqa: S104 (some servers listen where it says)
-            "PATH": f"{APP}/node_modules/.bin:$PATH",
+            "PATH": _path(options),
         },
         start=_start(recipe, package),
         check=CHECK,
@@ -81,13 +89,20 @@ def plan(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
         [manager for manager in managers if manager in stages.start.split()], files, package
     )
     if recipe.install or recipe.build:
-        stages.builds = [_build_stage(recipe, files, build, own, managers)]
+        stages.builds = [_build_stage(recipe, files, build, options, managers)]
     return stages
 
 
-def _build_stage(recipe: Recipe, files: KnownFiles, image: str, own: str, managers: list[str]) -> BuildStage:
+def _path(options: DockerfileOptions) -> str:
+    folders = dict.fromkeys([options.folder, APP])
+    return ":".join([*(f"{folder}/node_modules/.bin" for folder in folders), "$PATH"])
+
+
+def _build_stage(
+    recipe: Recipe, files: KnownFiles, image: str, options: DockerfileOptions, managers: list[str]
+) -> BuildStage:
     package = files.json("package.json")
-    stage = BuildStage(image=image, environment={"PATH": f"{APP}/node_modules/.bin:$PATH"})
+    stage = BuildStage(image=image, environment={"PATH": _path(options)})
     for manager in managers:
         stage.environment |= _SETTINGS.get(manager, {})
     stage.tools = _tools(managers, files, package)
@@ -102,7 +117,8 @@ def _build_stage(recipe: Recipe, files: KnownFiles, image: str, own: str, manage
             stage.install = installing
     if recipe.build:
         folder = _BUILD_CACHES.get(recipe.framework, "node_modules/.cache")
-        kept = CacheMount(f"{own}-{folder.strip('.').replace('/', '-')}", f"{APP}/{folder}", is_locked=True)
+        name = f"{options.own}-{folder.strip('.').replace('/', '-')}"
+        kept = CacheMount(name, f"{options.folder}/{folder}", is_locked=True)
         stage.build.append(RunStep(recipe.build.removeprefix("npx "), (kept,)))
     return stage
 

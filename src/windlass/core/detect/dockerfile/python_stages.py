@@ -7,7 +7,15 @@ from typing import Final
 
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.core.detect.dockerfile.instructions import CacheMount, is_plain_path
-from windlass.core.detect.dockerfile.stages import APP, BuildStage, HealthCheck, RunStep, Stages, names_any
+from windlass.core.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    HealthCheck,
+    RunStep,
+    Stages,
+    names_any,
+)
 from windlass.core.detect.known_files import KnownFiles, table
 from windlass.core.detect.recipe import Recipe
 
@@ -42,7 +50,7 @@ _CONNECTS: Final = (
 CHECK: Final = HealthCheck(page=("python", "-c", _ASKS), port=("python", "-c", _CONNECTS))
 
 
-def plan(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Python"]
     build, run = images.tags(images.version_for(recipe.language_version.removeprefix("python-")))
     stages = Stages(image=run, environment={"PYTHONUNBUFFERED": "1"}, check=CHECK)

@@ -6,7 +6,15 @@ from typing import Final
 
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES, SLIM
 from windlass.core.detect.dockerfile.instructions import CacheMount
-from windlass.core.detect.dockerfile.stages import APP, BuildStage, HealthCheck, RunStep, Stages, names_any
+from windlass.core.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    HealthCheck,
+    RunStep,
+    Stages,
+    names_any,
+)
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import Recipe
 
@@ -29,7 +37,7 @@ _PHP_ASKS: Final = (
 _PHP_CONNECTS: Final = 'exit(@fsockopen("127.0.0.1", (int) (getenv("PORT") ?: $argv[1])) ? 0 : 1);'
 
 
-def ruby(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Ruby"]
     build, run = images.tags(images.version_for(recipe.language_version))
     environment = {"BUNDLE_PATH": _GEMS, "BUNDLE_WITHOUT": "development:test", "RACK_ENV": "production"}
@@ -59,7 +67,7 @@ def ruby(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     )
 
 
-def php(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     """Installs packages with PHP, builds files for browsers with Node, and runs PHP."""
     images = BASE_IMAGES["PHP"]
     build, run = images.tags(images.version_for(recipe.language_version))
@@ -87,7 +95,7 @@ def php(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     )
 
 
-def deno(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def deno(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Deno"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build, environment={"DENO_DIR": "/deno"})
@@ -100,7 +108,7 @@ def deno(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     )
 
 
-def elixir(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def elixir(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Elixir"]
     build, run = images.tags(images.version_for(recipe.language_version))
     environment = {"MIX_ENV": "prod", "MIX_HOME": "/mix"}
@@ -114,7 +122,7 @@ def elixir(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
     return Stages(image=run, builds=[stage], environment=environment, results=["/mix", APP])
 
 
-def plain(recipe: Recipe, files: KnownFiles, own: str) -> Stages:
+def plain(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     """Needs nothing installed, unless the recipe has commands for it."""
     steps = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(image=SLIM, builds=[BuildStage(image=SLIM, build=steps)] if steps else [])

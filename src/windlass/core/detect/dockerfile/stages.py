@@ -67,8 +67,24 @@ class Stages(Struct, kw_only=True):
     check: HealthCheck | None = None
 
 
-Planner = Callable[[Recipe, KnownFiles, str], Stages]
-"""Returns the stages of a recipe. The text begins the ids of caches that belong to one service."""
+class DockerfileOptions(Struct, frozen=True, kw_only=True):
+    variables: tuple[str, ...] = ()
+    """Names of the variables that the build is given."""
+    caches: bool = True
+    """False for an engine that knows no cache mounts."""
+    own: str = "app"
+    """Begins the ids of caches that belong to this application alone."""
+    below: str = ""
+    """The folder of the application below that of its workspace, whose files all are sent."""
+
+    @property
+    def folder(self) -> str:
+        """Returns the folder of the application in each image."""
+        return f"{APP}/{self.below}".rstrip("/")
+
+
+Planner = Callable[[Recipe, KnownFiles, DockerfileOptions], Stages]
+"""Returns the stages of a recipe."""
 
 
 def names_any(recipe: Recipe, *programs: str) -> list[str]:

@@ -11,8 +11,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from windlass.core.detect.dockerfile import (
     compiled_stages,
     instructions,
@@ -22,7 +20,14 @@ from windlass.core.detect.dockerfile import (
 )
 from windlass.core.detect.dockerfile.base_images import SLIM
 from windlass.core.detect.dockerfile.shell import argv
-from windlass.core.detect.dockerfile.stages import APP, BuildStage, Planner, RunStep, Stages
+from windlass.core.detect.dockerfile.stages import (
+    APP,
+    BuildStage,
+    DockerfileOptions,
+    Planner,
+    RunStep,
+    Stages,
+)
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import Recipe
 from windlass.core.detect.tree import Tree
@@ -75,20 +80,11 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
 """By language."""
 
 
-class DockerfileOptions(Struct, frozen=True, kw_only=True):
-    variables: tuple[str, ...] = ()
-    """Names of the variables that the build is given."""
-    caches: bool = True
-    """False for an engine that knows no cache mounts."""
-    own: str = "app"
-    """Begins the ids of caches that belong to this application alone."""
-
-
 def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = None) -> str:
     """Returns the Dockerfile of a recipe that can be run. Raises ValueError, with a sentence for people, for
     system packages that are none."""
     options = options or DockerfileOptions()
-    stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options.own)
+    stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options)
     if is_static(recipe):
         _add_site(stages, recipe)
     blocks = [OPENING]
@@ -144,7 +140,7 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         f"    && useradd --uid {USER} --gid {USER} --no-log-init --create-home runner \\\n"
         f"    && install --directory --owner={USER} --group={USER} {APP}"
     )
-    yield f"WORKDIR {APP}"
+    yield f"WORKDIR {options.folder}"
     yield from _copies(stages)
     if stages.environment:
         yield instructions.env(stages.environment)
