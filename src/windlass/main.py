@@ -30,6 +30,7 @@ _EVERYDAY = {
     "scale": "changes.scale",
     "env": "variables.env",
     "secrets": "variables.secrets",
+    "run": "run.run",
     "exec": "terminal.exec_command",
     "shell": "terminal.shell",
     "link": "folder.link",
@@ -118,11 +119,11 @@ def _derived_command(group: str, word: str) -> click.Command:
 
 @cache
 def _table() -> CommandTable:
-    table: CommandTable = import_module("windlass.cli.command_table").command_table(_compute)
+    table: CommandTable = import_module("windlass.cli.command_table").command_table(compute_table)
     return table
 
 
-def _compute(digest: str) -> CommandTable:
+def compute_table(digest: str) -> CommandTable:
     tables = import_module("windlass.cli.command_table")
     groups = import_module("windlass.cli.commands").group_lines()
     others = {name: tables.line_about(_own_command(name)) for name in OWN}

@@ -16,6 +16,7 @@ from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
 from windlass.cli.git_folder import for_server, git_folder
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
+from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine
 from windlass.main import main
 
 LINK = FolderLink(project="shop", environment="production", application="web")
@@ -304,6 +305,39 @@ async def test_rollback_goes_back_to_a_version(linked):
     said = await meanwhile(linked, "rollback", "v1", "--text")
     assert (said.code, "web is live" in said.out) == (0, True), said
     assert (await linked("rollback", "web")).code == 2
+
+
+# One-off commands
+
+
+def answer_runs(windlass, code: int) -> None:
+    """Lets each command that runs once say a line, and end with this code."""
+    engine, clock = windlass.world.engine, windlass.world.clock
+
+    async def work(workload) -> int:
+        pod = f"{workload.name}-{workload.generation}-{RELEASE_INDEX}"
+        engine.says(workload.service, OutputLine(clock.now(), "migrating", pod, workload.deployment))
+        return code
+
+    engine.work = work
+
+
+async def test_run_prints_the_output_of_a_command_and_ends_with_its_code(linked):
+    answer_runs(linked, 3)
+    said = await meanwhile(linked, "run", "--", "python", "manage.py", "migrate")
+    assert (said.code, "migrating" in said.out.splitlines()) == (3, True), said
+
+
+async def test_ctrl_c_cancels_a_command_that_runs_once(linked, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("windlass.cli.everyday.run._show_output", interrupt)
+    said = await linked("run", "sleep", "100")
+    assert (said.code, said.err) == (130, "The command is being cancelled.\n"), said
+    await linked.world.settle()
+    newest = (await linked.done("deployment", "list", "--application", "web"))["results"][0]
+    assert (newest["action"], newest["status"]) == ("RUN", "CANCELED")
 
 
 # Names

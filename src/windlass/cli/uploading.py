@@ -89,7 +89,8 @@ class FolderUpload:
 
     def _announcement(self, offset: int) -> str:
         count = f"{self._archive.files} file{'s' if self._archive.files != 1 else ''}"
-        size = f"{self._archive.size / 1024 / 1024:.1f} MB"
+        kilobytes = self._archive.size / 1024
+        size = f"{kilobytes / 1024:.1f} MB" if kilobytes >= 1024 else f"{kilobytes:.1f} KB"
         done = f", from {100 * offset // self._archive.size} %" if offset else ""
         return f"Uploading {count}, {size}{done}"
 

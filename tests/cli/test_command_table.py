@@ -1,0 +1,64 @@
+"""The table of commands, from which help is shown, is as new as the files that declare commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.cli import command_table as tables
+from windlass.cli.command_table import CommandTable, GroupLines, command_table
+from windlass.main import OWN, compute_table
+
+
+class Computation:
+    """Counts how often a table was computed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, digest: str) -> CommandTable:
+        self.count += 1
+        return CommandTable(digest, {"shop": GroupLines("A shop", {"list": "List shops"})}, {})
+
+
+@pytest.fixture
+def compute(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Computation()
+
+
+def test_a_table_is_computed_once(compute):
+    assert command_table(compute) == command_table(compute)
+    assert compute.count == 1
+
+
+def test_a_changed_declaration_makes_a_new_table(compute, monkeypatch):
+    command_table(compute)
+    monkeypatch.setattr(tables, "_DECLARING", ("cli",))
+    command_table(compute)
+    assert compute.count == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"digest": 1}', b"\xff"])
+def test_a_table_that_cannot_be_read_is_computed_again(compute, tmp_path, content):
+    table = command_table(compute)
+    (tmp_path / "cache/windlass/commands.json").write_bytes(content)
+    assert command_table(compute) == table
+    assert compute.count == 2
+
+
+def test_a_table_is_computed_each_time_where_it_cannot_be_kept(compute, tmp_path):
+    (tmp_path / "cache").write_text("a file in the place of the folder")
+    command_table(compute)
+    assert command_table(compute).groups["shop"].about == "A shop"
+    assert compute.count == 2
+
+
+def test_the_table_has_a_line_about_each_command():
+    table = compute_table("digest")
+    assert {*table.others} == {*OWN}
+    lines = [
+        *table.others.values(),
+        *(line for group in table.groups.values() for line in group.words.values()),
+    ]
+    assert len(lines) > 150
+    assert all(lines)
