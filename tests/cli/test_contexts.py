@@ -165,6 +165,16 @@ def test_a_file_that_is_not_as_it_was_written_is_named(file):
         file.read()
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "config").write_text("a file in its place")
+    with pytest.raises(Stopped, match=r"^let this user write .*/config/windlass: "), _changing(tmp_path):
+        pass
+
+
+def _changing(folder):
+    return ContextFile(folder / "config/windlass").changing()
+
+
 def test_two_commands_that_save_at_once_lose_nothing(file):
     def save(name: str) -> None:
         with file.changing() as contexts:

@@ -39,8 +39,8 @@ async def linked(windlass, folder):
         f"/application/{id}", {"ports": [{"internal_port": 80, "publicly_accessible": True}]}
     )
     write_link(folder, LINK)
-    said = await meanwhile(windlass, "deploy")
-    assert said.code == 0, said
+    await windlass.world.post(f"/application/{id}/deploy")  # over HTTP, which takes a tenth of a command
+    await windlass.world.settle()
     return windlass
 
 
@@ -194,6 +194,15 @@ async def test_an_unknown_service_is_answered_with_the_nearest_name(linked):
 # ps, logs, open
 
 
+async def test_a_token_that_is_limited_to_a_project_sees_the_services_of_it(linked, monkeypatch, tmp_path):
+    words = ("--name", "ci", "--scopes", "Read", "--limited-to", "shop")
+    token = (await linked.done("api-token", "create", *words))["token"]
+    for folder in (tmp_path, tmp_path.parent):
+        monkeypatch.chdir(folder)
+        said = await linked("ps", token=token)
+        assert (said.code, [row["name"] for row in said.json["results"]]) == (0, ["web"]), said
+
+
 async def test_ps_lists_the_services_of_the_environment_with_their_addresses(linked):
     shown = await linked("ps", "--text", width=80)
     head, row = shown.out.splitlines()
@@ -277,9 +286,9 @@ async def test_a_secret_is_read_from_standard_input_and_never_shown(linked, fold
     assert [*await variables(linked, "secret")] == ["OTHER_KEY"]
 
 
-@pytest.mark.parametrize("words", ["env set A", "env set =1", "env set 1A=2", "secrets set a=b -e nothing/x"])
-async def test_a_wrong_assignment_changes_nothing(linked, words):
-    assert (await linked(*words.split())).code in (1, 2)
+async def test_a_wrong_assignment_changes_nothing(linked):
+    for words in ("env set A", "env set B=1 =1", "env set B=1 1A=2", "secrets set a=b -e nothing/x"):
+        assert (await linked(*words.split())).code in (1, 2), words
     assert await variables(linked) == {}
 
 
@@ -295,8 +304,9 @@ async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linke
 
 
 @pytest.mark.parametrize("words", ["two", "web=", "=2", "5-2", "1 2"])
-async def test_a_number_of_instances_that_is_none_is_refused(linked, words):
-    assert (await linked("scale", *words.split())).code == 2
+def test_a_number_of_instances_that_is_none_is_refused_before_the_server_is_asked(words):
+    said = say("scale", *words.split(), url="http://127.0.0.1:1")
+    assert (said.code, said.err.startswith("windlass: give ")) == (2, True), said
 
 
 async def test_rollback_goes_back_to_a_version(linked):

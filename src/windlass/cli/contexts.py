@@ -102,11 +102,14 @@ class ContextFile:
     @contextmanager
     def changing(self) -> Iterator[Contexts]:
         """Yields the contexts, to be changed, and writes them at the end. Two commands take turns."""
-        private_folder(self._folder)
-        with holding(self._folder / "contexts.lock"):
-            contexts = self.read()
-            yield contexts
-            write_whole(self.path, msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
+        try:
+            private_folder(self._folder)
+            with holding(self._folder / "contexts.lock"):
+                contexts = self.read()
+                yield contexts
+                write_whole(self.path, msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
+        except OSError as error:
+            raise Stopped(f"let this user write {self._folder}: {error.strerror}") from error
 
     def _check(self, file: os.stat_result) -> None:
         if file.st_uid != os.geteuid():

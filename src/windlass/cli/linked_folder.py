@@ -50,6 +50,13 @@ class LinkedFolder(Struct, frozen=True):
     link: FolderLink
 
 
+def current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise Stopped("go to another folder: this one was removed") from error
+
+
 def find_linked_folder(start: Path) -> LinkedFolder | None:
     """Returns the nearest linked folder: this one, or one above it up to the root of the repository."""
     for folder in _folders_to_search(start):
@@ -62,8 +69,12 @@ def write_link(folder: Path, link: FolderLink) -> Path:
     """Writes the file, and returns its path."""
     lines = [f"{name} = {_text(value)}" for name, value in msgspec.to_builtins(link).items()]
     file = folder / FILE
-    write_whole(file, (_OPENING + "\n".join(lines) + "\n").encode(), durable=False, draft=f"new{os.getpid()}")
-    file.chmod(0o644)  # for everyone who works in this folder: it holds no secrets
+    content = (_OPENING + "\n".join(lines) + "\n").encode()
+    try:
+        write_whole(file, content, durable=False, draft=f"new{os.getpid()}")
+        file.chmod(0o644)  # for everyone who works in this folder: it holds no secrets
+    except OSError as error:
+        raise Stopped(f"let this user write {file}: {error.strerror}") from error
     return file
 
 
@@ -76,11 +87,18 @@ def _folders_to_search(start: Path) -> Iterator[Path]:
     everything above them."""
     me = os.geteuid()
     for folder in (start, *start.parents):
-        if folder != start and folder.stat().st_uid != me:
+        if folder != start and _owner(folder) != me:
             return
         yield folder
         if (folder / ".git").exists():
             return
+
+
+def _owner(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_uid
+    except OSError:  # a folder that this user may not see
+        return None
 
 
 def _read(file: Path) -> FolderLink | None:

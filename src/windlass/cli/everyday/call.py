@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -16,7 +15,7 @@ from windlass.cli.connection import call_options, connect, given_access
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import say
 from windlass.cli.everyday.names import complete_environments, complete_services
-from windlass.cli.linked_folder import LinkedFolder, find_linked_folder
+from windlass.cli.linked_folder import LinkedFolder, current_folder, find_linked_folder
 from windlass.cli.overviews import path_of_service, services_in
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Misused
@@ -51,7 +50,7 @@ class EverydayCall:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
-        self.linked: LinkedFolder | None = find_linked_folder(Path.cwd())
+        self.linked: LinkedFolder | None = find_linked_folder(current_folder())
         self.as_json = wants_json(options.get(FORM))
 
     @cached_property

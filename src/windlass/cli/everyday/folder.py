@@ -20,7 +20,14 @@ from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
 from windlass.cli.git_folder import GitFolder, git_folder
-from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, remove_link, write_link
+from windlass.cli.linked_folder import (
+    FILE,
+    FolderLink,
+    current_folder,
+    find_linked_folder,
+    remove_link,
+    write_link,
+)
 from windlass.core.detect import Recipe, Tree, detect
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Misused, Stopped
@@ -67,7 +74,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     Asks for its name, its project and environment, and its port, unless they are given as options or there is
     no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
     """
-    folder = Path.cwd()
+    folder = current_folder()
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
     _show_recipe(recipe)
     git = git_folder(folder)
@@ -109,7 +116,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
     linked = FolderLink(
         url=normal_url(api.url), project=project, environment=environment, application=application
     )
-    write_link(Path.cwd(), linked)
+    write_link(current_folder(), linked)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
     else:
@@ -119,7 +126,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
 @click.command("unlink", cls=Command)
 def unlink() -> None:
     """Remove the link of this folder. The service stays as it is."""
-    linked = find_linked_folder(Path.cwd())
+    linked = find_linked_folder(current_folder())
     if linked is None:
         raise Stopped("go to a linked folder: this one is not linked")
     remove_link(linked.folder)

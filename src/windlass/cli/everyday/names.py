@@ -18,7 +18,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.cli.client import Api
 from windlass.cli.connection import connect
-from windlass.cli.linked_folder import find_linked_folder
+from windlass.cli.linked_folder import current_folder, find_linked_folder
 from windlass.cli.user_folders import cache_folder
 from windlass.terminal.stopped import Stopped
 
@@ -58,7 +58,7 @@ def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]
 
 def _linked_place() -> tuple[str, str] | None:
     try:
-        folder = find_linked_folder(Path.cwd())
+        folder = find_linked_folder(current_folder())
     except (Stopped, OSError):
         return None
     return (folder.link.project, folder.link.environment) if folder else None
@@ -68,7 +68,7 @@ def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
     """Returns the names that the server knows. A completion has no place for a message: without a server, no
     names are offered."""
     with ctx, suppress(Stopped, OSError, msgspec.MsgspecError, KeyError, TypeError):
-        folder = find_linked_folder(Path.cwd())
+        folder = find_linked_folder(current_folder())
         api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)
         kept = cache_folder() / f"names-{api.digest[:24]}.json"
         return (_kept(kept) or _ask(api, kept)).services
