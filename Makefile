@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-grown test-jitter check format bench pictures lock clean
+.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -54,6 +54,9 @@ test-grown: dev  ## run the derived tests with three times the operations; other
 
 test-jitter: dev  ## run the tests with random pauses, which find races; other pauses with JITTER=2
 	JITTER=$(JITTER) $(BIN)/python -m pytest -p tests.jitter -n 8 --dist worksteal --timeout 400 $(TESTS) $(ARGS)
+
+test-frameworks: dev  ## make an application of each framework and deploy it; some with ARGS="Flask Django"
+	$(BIN)/python -m tests.frameworks $(ARGS)
 
 check: dev  ## formatting, lint, types and layering
 	$(BIN)/ruff format --check .

@@ -146,7 +146,7 @@ def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
 
 
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
-    if recipe.candidates:
+    if recipe.candidates or (recipe.problems and recipe.framework):
         return BuildError(" ".join(recipe.problems))
     return nothing_found(folder)
 

@@ -30,6 +30,8 @@ def builds_of(
         return (("/bin/sh", "-c", command),)
     if runs_build(package, started):
         return ()
+    if framework.startswith("env "):
+        return (("/bin/sh", "-c", framework),)
     root = workspace or package
     manager = manager_of(root.folder, root.manager)
     if "build" not in package.scripts:

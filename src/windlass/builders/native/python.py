@@ -69,7 +69,7 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
 
     @property
     def nothing(self) -> bool:
-        return not (self.requirements or self.project or self.manager or self.command)
+        return not (self.requirements or self.added or self.project or self.manager or self.command)
 
     @property
     def needs_copy(self) -> bool:

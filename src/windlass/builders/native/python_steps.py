@@ -20,7 +20,10 @@ from windlass.builders.native.tools import about_registries, step
 async def install_python(state: BuildState) -> None:
     lines: list[str] = []
     wish = state.sources.wish
-    needed = await group.in_thread(python.needs, wish, lines.append, state.sources.added) if wish else None
+    added = state.sources.added
+    needed = python.PythonDependencies(added="\n".join(added), cwd=state.layout.folder) if added else None
+    if wish:
+        needed = await group.in_thread(python.needs, wish, lines.append, added)
     for line in lines:
         state.say(line)
     if wish and state.sources.install and not state.sources.package:
@@ -45,7 +48,7 @@ async def build_python(state: BuildState) -> None:
     """Runs the command that builds an application of Python. One that only Windlass has chosen may fail
     for a variable that is not known before the start: the build goes on."""
     command = state.sources.prepare
-    if not command or state.sources.wish is None:
+    if not command:
         return
     with step(state.say, f"Building ({command})"):
         try:

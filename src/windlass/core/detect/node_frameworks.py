@@ -34,6 +34,8 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     static_folder: Finder = _nothing
     start: Finder = _nothing
     port: int = 3000
+    build_variables: Finder = _nothing
+    """Variables of the build, as `env` takes them."""
     missing: str = ""
     """The way out, if neither a server nor static files come of the build."""
     ignores_start: bool = False
@@ -62,7 +64,13 @@ def _svelte_folder(files: KnownFiles, package: dict[str, Any]) -> str:
 
 
 def _svelte_start(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "node build" if _needs(package, "@sveltejs/adapter-node") else ""
+    return "node build" if _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-auto") else ""
+
+
+def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
+    """Lets the automatic adapter choose the one that makes a server for Node."""
+    own = _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
+    return "GCP_BUILDPACKS=1" if _needs(package, "@sveltejs/adapter-auto") and not own else ""
 
 
 def _vite_folder(files: KnownFiles, package: dict[str, Any]) -> str:
@@ -123,6 +131,7 @@ FRAMEWORKS: Final = (
         build="npx vite build",
         static_folder=_svelte_folder,
         start=_svelte_start,
+        build_variables=_svelte_variables,
         missing="Add the package @sveltejs/adapter-node to the project and name it in svelte.config.js: the "
         "adapter of this project makes nothing that can be served here.",
     ),

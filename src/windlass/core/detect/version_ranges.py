@@ -13,6 +13,8 @@ from typing import Final
 _COMPARATOR: Final = re.compile(
     r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
 )
+LONGEST: Final = 200
+"""Most characters of a range that are read."""
 _BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 """Long-term versions of Node, by the names that .nvmrc uses: `lts/jod`."""
@@ -23,13 +25,13 @@ Numbers = tuple[int, ...]
 def is_in_range(version: str, wanted: str) -> bool:
     """True if the version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
-    return any(_holds(present, alternative) for alternative in wanted.split("||"))
+    return any(_holds(present, alternative) for alternative in wanted[:LONGEST].split("||"))
 
 
 def plain_version(wanted: str) -> str:
     """Returns the numbers of a range that names one version or the beginning of one, such as `v20.11`, or an
     empty text."""
-    match = _COMPARATOR.fullmatch(_without_name(wanted))
+    match = _COMPARATOR.fullmatch(_without_name(wanted[:LONGEST]))
     return ".".join(map(str, _parts(match))) if match and match[1] in (None, "=", "==", "===") else ""
 
 

@@ -47,7 +47,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     framework = next((candidate for candidate in FRAMEWORKS if candidate.package in needed), None)
     if framework is not None:
         _choose_by_framework(files, recipe, framework, package, manager)
-    _choose_build(recipe, package, manager, framework)
+    _choose_build(files, recipe, package, manager, framework)
     if framework is not None and framework.missing and not recipe.is_runnable:
         recipe.problems.append(framework.missing)
     elif not recipe.is_runnable:
@@ -112,10 +112,13 @@ def _choose_by_framework(
 
 
 def _choose_build(
-    recipe: Recipe, package: dict[str, Any], manager: str, framework: NodeFramework | None
+    files: KnownFiles, recipe: Recipe, package: dict[str, Any], manager: str, framework: NodeFramework | None
 ) -> None:
+    variables = framework.build_variables(files, package) if framework else ""
     if script := word(package, "scripts", "build"):
-        recipe.choose(f"It is the build script of package.json: `{script}`.", build=f"{manager} run build")
+        command = f"{manager} run build"
+        because = f"It is the build script of package.json: `{script}`."
+        recipe.choose(because, build=f"env {variables} {command}" if variables else command)
     elif framework and framework.build:
         recipe.choose(
             f"{framework.name} is built so, and package.json has no build script.", build=framework.build

@@ -1,0 +1,108 @@
+"""Native builds of Python and Node, between the installation and the artifact."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.builders.test_native_recipes import with_tool
+from windlass.core.deploy.build_settings import BuildSettings
+
+needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
+MANAGE = """
+import os, sys
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+if sys.argv[1] == "collectstatic":
+    {code}
+"""
+DJANGO = {
+    "Procfile": "web: python -c \"print(open('static.txt').read())\"\n",
+    "shop/settings.py": "STATIC_ROOT = 'x'\n",
+    "shop/wsgi.py": "",
+}
+
+
+async def test_static_files_of_django_are_collected_at_the_build(site):
+    collects = MANAGE.format(code="open('static.txt', 'w').write('collected')")
+    artifact = await site.build({**DJANGO, "manage.py": collects})
+    assert site.run(artifact) == "collected"
+
+
+async def test_a_missing_variable_at_the_collection_of_static_files_does_not_end_the_build(site):
+    fails = MANAGE.format(code="os.environ['SECRET_KEY']")
+    await site.build({**DJANGO, "manage.py": fails})
+    assert "Set the missing variables of this application, or build_command, and deploy again:" in site.log()
+    assert "KeyError: 'SECRET_KEY'" in site.log()
+
+
+async def test_a_build_command_that_is_set_and_fails_ends_the_build(site):
+    said = await site.refused(
+        {"requirements.txt": "", "main.py": ""}, settings=BuildSettings(build_command="python -c 1/0")
+    )
+    assert said.startswith("Mend what it reports, and deploy again: python -c 1/0 failed (exit code 1): Zero")
+
+
+@needs_node
+async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built(site):
+    code = "require('fs').writeFileSync('made', require('fs').readFileSync('source', 'utf8'))"
+    scripts = {"build": "tool", "start": "node -p \"require('fs').readFileSync('made', 'utf8')\""}
+    texts = []
+    first = with_tool(site, "tool", code, scripts)
+    archive = (first.source / "tool.tgz").read_bytes()
+    for text in ("first", "second"):
+        order = with_tool(site, "tool", code, scripts)
+        (order.source / "tool.tgz").write_bytes(archive)
+        (order.source / "source").write_text(text)
+        artifact = await site.build(order=order)
+        texts.append(site.run(artifact))
+    assert texts == ["first", "second"]
+    assert "The Node dependencies have not changed" in site.log()
+    assert "Installing" not in site.log()
+
+
+@needs_node
+async def test_a_build_that_changes_a_package_changes_it_for_no_other_build(site):
+    code = "require('fs').appendFileSync(__filename, '\\n// changed')"
+    artifacts = []
+    first = with_tool(site, "tool", code, {"build": "tool", "start": "node -p 1"})
+    archive = (first.source / "tool.tgz").read_bytes()
+    for _ in range(2):
+        order = with_tool(site, "tool", code, {"build": "tool", "start": "node -p 1"})
+        (order.source / "tool.tgz").write_bytes(archive)
+        artifacts.append(await site.build(order=order))
+    for artifact in artifacts:
+        changed = site.kept / "service" / artifact.key / "node_modules" / "tool" / "run.js"
+        assert changed.read_text().count("changed") == 2
+
+
+@needs_node
+async def test_scripts_of_the_package_run_beside_the_code_after_the_installation(site):
+    scripts = {"postinstall": "node make.js", "start": "node server.js"}
+    files = {
+        "package.json": json.dumps({"name": "shop", "scripts": scripts}),
+        "make.js": "require('fs').writeFileSync('made', 'yes')",
+        "server.js": "console.log(require('fs').readFileSync('made', 'utf8'))",
+    }
+    assert site.run(await site.build(files)) == "yes"
+
+
+@needs_node
+async def test_an_application_of_a_workspace_is_built_with_the_packages_that_it_needs(site):
+    words = {"name": "words", "version": "1.0.0", "main": "made.js", "scripts": {"build": "node make.js"}}
+    web = {
+        "name": "web",
+        "dependencies": {"words": "*"},
+        "scripts": {"start": "node server.js", "build": "node -p 2"},
+    }
+    files = {
+        "package.json": json.dumps({"name": "all", "private": True, "workspaces": ["apps/*", "packages/*"]}),
+        "packages/words/package.json": json.dumps(words),
+        "packages/words/make.js": "require('fs').writeFileSync('made.js', 'module.exports = \"words\"')",
+        "apps/web/package.json": json.dumps(web),
+        "apps/web/server.js": "console.log(require('words'))",
+    }
+    artifact = await site.build(files, root="/apps/web")
+    assert artifact.workdir == "apps/web"
+    assert site.run(artifact) == "words"

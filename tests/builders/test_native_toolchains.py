@@ -1,0 +1,130 @@
+"""Package managers, Node and Pythons that a repository asks for, and that this machine may lack."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from windlass.base.isolation.isolation import Isolation
+from windlass.builders.native import NativeBuilder
+
+NPM = """#!/bin/sh
+case "$*" in *--prefix*) ;; *) exit 0 ;; esac
+while [ "$1" != --prefix ]; do shift; done
+mkdir -p "$2/node_modules/.bin"
+cat > "$2/node_modules/.bin/pnpm" <<'END'
+#!/bin/sh
+echo "pnpm was told: $*"
+touch "$(dirname "$0")/mark" 2>/dev/null
+mkdir -p node_modules
+END
+chmod 755 "$2/node_modules/.bin/pnpm"
+"""
+PACKAGE = {
+    "name": "shop",
+    "scripts": {"start": "node server.js"},
+    "dependencies": {"left-pad": "1"},
+    "packageManager": "pnpm@9.1.0",
+}
+FILES = {"package.json": json.dumps(PACKAGE), "pnpm-lock.yaml": "lockfileVersion: '9.0'\n", "server.js": ""}
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Programs of a machine that has Node 20 with an npm of ours, and no other manager."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name, text in (("npm", NPM), ("node", "#!/bin/sh\necho v20.1.0\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr("windlass.builders.native.pip.find_uv", lambda tools: None)
+    return folder
+
+
+def mode_of(site, mode, **given):
+    site.builder = NativeBuilder(site.kept, {}, Isolation(mode, site.kept), **given)
+
+
+def toolchains(site):
+    return [path for path in site.kept.glob("cache/toolchains/.deps/*") if path.is_dir()]
+
+
+async def test_a_manager_that_the_machine_lacks_is_fetched_once_in_the_named_version(site, machine):
+    mode_of(site, "off")
+    await site.build(FILES, service="a")
+    assert "Fetching pnpm-9.1.0 …" in site.log()
+    assert "pnpm was told: install --frozen-lockfile --prod" in site.log()
+    await site.build(FILES, service="b", org="another")
+    assert "Fetching" not in site.log()
+    assert "pnpm was told: install --frozen-lockfile --prod" in site.log()
+
+
+@pytest.mark.parametrize(("mode", "is_changed"), [("auto", False), ("off", True)])
+async def test_a_build_cannot_change_a_toolchain_that_others_use(site, machine, mode, is_changed):
+    mode_of(site, mode)
+    if Isolation(mode, site.kept).mode != "off" and not Isolation(mode, site.kept).holds():
+        pytest.skip("no isolation on this machine")
+    await site.build(FILES)
+    assert [*site.kept.glob("cache/toolchains/.deps/*/node_modules/.bin/mark")] != [] or not is_changed
+    assert is_changed or [*site.kept.glob("cache/toolchains/.deps/*/node_modules/.bin/mark")] == []
+
+
+async def test_without_leave_to_fetch_the_installation_is_named_at_once(site, machine):
+    mode_of(site, "off", fetches=False)
+    said = await site.refused(FILES)
+    assert said.startswith(
+        "Install pnpm 9.1.0 on the machine that runs Windlass: `npm install --global pnpm@9.1.0`. "
+        "pnpm-lock.yaml asks for it"
+    )
+    assert "Installing" not in site.log()
+
+
+async def test_a_failed_fetch_leaves_nothing_and_is_not_repeated_at_once(site, machine):
+    (machine / "npm").write_text("#!/bin/sh\necho 'npm error no network' >&2\nexit 1\n")
+    mode_of(site, "off")
+    assert "no network" in await site.refused(FILES)
+    assert toolchains(site) == []
+    assert "no network" in await site.refused(FILES)
+    assert "Fetching" not in site.log()
+
+
+async def test_a_node_that_cannot_be_had_is_replaced_by_the_present_one_and_said(site, machine):
+    mode_of(site, "off", fetches=False)
+    files = {"package.json": json.dumps({"dependencies": {"x": "1"}}), "server.js": ""}
+    await site.build({**files, ".nvmrc": "18\n"})
+    assert "Install Node 18 with npm on the machine that runs Windlass: .nvmrc asks for Node 18" in site.log()
+    await site.build({**files, ".nvmrc": "v20.11.1\n"}, service="other")
+    assert "Install Node" not in site.log()
+
+
+async def test_a_failure_with_another_node_begins_with_the_node_to_install(site, machine):
+    mode_of(site, "off", fetches=False)
+    said = await site.refused({**FILES, ".nvmrc": "18\n"})
+    assert said.startswith("Install Node 18 with npm")
+    assert "Install pnpm 9.1.0" in said
+
+
+async def test_a_project_that_needs_another_python_is_refused_before_anything_is_installed(site):
+    site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})
+    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.99"\ndependencies = ["x"]\n'
+    said = await site.refused({"pyproject.toml": project, "main.py": ""})
+    assert said.startswith("Install Python >=3.99 on the machine that runs Windlass")
+    assert "pyproject.toml asks for it" in said
+    assert "UV_PYTHON_DOWNLOADS is never" in said
+    assert "Installing" not in site.log()
+
+
+async def test_a_failure_with_another_python_begins_with_the_python_to_install(site):
+    site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never", "PIP_NO_INDEX": "1"})
+    said = await site.refused({"requirements.txt": "x\n", ".python-version": "3.99\n", "main.py": ""})
+    assert said.startswith("Install Python 3.99 on the machine that runs Windlass (`uv python install 3.99`)")
+    assert "Could not find a version that satisfies the requirement x" in said
+
+
+async def test_another_python_than_the_named_one_is_said_where_it_is_enough(site):
+    site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})
+    artifact = await site.build({".python-version": "3.99\n", "main.py": "print('runs')"})
+    assert "Install Python 3.99" in site.log()
+    assert site.run(artifact) == "runs"
