@@ -138,7 +138,7 @@ def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen
 
 
 def test_processes_of_a_procfile_can_be_chosen_beside_a_dockerfile(chosen):
-    procfile = "web: serve\nworker: work --fast\nrelease: migrate\n"
+    procfile = f"web: serve\nworker: work --fast\nrelease: migrate\nlong: {'x' * 2001}\n"
     notes = chosen({"Dockerfile": "FROM busybox\n", "Procfile": procfile}).notes
     assert notes.processes == {"web": ("serve",), "worker": ("work", "--fast")}
     assert notes.release == ()

@@ -14,6 +14,7 @@ from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Tree, detect
+from windlass.core.detect.hints import MOST_PROCESSES
 from windlass.core.detect.known_files import LARGEST
 from windlass.core.detect.recipe import LONGEST, Recipe
 
@@ -33,6 +34,13 @@ def test_no_content_of_known_files_raises(files):
         assert value, name
         assert value.isprintable(), name
         assert reason.isprintable(), name
+
+
+def test_a_procfile_of_many_lines_names_few_processes():
+    lines = [f"p{number}: run" for number in range(50_000)]
+    named = detect(tree_of({"Procfile": "\n".join(["n" * 61 + ": run", *lines])})).processes
+    assert len(named) == MOST_PROCESSES
+    assert {process.name for process in named} == {f"p{number}" for number in range(MOST_PROCESSES)}
 
 
 KEYS = [

@@ -30,6 +30,7 @@ from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, docke
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.recipe import LONGEST
 
 NOTES: Final = "windlass.recipe"
 """The label for `ImageNotes`."""
@@ -153,9 +154,10 @@ def _notes_of_procfile(folder: Path) -> ImageNotes:
     """Returns the process types that an application can choose beside a Dockerfile. A release command is not
     among them: an image may release itself, as those do that were built before."""
     files = KnownFiles(Tree(["Procfile"], partial(read_beginning, folder)))
-    named = {process.name: argv(process.command) for process in processes_of(files.text("Procfile"))}
-    named.pop("release", None)
-    return ImageNotes(named)
+    processes = [process for process in processes_of(files.text("Procfile")) if process.name != "release"]
+    return ImageNotes(
+        {process.name: argv(process.command) for process in processes if len(process.command) <= LONGEST}
+    )
 
 
 def _notes_of_recipe(recipe: Recipe) -> ImageNotes:

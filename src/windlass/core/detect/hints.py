@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.recipe import ProcessType, Recipe
 
-_PROCESS: Final = re.compile(r"([A-Za-z0-9_-]+)[ \t]*+:[ \t]*+(\S.*)")
+MOST_PROCESSES: Final = 100
+_PROCESS: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 _EXPOSE: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
 _PAIR: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
 _PORTS: Final = range(1, 65_536)
@@ -28,10 +30,10 @@ def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def processes_of(text: str) -> Iterator[ProcessType]:
-    """Yields the process types of a Procfile. Lines of another form are left out."""
-    for line in text.splitlines():
-        if not line.lstrip().startswith("#") and (match := _PROCESS.fullmatch(line.strip())):
-            yield ProcessType(match[1], match[2].strip())
+    """Yields the first process types of a Procfile. Lines of another form are left out."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    matches = (match for line in lines if (match := _PROCESS.fullmatch(line.strip())))
+    yield from (ProcessType(match[1], match[2].strip()) for match in islice(matches, MOST_PROCESSES))
 
 
 def _procfile(files: KnownFiles, recipe: Recipe) -> None:
