@@ -35,6 +35,36 @@ ROWS = [
         },
     ),
     Row(
+        "Rocket",
+        {"Cargo.toml": '[package]\nname="shop"\n[dependencies]\nrocket="0.5"\n', "src/main.rs": ""},
+        {"start": "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} ./target/release/shop", "port": 8000},
+    ),
+    Row(
+        "Go that serves HTTP",
+        {"go.mod": "module shop\n", "main.go": "package main\nfunc main() { http.ListenAndServe(a, nil) }\n"},
+        {"port": 8080, "framework": ""},
+    ),
+    Row("Go that serves nothing", {"go.mod": "module shop\n", "main.go": "package main\n"}, {"port": 0}),
+    Row(
+        "Micronaut",
+        {"pom.xml": "<a>io.micronaut</a>"},
+        {
+            "framework": "Micronaut",
+            "start": "java -Dmicronaut.server.port=${PORT:-8080} -jar "
+            "$(ls target/*.jar | grep -v -e plain -e sources | head -n 1)",
+        },
+    ),
+    Row(
+        "Composer for its classes alone",
+        {"composer.json": '{"autoload": {}}', "index.php": "<?php"},
+        {"install": "composer install --no-dev --optimize-autoloader --no-interaction"},
+    ),
+    Row(
+        "Deno that serves HTTP",
+        {"deno.json": "{}", "main.ts": "Deno.serve(() => new Response())"},
+        {"port": 8000},
+    ),
+    Row(
         "Rust in a workspace",
         {
             "Cargo.toml": '[workspace]\nmembers=["lib","api"]\n',

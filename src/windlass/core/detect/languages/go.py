@@ -14,6 +14,7 @@ from windlass.core.detect.versions import choose_version, choose_version_by_file
 _MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
 _GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
+_SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
 _FRAMEWORKS: Final = {
     "github.com/gin-gonic/gin": "Gin",
     "github.com/labstack/echo": "Echo",
@@ -45,6 +46,13 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             f"The build makes it, called like {'its folder' if main else 'the module'}.",
             start=f"./bin/{_program_name(module, main)}",
         )
+        if recipe.framework or _SERVES.search(_text_of(files, main)):
+            recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
+
+
+def _text_of(files: KnownFiles, folder: str) -> str:
+    names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
+    return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
 
 
 def _program_name(module: str, main: str) -> str:

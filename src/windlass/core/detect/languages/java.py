@@ -19,6 +19,8 @@ _FRAMEWORKS: Final = {
     "io.javalin": ("Javalin", ""),
     "io.dropwizard": ("Dropwizard", ""),
 }
+_PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
+"""Properties that name the port."""
 _HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
 _VERSIONS: Final = re.compile(
     r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
@@ -67,8 +69,10 @@ def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
     archive = f"$(ls {folder}/*.jar | grep -v -e plain -e sources | head -n 1)"
     if recipe.framework == "Quarkus":
         start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
-    elif recipe.framework == "Spring Boot":
-        start = f"java -Dserver.port=${{PORT:-8080}} -jar {archive}"
+    elif recipe.framework in _PORTS:
+        start = f"java {_PORTS[recipe.framework]}=${{PORT:-8080}} -jar {archive}"
+    elif recipe.framework == "Ktor":
+        start = f"java -jar {archive} -port=${{PORT:-8080}}"
     else:
         start = f"java -jar {archive}"
     recipe.choose("The build puts the archive of the application there.", start=start)

@@ -45,6 +45,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         if files.has(name):
             more = " -o 0.0.0.0 -p ${PORT:-4567}" if recipe.framework == "Sinatra" else ""
             recipe.choose(f"{name} is there.", start=f"bundle exec ruby {name}{more}")
+    if recipe.framework == "Sinatra":
+        recipe.choose("Sinatra listens there unless PORT says another.", port=4567)
 
 
 def _rails(files: KnownFiles, recipe: Recipe) -> None:

@@ -11,14 +11,16 @@ from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _FRAMEWORKS: Final = {
-    "axum": "Axum",
-    "actix-web": "Actix Web",
-    "rocket": "Rocket",
-    "warp": "Warp",
-    "poem": "Poem",
-    "salvo": "Salvo",
-    "hyper": "Hyper",
+    "axum": ("Axum", 3000),
+    "actix-web": ("Actix Web", 8080),
+    "rocket": ("Rocket", 8000),
+    "warp": ("Warp", 3030),
+    "poem": ("Poem", 3000),
+    "salvo": ("Salvo", 8080),
+    "hyper": ("Hyper", 3000),
 }
+"""The name of each framework, and the port of its examples."""
+_ROCKET: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -28,17 +30,17 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         channel = word(files.toml("rust-toolchain.toml"), "toolchain", "channel")
         choose_version(recipe, channel, "rust-toolchain.toml")
     choose_version(recipe, word(content, "package", "rust-version"), "Cargo.toml")
-    for name, title in _FRAMEWORKS.items():
+    for name, (title, port) in _FRAMEWORKS.items():
         if name in table(content, "dependencies"):
-            recipe.choose(f"Cargo.toml names {name}.", framework=title)
+            recipe.choose(f"Cargo.toml names {name}.", framework=title, port=port)
     recipe.choose("Cargo.toml is there.", package_manager="cargo")
     program, package, because = _program(files, content)
     if program:
         locked = " --locked" if files.has("Cargo.lock") else ""
         of = f" --package {package}" if package else ""
-        recipe.choose(
-            because, build=f"cargo build --release{locked}{of}", start=f"./target/release/{program}"
-        )
+        place = _ROCKET if recipe.framework == "Rocket" else ""
+        recipe.choose(because, build=f"cargo build --release{locked}{of}")
+        recipe.choose(because, start=f"{place}./target/release/{program}")
 
 
 def _program(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
