@@ -33,8 +33,38 @@ _RULES: Final = tuple(
         (
             r"heap out of memory|[Cc]annot allocate memory|virtual memory "
             r"exhausted|^MemoryError\b|signal: killed"
-            r"|fatal error: Killed|^Killed$|java\.lang\.OutOfMemoryError|SIGKILL",
+            r"|fatal error: Killed|^Killed$|java\.lang\.OutOfMemoryError|SIGKILL"
+            r"|memory allocation of \d+ bytes failed"
+            r"|std::bad_alloc|Allowed memory size of \d+ bytes exhausted",
             _MEMORY,
+        ),
+        (
+            r"missing go\.sum entry|updates to go\.mod needed|no required module provides package",
+            "Run `go mod tidy`, and commit go.mod and go.sum: they do not name all modules.",
+        ),
+        (
+            r"go\.mod requires go >= ([\d.]+)|requires go >= ([\d.]+) \(running",
+            "Ask the operator to install Go {0}: a module needs it.",
+        ),
+        (
+            r"lock file .{0,200} needs to be updated but --locked",
+            "Run `cargo build`, and commit Cargo.lock: it does not fit to Cargo.toml.",
+        ),
+        (
+            r"rustc ([\d.]+) is not supported by|requires rustc ([\d.]+) or newer",
+            "Ask the operator for a newer Rust than {0}, or depend on older packages: one refuses it.",
+        ),
+        (
+            r"release version (\d+) not supported|invalid target release: (\d+)",
+            "Ask the operator to install a JDK of version {0}: the project is written for it.",
+        ),
+        (
+            r"Your Ruby version is [\d.]+, but your Gemfile specified ([^\s]+)",
+            "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another.",
+        ),
+        (
+            r"requires (?:PHP extension )?ext-(\w+) \S+ (?:->|but) .{0,40}missing",
+            "Ask the operator to install php-{0}: composer.json needs this extension.",
         ),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
@@ -98,7 +128,8 @@ _RULES: Final = tuple(
             r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
             r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
             r"|Read timed out|Failed to establish a new connection"
-            r"|Network is unreachable",
+            r"|Network is unreachable|no such host|UnknownHostException|Could not transfer artifact"
+            r"|Could not reach host|Could not fetch specs|curl error|dial tcp",
             _NETWORK,
         ),
         (
@@ -113,7 +144,7 @@ _RULES: Final = tuple(
     )
 )
 _KILLED: Final = 137
-_BLAMES: Final = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
+_BLAMES: Final = re.compile(r"^(\[ERROR\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE)
 _EMPTY_BLAMES: Final = re.compile(
     r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
     # Lines that tools run by npm, such as node-gyp, write along with their errors.

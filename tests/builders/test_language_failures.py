@@ -1,0 +1,70 @@
+"""The message of a failed step of Go, Rust, Java, Ruby and PHP begins with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.builders.remedies import failure
+
+MEMORY = "Ask the operator for more memory for builds"
+REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
+ROWS = [
+    ("go: memory", "go build x: /usr/local/go/pkg/tool/compile: signal: killed", MEMORY),
+    ("rust: memory", "memory allocation of 4096 bytes failed", MEMORY),
+    ("rust: killed", "process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)", MEMORY),
+    ("c++: memory", "terminate called after throwing an instance of 'std::bad_alloc'", MEMORY),
+    ("java: memory", "java.lang.OutOfMemoryError: Java heap space", MEMORY),
+    ("php: memory", "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted", MEMORY),
+    ("go: a full disk", "write $WORK/b001/x: no space left on device", "Ask the operator for room"),
+    ("go: sums", "main.go:3:8: missing go.sum entry for module providing package x", "Run `go mod tidy`"),
+    ("go: modules", "main.go:3:8: no required module provides package x; to add it:", "Run `go mod tidy`"),
+    (
+        "go: a newer one",
+        "go: x@v1: requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)",
+        "Ask the operator to install Go 1.99: a module needs it.",
+    ),
+    (
+        "go: no proxy",
+        'go: x@v1: Get "https://proxy/x": dial tcp: lookup proxy: no such host',
+        REGISTRY,
+    ),
+    (
+        "rust: the lock",
+        "error: the lock file /x/Cargo.lock needs to be updated but --locked was passed",
+        "Run `cargo build`, and commit Cargo.lock",
+    ),
+    (
+        "java: a newer one",
+        "[ERROR] error: release version 25 not supported",
+        "Ask the operator to install a JDK",
+    ),
+    ("maven: no registry", "[ERROR] Could not transfer artifact a:b:pom:1 from/to central", REGISTRY),
+    ("gradlew: no registry", "Exception: java.net.UnknownHostException: services.gradle.org", REGISTRY),
+    (
+        "ruby: another one",
+        "Your Ruby version is 3.1.2, but your Gemfile specified 3.3.0",
+        "Ask the operator to install Ruby 3.3.0",
+    ),
+    ("ruby: no registry", "Could not fetch specs from https://rubygems/ due to underlying error", REGISTRY),
+    (
+        "php: an extension",
+        "- Root composer.json requires PHP extension ext-intl * but it is missing from your system.",
+        "Ask the operator to install php-intl",
+    ),
+    # Negative control: another error is told as it is, with the tool's own words.
+    (
+        "maven: other",
+        "[ERROR] cannot find symbol",
+        "Mend what it reports, and deploy again: the step failed (exit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "remedy"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_failed_step_of_another_language_says_first_what_to_do(line, remedy):
+    message = failure("the step", 1, ["first line", line])
+    assert message.startswith(remedy), message
+
+
+def test_a_message_of_maven_holds_its_own_words():
+    assert ": cannot find symbol. " in failure("mvn", 1, ["[ERROR] cannot find symbol"])
