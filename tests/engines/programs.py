@@ -26,6 +26,12 @@ while True:
 
 SERVES_ELSEWHERE = SERVES.replace('os.environ["PORT"]', 'os.environ["OWN_CHOICE"]')
 
+ANSWERS_HTTP_ELSEWHERE = """
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+HTTPServer(("0.0.0.0", int(os.environ["OWN_CHOICE"])), BaseHTTPRequestHandler).serve_forever()
+"""
+
 ENDS = """
 import os, sys, time
 print("ending", flush=True)

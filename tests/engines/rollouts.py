@@ -11,6 +11,8 @@ from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
+from tests.free_ports import free_port
+from windlass.core.deploy import automatic_port
 from windlass.core.deploy.workload import (
     Artifact,
     HealthProbe,
@@ -20,7 +22,8 @@ from windlass.core.deploy.workload import (
     ProbeKind,
     Workload,
 )
-from windlass.engines.engine import NotReady
+from windlass.engines.by_hand import readiness
+from windlass.engines.engine import ListensElsewhere, NotReady
 
 SOON = 0.05
 """Seconds between two probes of these tests."""
@@ -179,6 +182,30 @@ class Rollouts(AtStation):
             NotReady, match=r"^Look at the log: web was not healthy after 0 seconds: .* port 8080"
         ):
             await station.engine.wait_until_ready(it, 1)
+
+    @pytest.mark.elsewhere
+    async def test_a_program_that_answers_on_another_port_than_the_chosen_one_is_ready_with_that_one(
+        self, rig, station, monkeypatch
+    ):
+        needs(rig, "programs")
+        for name in ("LOOK_EVERY", "SURE_AFTER"):
+            monkeypatch.setattr(readiness, name, 0.0)
+        own = free_port()
+        it = await workload(
+            rig,
+            programs.ANSWERS_HTTP_ELSEWHERE,
+            ports=[8080],
+            ready=(tcp(8080),),
+            variables={"OWN_CHOICE": str(own)},
+        )
+        it = automatic_port.marked_as_automatic(it)
+        await station.engine.apply(it, 1)
+        with pytest.raises(ListensElsewhere) as elsewhere:
+            await station.engine.wait_until_ready(it, 1)
+        assert elsewhere.value.port == own
+        await station.engine.apply(it, 0)
+        moved = await rolled_out(station, automatic_port.with_port(it, own), 1)
+        assert len(moved.ready) == len(await rig.copies(it.service)) == 1
 
     # Alive and ready from then on
 
