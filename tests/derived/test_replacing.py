@@ -15,7 +15,7 @@ from tests.derived.stage import BASES, Stage
 from tests.derived.things import Thing
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
-from windlass.core.declare.document import narrow_document
+from windlass.core.declare.document import followed_fields, narrow_document
 from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
 
@@ -54,9 +54,11 @@ async def rich_thing(stage: Stage, family: Family) -> Rich:
     return Rich(stage, plot, await made(stage, plot, above, family, body), body)
 
 
-async def made(stage: Stage, plot: Plot, above: Thing, family: Family, body: dict[str, Any]) -> Thing:
+async def made(
+    stage: Stage, plot: Plot, above: Thing, family: Family, body: dict[str, Any], base: str = ""
+) -> Thing:
     create = operation_of(Verb.CREATE, family, above.family)
-    answer = await stage.call(create, (above.id,), body, plot.tenant.admin)
+    answer = await stage.call(create, (above.id,), body, plot.tenant.admin, base=base)
     assert answer.status == create.status, answer
     return Thing(family, str(answer["id"]), above)
 
@@ -122,7 +124,7 @@ async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(
         needed = {name: said[name] for name in family.kept & said.keys()}
         if family.names:
             needed[family.names] += "-2"
-        fresh = await made(rich.stage, rich.plot, rich.thing.parent, family, needed)
+        fresh = await made(rich.stage, rich.plot, rich.thing.parent, family, needed, base)
         new = await Rich(rich.stage, rich.plot, fresh, {}).ask(Verb.READ)
         for name in resettable(family):
             assert now.get(name) == new.json.get(name), name
@@ -146,7 +148,8 @@ async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_othe
             continue
         after = answer.json
         moved = {field for field in before.keys() | after.keys() if before.get(field) != after.get(field)}
-        assert moved <= {name, "updated_at", *computed_from(family, before)}, name
+        derived = {other for other, follows in followed_fields(family.spec).items() if follows.source == name}
+        assert moved <= {name, "updated_at", *derived, *computed_from(family, before)}, name
 
 
 def computed_from(family: Family, document: dict[str, Any]) -> set[str]:

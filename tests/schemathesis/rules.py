@@ -95,6 +95,13 @@ def ports_differ(operation: Operation, body: Body) -> None:
 
 
 @rule
+def ports_that_are_named_are_chosen_by_a_person(operation: Operation, body: Body) -> None:
+    """`automatic_port` says what follows from the ports that are sent."""
+    if body.get("ports"):
+        body.pop("automatic_port", None)
+
+
+@rule
 def one_setting_says_what_runs(operation: Operation, body: Body) -> None:
     """An application names a folder, a command or a process. A Dockerfile follows no settings of a recipe,
     and headers that follow from a file are those of the gateway."""
