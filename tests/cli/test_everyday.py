@@ -363,6 +363,10 @@ async def test_names_of_services_are_completed(linked):
     assert await asyncio.to_thread(completed, *calling, "logs", "w") == ["web"]
     assert await asyncio.to_thread(completed, *calling, "ps", "-e", "") == ["shop/production"]
     assert await asyncio.to_thread(completed, *calling, "logs", "shop/") == ["shop/production/web"]
+    assert await asyncio.to_thread(completed, *calling, "application", "deploy", "s") == [
+        "shop/production/web"
+    ]
+    assert await asyncio.to_thread(completed, *calling, "container", "deploy", "s") == []
     assert await asyncio.to_thread(completed, "--url", "http://127.0.0.1:1", "logs", "w") == []
 
 

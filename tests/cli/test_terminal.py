@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -75,6 +76,12 @@ async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
     os.write(ours, b"ls\x03")  # Ctrl-C is for the program in the instance
     async with asyncio.timeout(20):
         while bytes(execution.input) != b"ls\x03":
+            execution.taken.clear()
+            await execution.taken.wait()
+    termios.tcsetwinsize(theirs, (40, 120))
+    process.send_signal(signal.SIGWINCH)
+    async with asyncio.timeout(20):
+        while execution.sizes != [TerminalSize(120, 40)]:
             execution.taken.clear()
             await execution.taken.wait()
     execution.ends(0)

@@ -132,9 +132,11 @@ def summary(ended: EndedDeployment, url: str) -> str:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
     if action is Do.RUN:
         return f"{name} ran to its end ({_took(deployment)}, v{deployment['number']})"
-    count = int(deployment.get("instances") or 1)
+    count = int(deployment.get("instances", 1))
+    # A static site has none: the gateway serves its files.
+    instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
-    facts = f"{count} instance{'s' if count != 1 else ''}, {_took(deployment)}, {version}"
+    facts = f"{instances}{_took(deployment)}, {version}"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
     return f"{name} is {place} ({facts})"
 

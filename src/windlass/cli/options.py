@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec import NODEFAULT, Struct
 
 from windlass.cli.connection import call_options
 from windlass.cli.derived_commands import DerivedCommand, ancestry
+from windlass.cli.everyday.names import complete_paths
 from windlass.cli.fields import Field, ShortForm, fields_of, json_of
 from windlass.cli.kebab import kebab
 from windlass.cli.texts import read_texts
-from windlass.core.declare.registry import Registry
+from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine
 from windlass.terminal.sections import Option
@@ -137,7 +140,16 @@ def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
             [f"subject_{place}"],
             required=not (place == 0 and (command.own or command.has_choice or command.is_of_newest)),
             metavar=command.group.upper() if place == 0 else id.param.upper(),
+            shell_complete=_completion(command) if place == 0 else None,
         )
+
+
+def _completion(command: DerivedCommand) -> Callable[..., list[CompletionItem]] | None:
+    """Returns the function that completes names of services, for commands about one."""
+    family = command.family
+    if family is None or not is_service(family):
+        return None
+    return partial(complete_paths, kind=family.enum_value)
 
 
 def _above_option(registry: Registry, name: str) -> Option:

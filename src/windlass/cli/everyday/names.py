@@ -47,13 +47,25 @@ def complete_services(ctx: click.Context, param: click.Parameter, typed: str) ->
     return _items(items, typed)
 
 
+def complete_paths(
+    ctx: click.Context, param: click.Parameter, typed: str, kind: str = ""
+) -> list[CompletionItem]:
+    """Paths of all services of this kind, for commands that do not mean the linked folder."""
+    rows = [row for row in _names(ctx) if row[3] == kind]
+    return _items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
+
+
 def complete_environments(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     paths = {f"{project}/{environment}" for project, environment, _, _ in _names(ctx)}
     return _items(((path, "environment") for path in sorted(paths)), typed)
 
 
 def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]:
-    return [CompletionItem(text, help=about) for text, about in items if text.startswith(typed)]
+    return [
+        CompletionItem(text, help=about)
+        for text, about in items
+        if text.startswith(typed) and text.isprintable()  # shells read one name from each line
+    ]
 
 
 def _linked_place() -> tuple[str, str] | None:
