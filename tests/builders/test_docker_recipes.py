@@ -97,6 +97,12 @@ def test_a_folder_that_nothing_starts_is_built_where_a_setting_says_what_runs(ch
     assert "CMD" not in [instruction.name for instruction in last.instructions]
 
 
+def test_the_folders_of_storage_belong_to_the_user_that_the_application_runs_as(chosen):
+    last = read(chosen(FLASK, mounts=("/data", "/a b")).files.text.decode()).stages[-1]
+    steps = [instruction.text for instruction in last.instructions if instruction.name == "RUN"]
+    assert steps[-1] == "install --directory --owner=10001 --group=10001 -- /data '/a b'"
+
+
 def test_a_system_package_that_is_none_is_refused_with_its_field(chosen):
     with pytest.raises(BuildError, match=r"^system_packages: name Debian packages: '--yes' is none\.$"):
         chosen(FLASK, system_packages=("--yes",))

@@ -94,7 +94,10 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     if not recipe.is_runnable and not order.settings.has_command:
         raise BuildError(" ".join(recipe.problems))
     options = DockerfileOptions(
-        variables=tuple(order.arguments), caches=caches, own=order.group or order.service
+        variables=tuple(order.arguments),
+        caches=caches,
+        own=order.group or order.service,
+        mounts=order.settings.mounts,
     )
     if workspace := _workspace_of(recipe, order, folder):
         below = folder.relative_to(workspace.folder).as_posix()

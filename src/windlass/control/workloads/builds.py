@@ -217,6 +217,7 @@ def settings_of(spec: Application) -> BuildSettings:
         static_folder=spec.static_folder or "",
         language_version=spec.language_version or "",
         system_packages=tuple(sorted({*spec.system_packages})),
+        mounts=tuple(sorted(volume.mount_point for volume in spec.storage)),
         has_command=bool(spec.start_command or spec.entrypoint or spec.arguments),
     )
 

@@ -19,6 +19,8 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     """
 
     builder: BuilderChoice = "AUTO"
+    mounts: tuple[str, ...] = ()
+    """Folders of storage: an image that is built from a recipe lets its user write there."""
     has_command: bool = False
     """True if a setting says what runs: a repository that does not say it is built all the same. What is
     built must not depend on it."""

@@ -74,6 +74,8 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
     """False for an engine that knows no cache mounts."""
     own: str = "app"
     """Begins the ids of caches that belong to this application alone."""
+    mounts: tuple[str, ...] = ()
+    """Folders of storage, which begins with the owner that the image gives to them."""
     below: str = ""
     """The folder of the application below that of its workspace, whose files all are sent."""
 

@@ -140,6 +140,9 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         f"    && useradd --uid {USER} --gid {USER} --no-log-init --create-home runner \\\n"
         f"    && install --directory --owner={USER} --group={USER} {APP}"
     )
+    if options.mounts:
+        folders = shlex.join(options.mounts)
+        yield instructions.run(f"install --directory --owner={USER} --group={USER} -- {folders}")
     yield f"WORKDIR {options.folder}"
     yield from _copies(stages)
     if stages.environment:
