@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from tests.frameworks.languages import LANGUAGES
 from tests.frameworks.rows import ROWS, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
@@ -229,7 +230,7 @@ def main() -> int:
     options.add_argument("--engine", default="process")
     options.add_argument("--log", action="store_true", help="print the build log of each")
     chosen = options.parse_args()
-    rows = [row for row in ROWS if chosen.engine in row.engines]
+    rows = [row for row in (*ROWS, *LANGUAGES) if chosen.engine in row.engines]
     rows = [row for row in rows if not chosen.names or any(part in row.name for part in chosen.names)]
     outcomes: list[Outcome] = []
     with serving(chosen.engine) as server:
