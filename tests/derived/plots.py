@@ -143,7 +143,8 @@ class Plot:
         find = self.fresh if operation.writes else self.standing
         one = await find(family or itself.families[0], operation.parent)
         ids = one.ids[-itself.position - 1 :]
-        return (*ids, *await self._others(operation.ids[len(ids) :])), operation.status
+        status = _WITHOUT_BYTES.get(operation.handler, operation.status)
+        return (*ids, *await self._others(operation.ids[len(ids) :])), status
 
     async def _others(self, ids: Iterable[PathId]) -> tuple[str, ...]:
         """The other ids of a path: a standing thing for each."""
@@ -206,9 +207,12 @@ async def _chosen_that_runs(plot: Plot, thing: Thing) -> dict[str, Any]:
     return {f"{one.family.name}_ids": [one.id] for one in services}
 
 
+_WITHOUT_BYTES: Mapping[str, int] = {"upload.complete": 409}
+"""Operations that need a stream of bytes before them, with their answer where none has come."""
 _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
     "restart-service": _runs,
     "rollback": _ran_earlier,
+    "run": _runs,
     "cancelDeployment": _waits,
     "uninstall": _waits,
     "service/deploy": _chosen_to_deploy,
