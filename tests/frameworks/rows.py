@@ -30,7 +30,8 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the application that it needs; none: it runs as it is."""
     root_path: str = "/"
-    engines: tuple[str, ...] = ("process",)
+    engines: tuple[str, ...] = ("process", "docker")
+    """On docker, base images must be at hand: a registry, or images of the same names."""
 
 
 def package(scripts: Mapping[str, str], *names: str, **more: Any) -> str:

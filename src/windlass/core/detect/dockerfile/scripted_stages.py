@@ -98,13 +98,13 @@ def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages
 def deno(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Deno"]
     build, run = images.tags(images.version_for(recipe.language_version))
-    stage = BuildStage(image=build, environment={"DENO_DIR": "/deno"})
+    environment = {"DENO_DIR": f"{APP}/.deno"}  # the folder of the image belongs to another user
+    stage = BuildStage(image=build, environment=environment)
     stage.build = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(
         image=run,
         builds=[stage] if stage.build else [],
-        environment={"DENO_DIR": "/deno"} if stage.build else {},
-        results=["/deno", APP],
+        environment=environment,
     )
 
 
