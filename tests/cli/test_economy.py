@@ -92,6 +92,12 @@ VERBS = [
     ("secret list --application shop/production/web", 2),
     ("environment-variable edit COLOUR --application web --value red", 3),
     ("region list aws", 1),
+    ("ps", 2),
+    ("ps --environment shop/production", 2),
+    ("logs web", 3),
+    ("env --application web", 3),
+    ("env set A=1 B=2 --application web", 4),
+    ("deploy web --detach", 3),
 ]
 
 

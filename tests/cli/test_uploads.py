@@ -12,6 +12,9 @@ from tests.cli.test_economy import counted
 from tests.cli.test_everyday import commit_all, git
 from tests.cli.waits import meanwhile
 from windlass.cli import uploading
+from windlass.cli.everyday.up import folder_to_upload
+from windlass.cli.git_folder import GitFolder
+from windlass.terminal.stopped import Misused
 
 
 @pytest.fixture
@@ -104,3 +107,15 @@ async def test_a_folder_with_nothing_to_upload_is_refused(windlass, folder):
     (folder / ".windlassignore").write_text("*\n")
     said = await windlass("up")
     assert (said.code, "has no files to upload" in said.err) == (2, True), said
+
+
+def test_the_whole_repository_is_uploaded_for_an_application_in_a_folder_of_it(tmp_path):
+    api = tmp_path / "api"
+    api.mkdir()
+    settings = {"git_repository": {"url": "https://git.example/a.git", "root_path": "/api"}}
+    assert folder_to_upload(api, GitFolder(top=tmp_path), settings) == tmp_path
+    assert folder_to_upload(api, GitFolder(top=tmp_path), {"git_repository": None}) == api
+    with pytest.raises(Misused, match=r"^link the folder api of the repository: "):
+        folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings)
+    with pytest.raises(Misused):
+        folder_to_upload(api, None, settings)

@@ -50,7 +50,7 @@ def up(only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
     if git is None or reason or only_upload:
         if reason and settings.get("git_repository") and not only_upload:
             say(f"The folder is uploaded. To deploy from git, {reason}.")
-        version = {"upload_id": _upload(call, service, _top(call.linked.folder, git, settings))}
+        version = {"upload_id": _upload(call, service, folder_to_upload(call.linked.folder, git, settings))}
     else:
         say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
         version = {"git_commit_id": git.commit}
@@ -73,7 +73,7 @@ def _why_not(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
     return ""
 
 
-def _top(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
+def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
     """Returns the folder to upload: the repository's root, if the application lies below it."""
     root = str((settings.get("git_repository") or {}).get("root_path") or "/").strip("/")
     if not root:
