@@ -27,7 +27,7 @@ async def service(windlass):
 
 async def started(windlass):
     """The command that was started, as the engine sees it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not windlass.world.engine.executions:  # noqa: ASYNC110 (a command of another process)
             await asyncio.sleep(0.01)
     return windlass.world.engine.executions[-1]
@@ -51,7 +51,7 @@ async def test_a_command_gets_its_input_and_ends_with_its_exit_code(windlass, se
     assert execution.request.command == ("sort", "-r")
     assert execution.request.terminal is None
     talking = asyncio.create_task(asyncio.to_thread(process.communicate, b"b\na\n" * 50_000))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not execution.has_input_ended:
             execution.taken.clear()
             await execution.taken.wait()
@@ -74,18 +74,18 @@ async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
     execution.says(b"$ ")
     assert await asyncio.to_thread(os.read, ours, 100) == b"$ "
     os.write(ours, b"ls\x03")  # Ctrl-C is for the program in the instance
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while bytes(execution.input) != b"ls\x03":
             execution.taken.clear()
             await execution.taken.wait()
     termios.tcsetwinsize(theirs, (40, 120))
     process.send_signal(signal.SIGWINCH)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while execution.sizes != [TerminalSize(120, 40)]:
             execution.taken.clear()
             await execution.taken.wait()
     execution.ends(0)
-    assert await asyncio.to_thread(process.wait, 20) == 0
+    assert await asyncio.to_thread(process.wait, 60) == 0
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
     os.close(theirs)
