@@ -99,6 +99,19 @@ async def test_answers_under_way_finish_from_the_release_they_began_with(town, t
     assert (await caller.ask(request("/film.mp4"))).status == 404
 
 
+async def test_a_download_goes_on_while_its_router_retires(town, tmp_path):
+    await serve(town, tmp_path, {**FILES, "film.mp4": LARGE * 8})
+    caller = await town.caller()
+    await caller.send(request("/film.mp4"))
+    await caller.reader.readuntil(b"\r\n\r\n")
+    retiring = asyncio.create_task(town.router.retire(60))
+    await until(lambda: town.router._shared.stopping)
+    assert town.router._shared.files_sent == 1
+    assert await caller.reader.readexactly(8 * len(LARGE)) == LARGE * 8
+    await retiring
+    assert town.router._shared.files_sent == 0
+
+
 async def test_a_disk_that_hangs_holds_up_only_its_own_requests(town, tmp_path, monkeypatch):
     hanging, free = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -112,6 +112,9 @@ class BuiltinRouter:
         self._shared.stopping = True
         try:
             await self.drain([*self._shared.peers], patience)
+            async with asyncio.timeout(patience):
+                while self._shared.files_sent:  # noqa: ASYNC110 (the end of a file is no event)
+                    await asyncio.sleep(_LOOK)
             async with asyncio.timeout(min(patience, _LAST_BYTES)):
                 while self.connections:  # noqa: ASYNC110 (the end of a connection is no event)
                     await asyncio.sleep(_LOOK)

@@ -48,6 +48,8 @@ class SharedState:
         """Set only together with `RoutingTable.time_all`: a request that is not timed is not logged."""
         self.sites = SiteServer()
         """Makes the answers of static sites."""
+        self.files_sent = 0
+        """Large files of static sites that are being sent."""
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False

@@ -236,6 +236,7 @@ class SiteStream:
         """Sends the file of an answer. Its head is written already."""
         assert answer.file is not None
         answer.file.use()
+        self._shared.files_sent += 1
         self._file, self._at, self._end = answer.file, answer.begin, answer.end
         self.begun = True
         self._send()
@@ -286,4 +287,5 @@ class SiteStream:
     def _let_go(self) -> None:
         if self._file is not None:
             self._file.release()
+            self._shared.files_sent -= 1
             self._file = None
