@@ -106,3 +106,18 @@ async def test_an_application_of_a_workspace_is_built_with_the_packages_that_it_
     artifact = await site.build(files, root="/apps/web")
     assert artifact.workdir == "apps/web"
     assert site.run(artifact) == "words"
+
+
+@needs_node
+async def test_caches_of_frameworks_stay_with_the_service_and_out_of_the_artifact(site):
+    code = """
+        const fs = require('fs');
+        fs.mkdirSync('.next/cache', {recursive: true});
+        fs.appendFileSync('.next/cache/seen', 'x');
+        fs.copyFileSync('.next/cache/seen', 'seen');
+    """
+    scripts = {"build": "node make.js", "start": "node -p \"require('fs').readFileSync('seen', 'utf8')\""}
+    files = {"package.json": json.dumps({"name": "shop", "scripts": scripts}), "make.js": code}
+    artifacts = [await site.build(files), await site.build(files), await site.build(files, service="other")]
+    assert [site.run(artifact) for artifact in artifacts] == ["x", "xx", "x"]
+    assert not (site.kept / "service" / artifacts[0].key / "app" / ".next" / "cache").exists()

@@ -83,7 +83,11 @@ DJANGO = (
 )
 NUXT = {
     "package.json": package(
-        {"build": "nuxt build", "postinstall": "nuxt prepare"}, "nuxt", "vue", "vue-router"
+        {"build": "nuxt build", "postinstall": "nuxt prepare"},
+        "nuxt",
+        "vue",
+        "vue-router",
+        engines={"node": ">=22"},
     ),
     "nuxt.config.ts": "export default defineNuxtConfig({ compatibilityDate: '2025-07-15' })\n",
     "app.vue": "<template><p>it works</p></template>\n",

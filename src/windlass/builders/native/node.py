@@ -207,7 +207,7 @@ async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables:
 async def beside(
     tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
-    """Puts the packages beside the code: copies of `present`, or installed there. Then it builds."""
+    """Puts the packages beside the code: copies of `present`, or installed there."""
     folder = needed.root.folder
     if present is None:
         await _install(tools, needed, folder, variables)
@@ -225,6 +225,9 @@ async def beside(
             await _run(
                 tools, needed, needed.manager.run(script), variables, f"the script {script} of package.json"
             )
+
+
+async def build(tools: Tools, needed: NodeDependencies, variables: Mapping[str, str]) -> None:
     for command in needed.build:
         with step(tools.say, f"Building ({_text_of(command)})"):
             await _run(tools, needed, command, variables, _text_of(command))

@@ -34,12 +34,17 @@ def builds_of(
         return (("/bin/sh", "-c", framework),)
     root = workspace or package
     manager = manager_of(root.folder, root.manager)
-    if "build" not in package.scripts:
-        return (tuple(shlex.split(framework)[1:]),) if framework.startswith("npx ") else ()
-    if workspace and "turbo" in (*workspace.development, *workspace.dependencies):
+    if (
+        workspace
+        and "build" in package.scripts
+        and "turbo" in (*workspace.development, *workspace.dependencies)
+    ):
         return (("turbo", "run", "build"),)  # which builds what the package needs first
-    before = packages_to_build(package, workspace) if workspace else ()
-    return (*(_build_in(other.folder, package.folder, manager) for other in before), manager.run("build"))
+    others = packages_to_build(package, workspace) if workspace else ()
+    before = tuple(_build_in(other.folder, package.folder, manager) for other in others)
+    if "build" in package.scripts:
+        return (*before, manager.run("build"))
+    return (*before, tuple(shlex.split(framework)[1:])) if framework.startswith("npx ") else before
 
 
 def _build_in(folder: Path, cwd: Path, manager: PackageManager) -> tuple[str, ...]:

@@ -12,10 +12,13 @@ from windlass.base import subprocesses as group
 from windlass.base.erasing import erase
 from windlass.builders.native import node
 from windlass.builders.native.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
+from windlass.builders.native.kept import KeptFolders
 from windlass.builders.native.node_managers import manager_of
 from windlass.builders.native.node_runtime import NodeRuntime, find_manager, find_node
 from windlass.builders.native.tools import about_registries
 
+KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
+"""Caches of frameworks, which stay with the service."""
 _NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
 
 
@@ -35,6 +38,8 @@ async def install_node(state: BuildState) -> None:
     )
     runtime = await _runtime(state)
     if needed.nothing:
+        if _is_named(state, manager.name):  # it runs the application
+            await _manager(state, needed)
         return
     with explained(runtime.complaint):
         await _manager(state, needed)
@@ -67,9 +72,13 @@ async def _manager(state: BuildState, needed: node.NodeDependencies) -> None:
     """Finds the program of the manager, and gives it to instances whose command names it."""
     name = needed.manager.name
     bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
-    if bins and re.search(rf"(?<![\w-]){name}(?![\w-])", state.sources.start.text):
+    if bins and _is_named(state, name):
         own = await state.keep(bins.parent, "manager")
         state.places.append((own / ".bin", own / ".bin"))
+
+
+def _is_named(state: BuildState, program: str) -> bool:
+    return bool(re.search(rf"(?<![\w-]){program}(?![\w-])", state.sources.start.text))
 
 
 async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime) -> None:
@@ -81,6 +90,12 @@ async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: N
     if needed.of_its_own:
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         await node.beside(state.tools, needed, present, {**for_steps, **settings})
+        kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
+        await group.in_thread(kept.put_in)
+        try:
+            await node.build(state.tools, needed, {**for_steps, **settings})
+        finally:
+            await group.in_thread(kept.take_out)
         state.check()
         if state.sources.static_folder:
             await group.in_thread(erase, folder / "node_modules")
