@@ -9,6 +9,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, under_way
 from tests.world import REPOSITORY, World, make_world
+from windlass.core.deploy.static_site import StaticSite
 from windlass.core.words.events import Event
 from windlass.engines.by_hand import readiness
 from windlass.engines.by_hand.listeners import ListeningPort
@@ -79,6 +80,15 @@ async def test_the_build_and_the_settings_tell_whether_there_is_a_port_and_which
     assert await world.state(path) == "RUNNING", (await world.get(f"{path}/status"))["message"]
     assert await ports_of(world, path) == expected
     assert len((await world.get(f"{path}/link"))["results"]) == len(expected)
+
+
+async def test_a_static_site_has_an_address_without_an_instance(world):
+    world.builder.names = {"static": StaticSite(folder="dist")}
+    path = await left_out(world, name="shop")
+    assert (await world.state(path), await ports_of(world, path)) == ("RUNNING", [80])
+    (link,) = (await world.get(f"{path}/link"))["results"]
+    assert link["url"].startswith("http://shop-")
+    assert not world.engine.instances
 
 
 async def test_the_variable_port_of_a_person_is_the_number(world):
