@@ -99,7 +99,7 @@ REACT_ROUTER = {
         *["@react-router/dev", "vite"],
         type="module",
         engines={"node": ">=22"},
-    ),
+    ).replace('"vite": "latest"', '"vite": "^7"'),
     "vite.config.js": "import { reactRouter } from '@react-router/dev/vite'\n"
     "export default { plugins: [reactRouter()] }\n",
     "app/routes.js": "import { index } from '@react-router/dev/routes'\nexport default [index('home.jsx')]\n",
