@@ -162,8 +162,19 @@ def deploy(server: Server, row: Row, engine: str, repository: Path) -> Outcome:
     log = "\n".join(str(line.get("message", line)) for line in lines)
     shown = re.search(r"Detected framework: ([\w. ]+)", log)
     problem = _problem(server, row, application, state)
-    server.call("DELETE", f"/application/{application}")
+    _delete(server, application)
     return Outcome(row, engine, shown[1].strip() if shown else "", seconds, problem, log)
+
+
+def _delete(server: Server, application: str) -> None:
+    """Waits until it is gone: containers would outlive the server."""
+    server.call("DELETE", f"/application/{application}")
+    start = time.monotonic()
+    while time.monotonic() - start < PATIENCE:
+        known = server.call("GET", f"/environment/{server.environment}/application")["results"]
+        if all(other["id"] != application for other in known):
+            return
+        time.sleep(0.25)
 
 
 def _problem(server: Server, row: Row, application: str, state: Any) -> str:
