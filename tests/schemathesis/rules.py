@@ -114,6 +114,30 @@ def one_setting_says_what_runs(operation: Operation, body: Body) -> None:
 
 
 @rule
+def an_application_without_a_repository_is_built_from_uploads(operation: Operation, body: Body) -> None:
+    """`git_repository` may be left out only where `source` says so; a PUT here meets an application with
+    one."""
+    if operation.handler.startswith("application.") and not body.get("git_repository"):
+        body.pop("git_repository", None)
+        if operation.handler == "application.create":
+            body["source"] = "UPLOAD"
+
+
+@rule
+def a_deploy_names_a_commit_or_an_upload(operation: Operation, body: Body) -> None:
+    chosen = body.get("applications")
+    for deploy in (body, *(chosen if isinstance(chosen, list) else ())):
+        if deploy.get("git_commit_id"):
+            deploy.pop("upload_id", None)
+
+
+@rule
+def an_upload_is_as_small_as_the_settings_say(operation: Operation, body: Body) -> None:
+    if operation.handler == "upload.create":
+        body["size"] = min(body["size"], 1024)
+
+
+@rule
 def a_container_has_no_instance_type(operation: Operation, body: Body) -> None:
     """`instance_type` and `disk_type` belong to the mode MANAGED; a PUT here meets the other one."""
     if operation.handler.startswith("database.") and body.get("mode", "CONTAINER") == "CONTAINER":
