@@ -93,13 +93,24 @@ NUXT = {
     "app.vue": "<template><p>it works</p></template>\n",
 }
 REACT_ROUTER = {
-    "package.json": package(
-        {"build": "react-router build", "start": "react-router-serve ./build/server/index.js"},
-        *["react", "react-dom", "react-router", "@react-router/node", "@react-router/serve", "isbot"],
-        *["@react-router/dev", "vite"],
-        type="module",
-        engines={"node": ">=22"},
-    ).replace('"vite": "latest"', '"vite": "^7"'),
+    "package.json": json.dumps(
+        {
+            "name": "app",
+            "type": "module",
+            "engines": {"node": ">=22"},
+            "scripts": {
+                "build": "react-router build",
+                "start": "react-router-serve ./build/server/index.js",
+            },
+            "dependencies": {
+                **dict.fromkeys(("react", "react-dom"), "^19"),
+                **dict.fromkeys((f"@react-router/{name}" for name in ("node", "serve", "dev")), "7.18.4"),
+                "react-router": "7.18.4",
+                "isbot": "^5",
+                "vite": "^7",
+            },
+        }
+    ),
     "vite.config.js": "import { reactRouter } from '@react-router/dev/vite'\n"
     "export default { plugins: [reactRouter()] }\n",
     "app/routes.js": "import { index } from '@react-router/dev/routes'\nexport default [index('home.jsx')]\n",
