@@ -26,7 +26,7 @@ from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
 from windlass.builders.native.artifacts import CACHE
 from windlass.config import Settings
-from windlass.docker import Docker
+from windlass.docker import Docker, EngineRefused
 from windlass.install import mark
 from windlass.install.installation import Installation, install
 
@@ -154,7 +154,7 @@ class Containers:
         async with self._docker() as docker:
             for paths in await self._found():
                 for path in paths:
-                    await docker.raw("DELETE", path, params={} if "networks" in path else {"force": True})
+                    await _remove(docker, path)
 
     async def _found(self) -> list[list[str]]:
         """In the order in which they can be taken away."""
@@ -268,6 +268,14 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
             yield Place(folder, settings, machine)
         finally:
             await machine.clear()
+
+
+async def _remove(docker: Docker, path: str) -> None:
+    try:
+        await docker.raw("DELETE", path, params={} if "networks" in path else {"force": True})
+    except EngineRefused as error:
+        if error.status != 404:  # it may have been removed since it was listed
+            raise
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:

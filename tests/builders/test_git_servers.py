@@ -27,8 +27,8 @@ async def test_a_private_repository_opens_with_its_token_only(git, repository, s
     server.password = "s3cret-token"
     url = server.url("shop.git")
 
-    assert "needs a git token" in await refused(git, GitSource(url))
-    assert "token was refused" in await refused(git, GitSource(url, token="wr0ng-token"))
+    assert "Create a git token for a private repository" in await refused(git, GitSource(url))
+    assert "Renew the git token" in await refused(git, GitSource(url, token="wr0ng-token"))
     for right in ("s3cret-token", "robot:s3cret-token"):
         await git.fetch(GitSource(url, token=right), into)
     assert files(into) == {"app"}

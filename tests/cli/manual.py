@@ -41,7 +41,7 @@ def run_examples(page: Path, folder: Path, **environment: str) -> str:
         text=True,
         timeout=280,
     )
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stderr or ended.stdout[-1500:]
     return ended.stdout
 
 

@@ -27,7 +27,7 @@ def test_the_manual_has_no_setting_that_is_none():
 
 
 def test_every_example_of_the_manual_works(tmp_path):
-    settings = asyncio.run(stopped(tmp_path / "windlass-data", ""))
+    settings = asyncio.run(stopped(tmp_path / "windlass/windlass-data", ""))
     before = asyncio.run(contents(settings))
     run_examples(DOCS / "operations.md", tmp_path)
-    assert asyncio.run(contents(Settings(data_dir=str(tmp_path / "new-machine")))) == before
+    assert asyncio.run(contents(Settings(data_dir=str(tmp_path / "windlass/new-machine")))) == before
