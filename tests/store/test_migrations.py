@@ -150,7 +150,7 @@ async def test_cut_off_at_any_statement_nothing_remains_and_the_next_start_compl
             assert await blank.relations() == before
             assert len(await blank.ask("SELECT * FROM migration")) == number
         await blank.migrate([*done, migration])
-        assert await blank.relations() != before
+        assert (await blank.relations() != before) == bool(migration.statements)
         assert len(await blank.ask("SELECT * FROM migration")) == number + 1
     assert await blank.ask("SELECT name, value FROM counter WHERE name = 'event'") == [("event", 7)]
 
