@@ -12,7 +12,8 @@ import pytest
 from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.world import Answer, World
-from windlass.control.services.uploads import sweep_uploads
+from windlass.base.clock import SECOND
+from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
 
 FOLDER = packed(entry("main.py", b"print()"), entry("data", b"x" * 20_000))
 OTHER = packed(entry("main.py", b"print(2)"))
@@ -268,6 +269,18 @@ async def test_uploads_without_progress_go_and_those_that_are_needed_stay(world,
     await sweep_uploads(world.installation.ctx)
     assert {*world.installation.ctx.uploads.all()} == {first["id"], newest["id"]}
     assert (await world.get(f"/application/{app}/upload/{unused['id']}")).status == 404
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_uploads_of_which_nothing_came_for_a_day_leave_room_for_others(world, app, is_late):
+    """The control: those of today count."""
+    for _ in range(MOST_OPEN):
+        await begun(world, app)
+    world.clock.turn(KEPT // SECOND + 1 if is_late else 0)
+    answer = await world.post(f"/application/{app}/upload", announced(OTHER))
+    assert answer.status == (201 if is_late else 409), answer
+    rows = (await world.get(f"/application/{app}/upload"))["results"]
+    assert len(rows) == (1 if is_late else MOST_OPEN)
 
 
 async def test_archives_of_a_deleted_application_are_removed(world, app):

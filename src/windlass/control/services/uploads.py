@@ -23,6 +23,7 @@ from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import in_dialect
 from windlass.control.workloads.uploads import limits_of
+from windlass.core.declare.spec import Base
 from windlass.core.declare.stored import rewritten
 from windlass.families.upload import OPEN, READY, ContentPart, Upload, UploadShown, upload
 from windlass.store import Row, Tx
@@ -51,9 +52,22 @@ class Uploads(Behaviour[Upload]):
                 f"size: send at most {most} bytes, leave out files that the application does not need, or "
                 "ask the operator for more upload_bytes"
             )
-        siblings = await tx.resources.of_parent(draft.above.id, upload.name)
-        if sum(row.read(UploadShown).state == OPEN for row in siblings) >= MOST_OPEN:
+        if await _count_open(tx, draft.above.id) >= MOST_OPEN:
             raise Conflict(f"Complete or delete an upload first: {MOST_OPEN} of this application are open")
+
+
+async def _count_open(tx: Tx, application: str) -> int:
+    """Counts the uploads that are not completed. Removes those without progress: the sweep goes through
+    archives, and sees no upload of which nothing has arrived."""
+    count, until = 0, stamp(tx.now - KEPT)
+    for row in await tx.resources.of_parent(application, upload.name):
+        if row.read(UploadShown).state != OPEN:
+            continue
+        if row.read(Base).updated_at < until:
+            await tx.remove(row)
+        else:
+            count += 1
+    return count
 
 
 async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], length: int | None) -> Reply:
