@@ -8,6 +8,8 @@ import shutil
 import pytest
 
 from tests.builders.test_native_recipes import with_tool
+from windlass.builders.native.tools import OutputLines
+from windlass.builders.remedies import failure
 from windlass.core.deploy.build_settings import BuildSettings
 
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
@@ -121,3 +123,54 @@ async def test_caches_of_frameworks_stay_with_the_service_and_out_of_the_artifac
     artifacts = [await site.build(files), await site.build(files), await site.build(files, service="other")]
     assert [site.run(artifact) for artifact in artifacts] == ["x", "xx", "x"]
     assert not (site.kept / "service" / artifacts[0].key / "app" / ".next" / "cache").exists()
+
+
+USAGE = "".join(
+    f"npm error   --option-{number}\nnpm error     Sets option {number}.\n" for number in range(60)
+)
+OUT_OF_DATE = (
+    "npm error code EUSAGE\nnpm error\nnpm error `npm ci` can only install packages when your "
+    "package.json and package-lock.json or npm-shrinkwrap.json are in sync.\nnpm error\n"
+)
+
+
+@pytest.mark.parametrize("missing", [1, 500])
+def test_a_lock_file_that_is_out_of_date_is_named_though_npm_prints_its_usage_below(missing):
+    packages = "".join(
+        f"npm error Missing: package-{number}@1.0.0 from lock file\n" for number in range(missing)
+    )
+    message = _failure_of_npm(OUT_OF_DATE + packages + USAGE)
+    assert message.startswith("Install the dependencies once on your machine, and commit the lock file"), (
+        message
+    )
+
+
+def test_the_reason_of_npm_is_the_first_line_and_no_line_of_its_usage():
+    assert "(exit code 1): `npm ci` can only install" in _failure_of_npm(OUT_OF_DATE + USAGE)
+    # Negative control: another failure with the same usage is not taken for an old lock file.
+    assert _failure_of_npm(f"npm error code EUSAGE\n{USAGE}").startswith("Mend what it reports")
+
+
+def _failure_of_npm(output: str) -> str:
+    lines = OutputLines(lambda _line: None)
+    lines.feed(output.encode())
+    return failure("npm ci", 1, lines.last)
+
+
+async def test_a_start_script_that_is_missing_is_asked_for_without_speaking_of_a_dockerfile(site):
+    said = await site.refused({"Procfile": "web: ./start.sh\n", "main.py": ""})
+    assert said == "Commit the file ./start.sh, or correct the start command: there is no file ./start.sh."
+
+
+@pytest.mark.parametrize("program", ["gunicorn", "/usr/bin/gunicorn-x", "node_modules/.bin/next"])
+async def test_a_program_that_is_missing_is_to_be_added_to_the_dependencies(site, program):
+    said = await site.refused({"Procfile": f"web: {program} app:app\n", "main.py": ""})
+    assert said.startswith(f"Add {program} to the dependencies, or correct the start command: "), said
+    assert "Dockerfile" not in said
+
+
+async def test_a_dockerfile_whose_program_is_missing_may_be_built_by_docker(site):
+    said = await site.refused({"Dockerfile": 'FROM python:3.11\nCMD ["./start.sh"]\n'})
+    assert said.endswith(
+        " Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+    ), said

@@ -93,7 +93,9 @@ _RULES: Final = tuple(
         (
             r"can only install packages when your package\.json and .{1,80} are in sync|lockfile "
             r"needs to be updated"
-            r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE",
+            r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE"
+            # Of many packages that are missing, npm may list more than the last lines hold.
+            r"|Missing: \S{1,200} from lock ?file|Invalid: lock ?file's ",
             "Install the dependencies once on your machine, and commit the lock file: it does not fit to "
             "package.json.",
         ),

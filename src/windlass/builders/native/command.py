@@ -133,14 +133,18 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
 def _refuse_missing(program: str, site: Site, file: str = "") -> str:
     lines = "; ".join(site.undone[:3]).removesuffix(".")
     why = f" It may be made by what is not executed here: {lines}." if lines else ""
-    otherwise = "Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+    whole = " Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+    otherwise = why + whole * site.layout.image
     if file:
         raise BuildError(
-            f"Commit the file {file}, or correct the start command {program}: there is no file {file}.{why} "
+            f"Commit the file {file}, or correct the start command {program}: there is no file {file}."
             f"{otherwise}"
+        )
+    if "/" in program and not program.startswith("/") and ".bin/" not in program:  # no package brings it
+        raise BuildError(
+            f"Commit the file {program}, or correct the start command: there is no file {program}.{otherwise}"
         )
     raise BuildError(
         f"Add {program} to the dependencies, or correct the start command: {program} is neither a "
-        f"file of the "
-        f"application nor a program of this machine.{why} {otherwise}"
+        f"file of the application nor a program of this machine.{otherwise}"
     )
