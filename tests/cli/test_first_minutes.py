@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from tests.cli.conftest import say
@@ -55,6 +57,67 @@ async def test_a_created_service_says_how_to_deploy_it(windlass):
     said = await windlass("application", "create", "--name", "my api", *words)
     assert said.err == "Deploy it with: windlass application deploy 'my api' --wait\n"
     assert (await windlass("project", "create", "--name", "blog", "--text")).err == ""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder whose Procfile has two processes, in which commands run."""
+    (tmp_path / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    (tmp_path / "Procfile").write_text("web: gunicorn app:app\nworker: python app.py\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_init_prints_the_commands_that_create_and_deploy_the_worker(windlass, folder):
+    said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
+    create, up = (shlex.split(line) for line in said.err.splitlines() if line.startswith("  windlass "))
+    made = await windlass.done(*create[1:])
+    assert (made["name"], made["process"], made["source"], made["ports"]) == (
+        "worker",
+        "worker",
+        "UPLOAD",
+        [],
+    )
+    windlass.world.builder.names = {"processes": {"web": ("gunicorn",), "worker": ("python",)}}
+    ended = await meanwhile(windlass, *up[1:], "--text")
+    assert (ended.code, ended.out.startswith("worker is live")) == (0, True), ended
+    assert (await windlass.done("application", "status", "web"))["state"] == "STOPPED"
+
+
+@pytest.mark.parametrize(("words", "follows"), [((), True), (("--port", "8080"), False)])
+async def test_the_port_that_init_detects_follows_the_program_and_a_chosen_one_stays(
+    windlass, folder, words, follows
+):
+    await windlass.done("init", "-e", "shop/production", "--name", "web", *words)
+    made = await windlass.done("application", "get", "web")
+    assert ([port["internal_port"] for port in made["ports"]], made["automatic_port"]) == ([8080], follows)
+
+
+async def test_the_port_beside_a_dockerfile_stays(windlass, folder):
+    (folder / "Dockerfile").write_text("FROM python:3.11\nCMD python app.py\n")
+    await windlass.done("init", "-e", "shop/production", "--name", "web")
+    made = await windlass.done("application", "get", "web")
+    assert (len(made["ports"]), made["automatic_port"]) == (1, False)
+
+
+async def test_init_prints_no_command_for_the_only_process(windlass, folder):
+    (folder / "Procfile").write_text("worker: python app.py\n")
+    said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
+    assert (said.code, "  windlass " in said.err) == (0, False), said
+
+
+async def test_up_refuses_a_service_that_is_not_built_from_a_folder(windlass, folder):
+    await windlass("init", "-e", "shop/production", "--name", "web")
+    words = ("--name", "db", "--type", "POSTGRESQL", "--version", "16", "--mode", "CONTAINER")
+    await windlass.done("database", "create", "--environment", "shop/production", *words)
+    said = await windlass("up", "db")
+    assert (said.code, said.err) == (2, "windlass: name an application: db is not built from a folder\n")
+
+
+async def test_ps_without_services_says_how_to_make_one(windlass, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (await windlass("ps", "--text")).err.startswith("There are no services here. Go to the folder")
 
 
 @pytest.mark.parametrize(

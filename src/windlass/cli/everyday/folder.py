@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,8 @@ from windlass.terminal.stopped import Misused, Stopped
 from windlass.terminal.tables import plain, print_json, wants_json
 
 _USUAL_PORT: Final = 8080
+_MOST_PROCESSES: Final = 5
+"""Processes of a Procfile whose commands are shown."""
 _NONE: Final = "none"
 _AUTO: Final = "auto"
 _UNREADABLE: Final = frozenset({400, 409})
@@ -49,6 +52,8 @@ class InitAnswers(Struct, frozen=True):
     """The path of the environment."""
     port: str
     """A number, `none`, or `auto`: the server decides."""
+    follows_program: bool = False
+    """True if the number was detected, and another one on which the program listens may replace it."""
 
 
 @click.command(
@@ -90,6 +95,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
         application=application["name"],
     )
     write_link(folder, link)
+    _show_other_processes(recipe, link, application)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
     else:
@@ -146,8 +152,7 @@ class ApplicationMaker:
             self._note(f"{plain(existing['path'])} exists already, and stays as it is.")
             return existing
         environment = self._environment(answers.place)
-        ports = _ports(answers.port)
-        body = {"name": answers.name, **source(), **({} if ports is None else {"ports": ports})}
+        body = {"name": answers.name, **source(), **_ports(answers)}
         return self._create(f"/environment/{environment}/application", body, "application")
 
     def _environment(self, place: str) -> str:
@@ -195,8 +200,11 @@ def _answers(folder: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: 
     )
     if place.count("/") != 1 or not all(place.split("/")):
         raise Misused(f"give a project and an environment, such as shop/production, and not {place!r}")
-    port = options["port"] or ask("Port on which it listens for HTTP, or none", _port_of(recipe))
-    return InitAnswers(name=name, place=place, port=_check_port(port))
+    detected = _port_of(recipe)
+    port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
+    # A Dockerfile says by EXPOSE alone whether the server may choose: without it, the port would be lost.
+    is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
+    return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
 
 def _ask(question: str, default: str) -> str:
@@ -210,10 +218,14 @@ def _check_port(port: str) -> str:
     raise Misused(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
 
 
-def _ports(port: str) -> list[dict[str, Any]] | None:
-    if port == _AUTO:
-        return None
-    return [] if port == _NONE else [{"internal_port": int(port), "publicly_accessible": True}]
+def _ports(answers: InitAnswers) -> dict[str, Any]:
+    """Returns the fields of an application that say on which port it listens."""
+    if answers.port == _AUTO:
+        return {}
+    if answers.port == _NONE:
+        return {"ports": []}
+    ports = [{"internal_port": int(answers.port), "publicly_accessible": True}]
+    return {"ports": ports} | ({"automatic_port": True} if answers.follows_program else {})
 
 
 def _port_of(recipe: Recipe) -> str:
@@ -247,6 +259,30 @@ def _show_recipe(recipe: Recipe) -> None:
         say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
     for problem in recipe.problems:
         say(plain(problem))
+
+
+def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
+    """Says how the processes beside the web process are deployed. An application that was there before is
+    known by its name only."""
+    others = [process.name for process in recipe.processes if process.name != "web"]
+    if "source" not in application or len(others) == len(recipe.processes) == 1:
+        return
+    for name in others[:_MOST_PROCESSES]:
+        words = ["windlass", "application", "create", "--environment", link.place, "--name", name]
+        words += ["--process", name, *_source_options(application)]
+        say(f"The process {plain(name)} runs in an application of its own. Create and deploy it with:")
+        say(f"  {plain(shlex.join(words))}")
+        say(f"  windlass up {plain(shlex.quote(name))}")
+
+
+def _source_options(application: Mapping[str, Any]) -> Iterator[str]:
+    source = application.get("git_repository")
+    if not source:
+        yield from ("--source", str(application["source"]))
+        return
+    for field in ("url", "branch", "root_path"):
+        if source.get(field, "/") != "/":
+            yield from (f"--git-repository.{field.replace('_', '-')}", str(source[field]))
 
 
 def _linked_url(folder: Path) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from windlass.cli.deployments import say
-from windlass.cli.everyday.call import EverydayCall, FoundService, everyday
+from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.changes import change, detach_option
 from windlass.cli.following import when_too_many
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
 from windlass.cli.uploading import FolderUpload, packed
+from windlass.core.declare.resource import Family
+from windlass.families import registry
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Misused, ended_by_hand
 from windlass.terminal.tables import plain
@@ -22,26 +24,29 @@ _RESUMED: Final = "The folder is not uploaded yet: `windlass up` goes on with it
 
 @everyday(
     "up",
+    service_argument(),
     Option(["only_git", "--git"], is_flag=True, help="Deploy the pushed commit, and never upload."),
     Option(
         ["only_upload", "--upload"], is_flag=True, help="Upload the folder, also if its commit is pushed."
     ),
     detach_option(),
 )
-def up(only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
+def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
     """Deploy this folder, and show the build log and the address.
 
     If the commit that is checked out is pushed to the repository of the service, and no file has changed
     since, the server fetches it. Otherwise the folder is uploaded, without what .gitignore, .dockerignore and
     .windlassignore name, and always without .git, node_modules, .venv and .env. Ctrl-C ends the command; the
-    deployment goes on.
+    deployment goes on. NAME is another application that is built from this folder, such as its worker.
     """
     if only_git and only_upload:
         raise Misused("give --git or --upload, and not both")
     call = EverydayCall(options)
     if call.linked is None:
         raise Misused("run `windlass init` here first, or `windlass link`: this folder is not linked")
-    service = call.service()
+    service = call.service(name)
+    if registry().service_of_type(service.row["service_type"]) not in _built_from_folders():
+        raise Misused(f"name an application: {plain(service.name)} is not built from a folder")
     settings = call.api.get(service.path)
     git = git_folder(call.linked.folder)
     reason = _why_not(git, settings)
@@ -55,6 +60,10 @@ def up(only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
         say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
         version = {"git_commit_id": git.commit}
     change(call, service, "deploy", version, detach=detach)
+
+
+def _built_from_folders() -> Sequence[Family | None]:
+    return registry().parents(registry().families["upload"])
 
 
 def _why_not(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
