@@ -207,6 +207,7 @@ async def test_ps_lists_the_services_of_the_environment_with_their_addresses(lin
     shown = await linked("ps", "--text", width=80)
     head, row = shown.out.splitlines()
     assert head.split()[:3] == ["NAME", "STATE", "URL"]
+    assert ("PROJECT" in head, "Services of shop/production:" in shown.err) == (False, True)
     assert row.split()[:2] == ["web", "RUNNING"]
     assert (await linked.done("ps"))["results"][0]["version"] == "v1"
 
@@ -301,6 +302,12 @@ async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linke
     assert (await meanwhile(linked, "scale", "web=1-3")).code == 0
     now = await linked.done("application", "get", "web")
     assert (now["min_running_instances"], now["max_running_instances"]) == (1, 3)
+
+
+async def test_scale_to_zero_says_that_nothing_answers_and_how_to_start_again(linked):
+    said = await meanwhile(linked, "scale", "0", "--text")
+    assert said.err.endswith("web has no instances now. Start one with: windlass scale web=1\n"), said
+    assert "has no instances" not in (await meanwhile(linked, "scale", "1", "--text")).err
 
 
 @pytest.mark.parametrize("words", ["two", "web=", "=2", "5-2", "1 2"])

@@ -173,6 +173,13 @@ async def test_a_service_without_instances_is_told_to_be_deployed(world):
     assert (answer.status, answer.message.startswith("Deploy ")) == (409, True)
 
 
+async def test_a_service_that_is_scaled_to_none_is_told_to_be_given_an_instance(world):
+    app = await deployed(world, min_running_instances=0, max_running_instances=0)
+    async with opening(world, f"/application/{app}/exec") as socket:
+        answer = await socket.answer()
+    assert (answer.status, answer.message.startswith("Give ")) == (409, True), answer.message
+
+
 async def test_the_audit_has_the_beginning_and_the_end_of_each_command(world, app):
     async with opened(world, f"/application/{app}/exec?command=ls&command=-l") as socket:
         (begun,) = await told(world, "SHELL")

@@ -105,6 +105,9 @@ def _scale(call: EverydayCall, service: FoundService, fields: dict[str, int], *,
     answer = call.api.call("PATCH", service.path, msgspec.json.encode(fields)).json
     if service.row.get("version") and service.row.get("state") != "STOPPED":
         change(call, service, "redeploy", None, detach=detach)
+        if not fields["max_running_instances"]:
+            name = plain(service.name)
+            say(f"{name} has no instances now. Start one with: windlass scale {name}=1")
     elif call.as_json:
         print_json(answer)
     else:

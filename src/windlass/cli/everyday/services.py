@@ -24,6 +24,7 @@ from windlass.terminal.stopped import Stopped, ended_by_hand
 from windlass.terminal.tables import plain, print_json
 
 _LINES: Final = 100
+_PLACE: Final = frozenset({"environment_name", "project_name"})
 _WIDE: Final = "Show every field, ids too."
 
 
@@ -36,8 +37,16 @@ def ps(wide: bool, **options: Any) -> None:
     call = EverydayCall(options)
     if call.as_json:
         print_json({"results": call.rows})
+    elif not call.rows:
+        say(
+            "There are no services here. Go to the folder of an application, and make one with: windlass init"
+        )
     else:
-        show_list(SERVICES, call.rows, wide=wide)
+        rows = call.rows
+        if call.place.id:
+            say(f"Services of {plain(call.place.path)}:")
+            rows = [_without_place(row) for row in rows]
+        show_list(SERVICES, rows, wide=wide)
 
 
 @everyday(
@@ -92,6 +101,11 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
     click.echo(plain(url))
     if not only_print and sys.stdout.isatty():
         _browse(url)
+
+
+def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out what is the same for all services of one environment: messages get the room."""
+    return {name: value for name, value in row.items() if name not in _PLACE}
 
 
 def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:

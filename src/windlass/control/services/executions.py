@@ -119,11 +119,20 @@ async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | No
     if not named:
         if current:
             return min(current, key=lambda copy: (not copy.is_ready, copy.index))
-        raise Conflict(f"Deploy {name} first, or look at its status: no instance of it runs")
+        raise Conflict(_why_no_instance(name, is_deployed=serving is not None))
     for copy in [*current, *running]:
         if named in {str(copy.index), copy.id, f"{name}-{copy.generation}-{copy.index}"}:
             return copy
     raise Conflict(f"instance: choose one that runs: {_names_of(name, running)}")
+
+
+def _why_no_instance(name: str, *, is_deployed: bool) -> str:
+    if not is_deployed:
+        return f"Deploy {name} first, or look at its status: no instance of it runs"
+    return (
+        f"Give {name} an instance, with min_running_instances or `windlass scale {name}=1`, or look at its "
+        "status: none runs. A static site has no instances"
+    )
 
 
 def _names_of(name: str, running: Sequence[Instance]) -> str:

@@ -168,7 +168,10 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
 
 def _why_nothing_earlier(name: str, past: Sequence[DeploymentRow]) -> str:
     if any(row.status == Progress.SUCCEEDED for row in past):
-        return f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build"
+        return (
+            f"Deploy a change of {name} first, or name a version, such as v1: it has no earlier version of "
+            "another build"
+        )
     return f"Deploy {name} first: no deployment of it has succeeded, so there is no version to go back to"
 
 
