@@ -1,5 +1,7 @@
 """Files that a person writes are never read at any length: a repository may hold one of a gigabyte."""
 
+import os
+
 import pytest
 
 from windlass.builders.builder import BuildError
@@ -28,3 +30,9 @@ def test_a_file_that_is_longer_than_such_files_are_is_refused(name, tmp_path):
 def test_a_file_of_the_longest_length_is_read(tmp_path):
     (tmp_path / "Procfile").write_bytes(b"#" * LONGEST)
     assert len(read_small(tmp_path / "Procfile")) == LONGEST
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "package.json")
+    with pytest.raises(BuildError, match=r"Make package\.json a file:"):
+        read_small(tmp_path / "package.json")

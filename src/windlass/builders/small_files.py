@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,11 @@ LONGEST: Final = 4 * 1024**2
 
 def read_small(file: Path) -> bytes:
     """Returns the content of a file. Raises BuildError if it is longer than such files are."""
-    with file.open("rb") as opened:
+    # A step of a build may have put a pipe there, for which we would wait for ever.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BuildError(f"Make {file.name} a file: it is something else.")
         content = opened.read(LONGEST + 1)
     if len(content) > LONGEST:
         raise BuildError(f"Shorten {file.name}: it is longer than {LONGEST // 1024**2} MiB.")

@@ -59,7 +59,8 @@ class BuildState:
         """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
         self.real_folders = _real_folders(code)
-        """Checks files that we read and move as ourselves, after steps of the build could change them."""
+        """The folders that we read and move as ourselves, before steps of the build could change them."""
+        tools.check = self.check
 
     def check(self) -> None:
         if _real_folders(self.sources) != self.real_folders:

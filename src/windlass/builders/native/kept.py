@@ -22,12 +22,14 @@ class KeptFolders:
     def __init__(self, kept: Path, app: Path, names: Sequence[str], results: Sequence[str]) -> None:
         """`kept` is the place of the folders between builds."""
         self._kept, self._app, self._results = kept, app, results
-        self._names = [name for name in names if not os.path.lexists(app / name)]
+        self._names = [
+            name for name in names if not os.path.lexists(app / name) and _is_free_of_links(app, name)
+        ]
 
     def put_in(self) -> None:
         for name in self._names:
             place = self._kept / _flat(name)
-            if place.is_dir() and not place.is_symlink():
+            if _is_real_folder(self._kept, _flat(name)) and _is_free_of_links(self._app, name):
                 (self._app / name).parent.mkdir(parents=True, exist_ok=True)
                 place.rename(self._app / name)
 
@@ -39,9 +41,9 @@ class KeptFolders:
     def copy_results(self) -> None:
         """Copies the files that the application needs: the next build may write to the kept ones."""
         for name in self._names:
-            if os.path.lexists(self._app / name):
+            if os.path.lexists(self._app / name) or not _is_free_of_links(self._app, name):
                 raise BuildError(f"Make the build write to a folder {name}: it put something else there.")
-            if (self._kept / _flat(name)).is_dir():
+            if _is_real_folder(self._kept, _flat(name)):
                 _copy_results(self._kept / _flat(name), self._app, name, self._results)
 
 
@@ -70,7 +72,9 @@ def _copy_results(kept: Path, app: Path, name: str, results: Sequence[str]) -> N
             continue
         below = pattern[len(name) + 1 :].rstrip("/")
         for path in sorted(kept.glob(below)) if below else [kept]:
-            _copy(path, app / name / path.relative_to(kept), folders=pattern.endswith("/"))
+            inner = path.relative_to(kept)
+            if _is_free_of_links(kept, str(inner.parent)):
+                _copy(path, app / name / inner, folders=pattern.endswith("/"))
 
 
 def _copy(path: Path, to: Path, *, folders: bool) -> None:
@@ -81,9 +85,14 @@ def _copy(path: Path, to: Path, *, folders: bool) -> None:
         tree.copy(path, to)
 
 
-def _is_real_folder(app: Path, name: str) -> bool:
-    """True for a folder that no link leads to: a step of the build could put one anywhere on the way."""
-    return (app / name).is_dir() and (app / name).resolve() == app.resolve() / name
+def _is_real_folder(top: Path, name: str) -> bool:
+    return (top / name).is_dir() and _is_free_of_links(top, name)
+
+
+def _is_free_of_links(top: Path, name: str) -> bool:
+    """True for a path without links below `top`. A step of the build could put one anywhere on the way, and
+    we read and write more than it may."""
+    return (top / name).resolve() == top.resolve() / name
 
 
 def _flat(name: str) -> str:

@@ -192,6 +192,8 @@ def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> d
 async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]) -> None:
     """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
+        if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
+            raise BuildError(f"Mend the install script: it makes {path.name} lead out of the application.")
         target = folder / path.relative_to(needed.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():

@@ -10,7 +10,7 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -115,6 +115,8 @@ class Tools:
         self.used_caches: set[str] = set()
         """Names of the caches that programs were told."""
         self.home = home
+        self.check: Callable[[], None] = lambda: None
+        """Called after each program: raises BuildError if it has changed what we read as ourselves."""
         self.path = machine_path()
         passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
         self._environment = {
@@ -210,6 +212,7 @@ class Tools:
                 code = await process.wait()
                 heard.end()
                 errors.end()
+                await group.in_thread(self.check)
                 return code
         except FileNotFoundError as error:
             raise BuildError(
