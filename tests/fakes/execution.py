@@ -18,12 +18,19 @@ class FakeExecution:
         self.taken = asyncio.Event()
         """Set when it has been given anything."""
         self._output: asyncio.Queue[bytes] = asyncio.Queue()
+        self.awaited = asyncio.Event()
+        """Set when its end is waited for."""
+        self._ended = asyncio.Event()
 
     def says(self, output: bytes) -> None:
         self._output.put_nowait(output)
 
     def ends(self, exit_code: int) -> None:
         self.exit_code = exit_code
+        self._ended.set()
+        self.closes_its_output()
+
+    def closes_its_output(self) -> None:
         self._output.put_nowait(b"")
 
     @property
@@ -50,6 +57,8 @@ class FakeExecution:
         self.taken.set()
 
     async def wait(self) -> int:
+        self.awaited.set()
+        await self._ended.wait()
         return self.exit_code
 
     async def close(self) -> None:

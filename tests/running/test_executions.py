@@ -83,6 +83,26 @@ async def test_a_revoked_token_ends_its_command(world, app):
     assert command(world).is_closed
 
 
+async def test_a_command_that_has_closed_its_output_still_ends_with_the_right_of_its_caller(world, app):
+    made = await world.post(f"/organization/{world.org}/apiToken", {"name": "ci", "scopes": ["Deploy"]})
+    async with opened(world, f"/application/{app}/exec", made["token"]) as socket:
+        command(world).closes_its_output()
+        await command(world).awaited.wait()
+        assert (await world.delete(f"/organization/{world.org}/apiToken/{made['id']}")).status == 204
+        _, code, _ = await socket.closed()
+        assert code == 1008
+    assert command(world).is_closed
+
+
+async def test_a_command_that_has_closed_its_output_is_waited_for(world, app):
+    async with opened(world, f"/application/{app}/exec") as socket:
+        command(world).closes_its_output()
+        await command(world).awaited.wait()
+        assert not command(world).is_closed
+        command(world).ends(4)
+        assert await socket.closed() == ({"exit_code": 4}, 1000, "The command has ended")
+
+
 async def test_a_server_that_stops_ends_commands_and_says_so(world, app):
     async with opened(world, f"/application/{app}/exec") as socket:
         world.installation.app.stop_streams()
@@ -135,8 +155,9 @@ async def test_a_service_of_another_organization_is_not_found(world, app):
 
 async def test_pages_of_other_origins_are_refused(world, app):
     path = f"/application/{app}/exec"
-    async with opening(world, path, origin="https://elsewhere.example") as socket:
-        assert (await socket.answer()).status == 403
+    for origin in ("https://elsewhere.example", "null", "", "http://[", "http://w.example]"):
+        async with opening(world, path, origin=origin) as socket:
+            assert (await socket.answer()).status == 403, origin
     async with opening(world, path, origin="http://w.example", host="w.example") as socket:
         assert (await socket.next())["type"] == "websocket.accept"
 

@@ -192,11 +192,19 @@ def check_origin(request: Request, url: str, others: Collection[str]) -> None:
     if origin is None or origin in others:
         return
     own = {urlsplit(url).netloc, request.text(b"host") or ""}
-    if urlsplit(origin).netloc not in own - {""}:
+    if _host_of(origin) not in own - {""}:
         raise Forbidden(
             "Open this websocket from a page of this server, or have the operator add the origin to "
             "cors_origins"
         )
+
+
+def _host_of(origin: str) -> str:
+    """Returns host and port; an empty text for what is no address, or has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 class ExecutionSocket:
@@ -219,7 +227,7 @@ class ExecutionSocket:
         try:
             end = await self._until_end(execution, receive, send, allowed)
             if end is SocketEnd.OVER:
-                code = await execution.wait()
+                code = await execution.wait()  # it has ended
         except EngineError:
             end = SocketEnd.FAILED
         finally:
@@ -259,6 +267,8 @@ class ExecutionSocket:
                 await asyncio.sleep(0)
         except OSError:  # ASGI's way of saying that the client has gone
             return SocketEnd.LEFT
+        # A command may close its output and go on: its caller can still lose the right, or leave.
+        await execution.wait()
         return SocketEnd.OVER
 
     async def _pass_input(self, execution: Execution, receive: Receive) -> SocketEnd:
