@@ -15,7 +15,7 @@ from tests.routers.town import request
 from windlass.routers.builtin.site_pages import LoadedSite, LocationAnswer, SitePage
 from windlass.routers.sites.index import SiteFile, SiteIndex, SiteRules, encode_index
 from windlass.routers.sites.paths import decoded_path, encoded_target, with_query
-from windlass.routers.sites.rules import Redirect
+from windlass.routers.sites.rules import HeaderRule, Redirect
 
 SECRET = b"SECRET-OF-ANOTHER"
 WAYS = [
@@ -177,3 +177,20 @@ async def test_paths_of_any_length_fill_no_memory(town, tmp_path):
     (site,) = town.router._shared.sites.files.sites._values.values()
     assert len(site._pages) == 1
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("length", "most"), [(10, 1000), (100_000, 10)])
+def test_pages_are_kept_as_far_as_their_heads_fit_into_memory(length, most):
+    site = site_of("index.html", headers=(HeaderRule("/*", (("X-Long", "x" * length),)),))
+    targets = [
+        "/"
+        + "".join(
+            f"%{ord(letter):x}" if number >> at & 1 else letter for at, letter in enumerate("index.html")
+        )
+        for number in range(1000)
+    ]
+    pages = [site.find(target.encode(), likes_html=True) for target in targets]
+    assert all(isinstance(page, SitePage) and page.status == 200 for page in pages)
+    kept = sum(site.kept(target.encode()) is not None for target in targets)
+    assert 0 < kept <= most
+    assert (kept == len(targets)) is (length == 10)

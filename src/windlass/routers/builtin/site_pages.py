@@ -20,6 +20,9 @@ _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _CHECKED: Final = "no-cache"
 _MOST_PAGES, _LONGEST_KEPT = 2048, 512
 """Pages of a site that are kept, and bytes of a path of one."""
+_MOST_KEPT: Final = 8 * 1024 * 1024
+"""Bytes of the kept pages of a site. Its rules can give each a head of 200 KiB, and there are many ways to
+write a path."""
 _LONGEST_LOCATION: Final = 8000
 _Fields = dict[str, tuple[str, str]]
 """By name in lower case: the name and the value."""
@@ -49,7 +52,7 @@ class SiteContent:
 class SitePage:
     """The answer to requests of one path."""
 
-    __slots__ = ("modified", "packed", "plain", "status")
+    __slots__ = ("modified", "packed", "plain", "size", "status")
 
     def __init__(self, folder: str, file: SiteFile, fields: _Fields, *, status: int = 200) -> None:
         self.status = status
@@ -75,6 +78,8 @@ class SitePage:
         if file.gzip:
             etag = f'"{digest}-gzip"'
             self.packed = SiteContent(f"{folder}/{file.digest}{GZIP}", file.gzip, etag, shared, "gzip")
+        self.size = 8 * len(self.plain.lines)
+        """About the bytes that it takes: each content has its lines in four forms."""
 
 
 class LocationAnswer:
@@ -107,6 +112,7 @@ class LoadedSite:
         self._others = [rule for rule in rules if not rule.redirect.force]
         self._headers = [(PathPattern(rule.path), rule.fields) for rule in index.rules.headers]
         self._pages: dict[bytes, SitePage] = {}
+        self._kept_size = 0
         self.kept = self._pages.get
         """Returns the page of a path that was asked for before."""
 
@@ -133,10 +139,13 @@ class LoadedSite:
         )
 
     def _keep(self, raw: bytes, page: SitePage) -> None:
-        if len(raw) <= _LONGEST_KEPT:
-            if len(self._pages) >= _MOST_PAGES:
-                self._pages.clear()
-            self._pages[raw] = page
+        if len(raw) > _LONGEST_KEPT or page.size > _MOST_KEPT:
+            return
+        if len(self._pages) >= _MOST_PAGES or self._kept_size + page.size > _MOST_KEPT:
+            self._pages.clear()
+            self._kept_size = 0
+        self._pages[raw] = page
+        self._kept_size += page.size
 
     def _page(self, path: str, names: tuple[str, ...], status: int = 200) -> SitePage | None:
         for name in names:
