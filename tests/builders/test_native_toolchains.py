@@ -8,6 +8,7 @@ import pytest
 
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native import NativeBuilder
+from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 
 NPM = """#!/bin/sh
 case "$*" in *--prefix*) ;; *) exit 0 ;; esac
@@ -128,3 +129,15 @@ async def test_another_python_than_the_named_one_is_said_where_it_is_enough(site
     artifact = await site.build({".python-version": "3.99\n", "main.py": "print('runs')"})
     assert "Install Python 3.99" in site.log()
     assert site.run(artifact) == "runs"
+
+
+def test_a_version_is_not_taken_for_another_one_whose_name_goes_on(tmp_path):
+    store = ArtifactStore(tmp_path, "toolchains")
+    for name in ("pnpm-10.0.0-rc.1", "pnpm-10.0.0-rc"):
+        with store.depending(name) as (folder, _):
+            (folder / COMPLETE).touch()
+    with store.depending("pnpm-10.0.0") as (folder, is_present):
+        assert not is_present
+        (folder / COMPLETE).touch()
+    with store.depending("pnpm-10.0.0") as (found, is_present):
+        assert (found, is_present) == (folder, True)

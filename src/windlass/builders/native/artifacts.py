@@ -46,6 +46,8 @@ _SHARED: Final = ("pip", "uv", "npm")
 """Caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules", "node", "python", "manager", "toolchain")
 
+_SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
+"""The end of the name of a folder that was made with a name of its own."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
@@ -85,6 +87,8 @@ class ArtifactStore:
         deps = self.folder / DEPS
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for present in sorted(deps.glob(f"{digest}-*")):
+            if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
+                continue  # of another digest, which begins like this one
             if present.is_dir() and (held := _hold(present, shared=True)) is not None:
                 try:
                     if (present / COMPLETE).exists():
