@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+from windlass.cli.client import Api
 from windlass.cli.connection import USUAL, ServerAccess, choose
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
+from windlass.cli.everyday.login import _with_scheme
 from windlass.terminal.stopped import Misused, Stopped
 
 PROD = SavedContext("https://windlass.example.com", "token-of-prod")
@@ -116,11 +118,26 @@ def test_an_address_has_one_form(typed, address):
 
 @pytest.mark.parametrize(
     "typed",
-    ["ftp://example.com", "https://", "http://u:p@example.com", "https://example.com?a=1", "http://a:99999"],
+    [
+        *("ftp://example.com", "https://", "http://u:p@example.com", "https://example.com?a=1"),
+        *("http://a:99999", "http://a:port", "http://[", "http://[::1", "http://a]"),
+    ],
 )
 def test_an_address_that_is_none_is_refused(typed):
     with pytest.raises(Misused):
         normal_url(typed)
+
+
+@pytest.mark.parametrize("typed", ["http://[", "http://a:port", "http://a:99999", "//a", "[::1"])
+def test_a_call_to_an_address_that_is_none_is_refused(typed):
+    with pytest.raises(Misused):
+        Api(typed, "")
+
+
+@pytest.mark.parametrize("typed", ["[", "a]", "[::1"])
+def test_an_address_that_is_typed_without_a_scheme_and_is_none_is_refused(typed):
+    with pytest.raises(Misused):
+        normal_url(_with_scheme(typed))
 
 
 @pytest.fixture

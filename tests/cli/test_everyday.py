@@ -148,6 +148,8 @@ async def test_up_deploys_the_pushed_commit_and_ends_with_the_address(linked, fo
         ("https://user:s3cret@git.example:8443/a.git?x=1", "https://git.example:8443/a.git"),
         ("/home/me/shop", ""),
         ("../shop", ""),
+        ("https://[git.example/acme/shop", ""),
+        ("https://git.example:port/acme/shop", ""),
     ],
 )
 def test_a_remote_is_given_to_the_server_without_credentials(remote, url):

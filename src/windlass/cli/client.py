@@ -234,8 +234,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise Misused(f"--url (WINDLASS_URL) must be like http://127.0.0.1:8080, and is {url!r}")
     return url.rstrip("/")
 

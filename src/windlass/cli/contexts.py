@@ -126,11 +126,11 @@ class ContextFile:
 
 def normal_url(url: str) -> str:
     """Returns an address in one form, so that the same server is recognized. Refuses what is no address."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
-        host, port = "", None
+        parts, host, port = urlsplit(""), "", None
     if parts.scheme not in _USUAL_PORTS or not host or parts.query or parts.fragment:
         raise Misused(f"give an address like http://127.0.0.1:8080, and not {url!r}")
     if parts.username is not None:

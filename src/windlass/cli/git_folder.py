@@ -61,13 +61,16 @@ def git_folder(folder: Path) -> GitFolder | None:
 def for_server(url: str) -> str:
     """Returns the address of a remote without credentials, and over https instead of ssh: the server has no
     key of this user. An empty text if no server can use it, as for a folder."""
-    parts = urlsplit(url)
     if "://" not in url:
         match = _SCP.fullmatch(url)
         return f"https://{match['host']}/{match['path'].lstrip('/')}" if match else ""
-    host = parts.hostname or ""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
     if parts.scheme in {"http", "https"}:
-        place = f"{host}:{parts.port}" if parts.port else host
+        place = f"{host}:{port}" if port else host
         return urlunsplit((parts.scheme, place, parts.path, "", ""))
     if parts.scheme in {"ssh", "git", "git+ssh"}:
         return f"https://{host}/{parts.path.lstrip('/')}"

@@ -125,7 +125,11 @@ def _with_scheme(url: str) -> str:
     """Returns an address that was typed without a scheme with the usual one."""
     if "://" in url:
         return url
-    return f"{'http' if _is_here(urlsplit(f'//{url}').hostname or '') else 'https'}://{url}"
+    try:
+        host = urlsplit(f"//{url}").hostname or ""
+    except ValueError:
+        host = ""
+    return f"{'http' if _is_here(host) else 'https'}://{url}"
 
 
 def _is_here(host: str) -> bool:
