@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import os
@@ -13,6 +14,7 @@ from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.world import Answer, World
 from windlass.base.clock import SECOND
+from windlass.control.context.upload_files import CHECKED
 from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
 
 FOLDER = packed(entry("main.py", b"print()"), entry("data", b"x" * 20_000))
@@ -289,3 +291,17 @@ async def test_archives_of_a_deleted_application_are_removed(world, app):
     await world.settle()
     await sweep_uploads(world.installation.ctx)
     assert world.installation.ctx.uploads.all() == {}
+
+
+async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):
+    uploads = world.installation.ctx.uploads
+    id = await begun(world, app)
+    await sent(world, app, id, FOLDER)
+    for _ in range(CHECKED):
+        await uploads.checks.acquire()
+    completed = asyncio.ensure_future(world.post(f"/application/{app}/upload/{id}/complete"))
+    while "Wait until" not in (await sent(world, app, id, b"x", len(FOLDER))).message:
+        assert not completed.done()
+    assert (await world.get(f"/application/{app}/upload/{id}"))["state"] == "OPEN"
+    uploads.checks.release()
+    assert (await completed)["state"] == "READY"

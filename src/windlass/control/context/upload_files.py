@@ -6,6 +6,7 @@ server that has the same data directory.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import time
@@ -21,6 +22,8 @@ from windlass.builders.builder import FULL
 
 UPLOADS: Final = "uploads"
 """The folder of the data directory."""
+CHECKED: Final = 2
+"""Archives that are checked at a time: each takes a thread for seconds, and all requests share few."""
 
 
 class UploadFile:
@@ -50,6 +53,8 @@ class UploadFile:
 class UploadFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.checks = asyncio.Semaphore(CHECKED)
+        """Held while an archive is read to its end."""
 
     def path(self, upload: str) -> Path:
         return self._folder / upload

@@ -114,7 +114,8 @@ async def check_content(ctx: Context, call: Call) -> None:
         )
     with ctx.uploads.writing(row.id):
         try:
-            content = await in_thread(_examine, ctx.uploads.path(row.id), spec, limits_of(ctx.settings))
+            async with ctx.uploads.checks:
+                content = await in_thread(_examine, ctx.uploads.path(row.id), spec, limits_of(ctx.settings))
         except UploadError as error:
             # The bytes are wrong: they have to be sent again.
             await in_thread(ctx.uploads.remove, row.id)
