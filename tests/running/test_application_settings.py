@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.control.workloads.application_settings import with_settings
-from windlass.core.deploy.static_site import SiteHeader, StaticSite
+from windlass.core.deploy.static_site import GATEWAY_HEADERS, SiteHeader, StaticSite
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Unusable
 from windlass.families.application import Application
@@ -35,6 +35,7 @@ UNFIT: list[tuple[str, Any]] = [
     ("static_headers", [{"path": "assets", "name": "A", "value": "b"}]),
     ("static_headers", [{"path": "/", "name": "A B", "value": "b"}]),
     ("static_headers", [{"path": "/", "name": "A", "value": "b\r\nC: d"}]),
+    *(("static_headers", [{"path": "/", "name": name, "value": "1"}]) for name in GATEWAY_HEADERS),
     ("static_headers", [{"path": "/", "name": "content-Length", "value": "1"}]),
 ]
 FIT: list[dict[str, Any]] = [

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta
 
 from windlass.core.declare.build_shapes import (
-    OF_THE_GATEWAY,
     Command,
     File,
     Folder,
@@ -48,6 +47,7 @@ from windlass.core.declare.traits import (
     has_variables,
 )
 from windlass.core.deploy.build_settings import BuilderChoice
+from windlass.core.deploy.static_site import GATEWAY_HEADERS
 from windlass.families.environment import environment
 
 GIT = "GIT"
@@ -160,7 +160,7 @@ def normalise(spec: Application) -> None:
     _check_start(spec)
     _check_builder(spec)
     for index, header in enumerate(spec.static_headers):
-        if header.name.lower() in OF_THE_GATEWAY:
+        if header.name.lower() in GATEWAY_HEADERS:
             reason = f"choose another header: the gateway sets {header.name} itself"
             raise clash(f"static_headers[{index}].name", reason)
 

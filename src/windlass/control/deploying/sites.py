@@ -12,7 +12,7 @@ from windlass.control.context.place import Place
 from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
 from windlass.routers.sites.publish import PublishError, SiteSettings
-from windlass.routers.sites.rules import HeaderRule, Redirect
+from windlass.routers.sites.rules import HeaderRule
 from windlass.routers.sites.store import release_name
 
 _log = log("sites")
@@ -82,5 +82,4 @@ def _settings_of(workload: Workload) -> SiteSettings:
         title=f"the folder {folder}" if folder not in {"", "."} else "its folder",
         fallback=static.fallback,
         headers=tuple(reversed(headers)),  # of these the first one wins, and of rules the last one
-        redirects=tuple(Redirect(rule.path, rule.target, rule.status) for rule in static.redirects),
     )

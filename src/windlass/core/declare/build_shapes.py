@@ -117,23 +117,3 @@ class StaticHeader(Spec):
             examples=["public, max-age=31536000, immutable"],
         ),
     ]
-
-
-OF_THE_GATEWAY: Final = frozenset(
-    {
-        "accept-ranges",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-range",
-        "date",
-        "etag",
-        "keep-alive",
-        "last-modified",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Headers that follow from the file and the connection."""

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
+
+GATEWAY_HEADERS: Final = frozenset(
+    {
+        "accept-ranges",
+        "age",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "date",
+        "etag",
+        "keep-alive",
+        "last-modified",
+        "location",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "vary",
+    }
+)
+"""Headers that the gateway writes itself: another value would make the answer false."""
 
 
 class SiteHeader(Struct, frozen=True):
@@ -14,15 +39,6 @@ class SiteHeader(Struct, frozen=True):
     value: str
 
 
-class SiteRedirect(Struct, frozen=True):
-    """An answer that sends the client to another address."""
-
-    path: str
-    """Begins with `/`; `*` stands for any characters."""
-    target: str
-    status: int = 302
-
-
 class StaticSite(Struct, frozen=True, kw_only=True):
     """A folder that is served as it is."""
 
@@ -32,4 +48,3 @@ class StaticSite(Struct, frozen=True, kw_only=True):
     """A file below the folder, answered where no file has the path; empty is none."""
     headers: tuple[SiteHeader, ...] = ()
     """The first that fits counts, for each name."""
-    redirects: tuple[SiteRedirect, ...] = ()

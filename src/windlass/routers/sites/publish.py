@@ -24,7 +24,6 @@ from windlass.routers.sites.media_types import is_compressible, media_type
 from windlass.routers.sites.rules import (
     MOST_BYTES_OF_RULES,
     HeaderRule,
-    Redirect,
     parse_headers,
     parse_redirects,
 )
@@ -57,7 +56,6 @@ class SiteSettings(Struct, frozen=True, kw_only=True):
     """The folder, for messages."""
     fallback: str = ""
     headers: tuple[HeaderRule, ...] = ()
-    redirects: tuple[Redirect, ...] = ()
 
 
 class PublishReport(Struct):
@@ -283,7 +281,7 @@ def _rules(root: Path, settings: SiteSettings, report: PublishReport) -> SiteRul
         report.problems += parsed.problems
     return SiteRules(
         fallback=settings.fallback.strip("/"),
-        redirects=(*settings.redirects, *redirects.redirects),
+        redirects=redirects.redirects,
         headers=(*headers.headers, *settings.headers),
     )
 

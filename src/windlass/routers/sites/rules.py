@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core.deploy.static_site import GATEWAY_HEADERS
 from windlass.routers.sites.patterns import PathPattern
 
 MOST_BYTES_OF_RULES: Final = 256 * 1024
@@ -24,22 +25,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[\x21-\x7e\x80-\uffff]*")
 _PATH: Final = re.compile(r"/[\x21-\x7e\x80-\uffff]*")
-OWN_FIELDS: Final = frozenset(
-    [
-        *(
-            "accept-ranges",
-            "age",
-            "connection",
-            "content-encoding",
-            "content-length",
-            "content-range",
-            "date",
-        ),
-        *("etag", "keep-alive", "last-modified", "location", "proxy-connection", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "vary"),
-    ]
-)
-"""Fields that the router writes: another value would make the answer false."""
 
 
 class HeaderRule(Struct, frozen=True, array_like=True):
@@ -73,7 +58,7 @@ def field_problem(name: str, value: str) -> str:
     """Returns why a field cannot be in answers; empty if it can."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is no name of a field"
-    if name.lower() in OWN_FIELDS:
+    if name.lower() in GATEWAY_HEADERS:
         return f"the router writes the field {name} by itself"
     if not _VALUE.fullmatch(value):
         return f"the value of {name} has characters that no field may have"
