@@ -141,3 +141,32 @@ def test_a_version_is_not_taken_for_another_one_whose_name_goes_on(tmp_path):
         (folder / COMPLETE).touch()
     with store.depending("pnpm-10.0.0") as (found, is_present):
         assert (found, is_present) == (folder, True)
+
+
+async def test_a_range_without_a_node_that_can_be_fetched_is_said_and_the_present_one_used(site, machine):
+    mode_of(site, "off")
+    package = {"dependencies": {"x": "1"}, "engines": {"node": "^16"}}
+    await site.build({"package.json": json.dumps(package), "server.js": ""})
+    assert "Install Node ^16 with npm" in site.log()
+    assert "package.json (engines) asks for Node ^16, and Node 20.1.0 was used" in site.log()
+    assert "Fetching node" not in site.log()
+
+
+def project_for(range):
+    return {"pyproject.toml": f'[project]\nname = "a"\nversion = "1"\nrequires-python = "{range}"\n'}
+
+
+async def test_a_range_without_a_python_that_can_be_fetched_is_refused(site):
+    site.builder = NativeBuilder(site.kept, {})
+    said = await site.refused({**project_for("<3.9"), "main.py": ""})
+    assert said.startswith("Install Python <3.9 on the machine that runs Windlass")
+    assert "no Python from 3.9 to 3.14 is in this range" in said
+    assert "Fetching" not in site.log()
+
+
+async def test_the_oldest_python_that_is_looked_for_on_the_machine_is_found(site, machine):
+    (machine / "python3.9").write_text("#!/bin/sh\necho 3.9.18\n")
+    (machine / "python3.9").chmod(0o755)
+    site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})
+    await site.build({**project_for(">=3.8,<3.10"), "main.py": ""})
+    assert "Install Python" not in site.log()

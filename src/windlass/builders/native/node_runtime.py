@@ -41,19 +41,25 @@ async def find_node(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: str, named_by: str
 ) -> NodeRuntime:
     """Returns the Node of this machine if the repository does not ask for another major version, else a
-    fetched one. Raises BuildError if there is none at all."""
+    fetched one. Where none in the wanted range can be had, it is another one, with a complaint. Raises
+    BuildError if there is none at all."""
     present = await _present_version(tools)
     if present and (not wanted or _suits(present, wanted)):
         return NodeRuntime(version=present)
     major = _major_for(wanted)
+    if present and not major:
+        return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+    major = major or MAJORS[0]
     try:
         folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, held)
     except MissingToolchain as missing:
         return _without(present, wanted or major, named_by, missing)
     tools.put_first(folder / "node" / "bin")
-    version = await _present_version(tools)
+    version, fetched = await _present_version(tools), folder / "node"
+    if wanted and not _suits(version, wanted):
+        return NodeRuntime(version=version, fetched=fetched, complaint=_complaint(wanted, named_by, version))
     tools.say(f"Node {version} is used{f', as {named_by} asks' if wanted else ''}.")
-    return NodeRuntime(version=version, fetched=folder / "node")
+    return NodeRuntime(version=version, fetched=fetched)
 
 
 async def _present_version(tools: Tools) -> str:
@@ -74,21 +80,29 @@ def _suits(present: str, wanted: str) -> bool:
 
 
 def _major_for(wanted: str) -> str:
-    """Returns the major number to fetch: the named one, or the first that a range holds."""
+    """Returns the major number to fetch: the named one, or the first that a range holds; empty if it holds
+    none."""
     named = plain_version(wanted).partition(".")[0]
     held = (major for major in MAJORS if is_in_range(f"{major}.999.999", wanted))
-    return named or next(held, MAJORS[0])
+    return named or next(held, "")
 
 
 def _without(present: str, wanted: str, named_by: str, missing: MissingToolchain) -> NodeRuntime:
-    asked = f"{named_by} asks for Node {wanted}" if named_by else "package.json needs it"
-    advice = f"Install Node {wanted} with npm on the machine that runs Windlass: {asked}"
     if not present:
         raise BuildError(
-            f"{advice}, there is none, and it could not be fetched: {missing} Or deploy to a cluster with "
-            "the engine docker."
+            f"{_advice(wanted, named_by)}, there is none, and it could not be fetched: {missing} Or deploy "
+            "to a cluster with the engine docker."
         ) from missing
-    return NodeRuntime(version=present, complaint=f"{advice}, and Node {present} was used.")
+    return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+
+
+def _complaint(wanted: str, named_by: str, used: str) -> str:
+    return f"{_advice(wanted, named_by)}, and Node {used} was used."
+
+
+def _advice(wanted: str, named_by: str) -> str:
+    asked = f"{named_by} asks for Node {wanted}" if named_by else "package.json needs it"
+    return f"Install Node {wanted} with npm on the machine that runs Windlass: {asked}"
 
 
 async def _make_node(major: str, tools: Tools, folder: Path) -> None:

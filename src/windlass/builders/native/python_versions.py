@@ -22,6 +22,9 @@ from windlass.core.detect import is_in_range, plain_version
 
 FILES: Final = (".python-version", "runtime.txt")
 NEWEST, OLDEST = 15, 9
+"""Minor versions that are looked for on this machine."""
+FETCHED: Final = (13, 12, 11, 10, 14, 9)
+"""Minor versions that are fetched for a range, the first choice first."""
 _PIPFILE: Final = re.compile(
     r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
 )
@@ -107,7 +110,9 @@ async def find_python(
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
     if wanted.holds(own.version):
         return own
-    for minor in [wanted.minor] if wanted.minor else [f"3.{minor}" for minor in range(NEWEST, OLDEST, -1)]:
+    for minor in (
+        [wanted.minor] if wanted.minor else [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
+    ):
         if wanted.holds(f"{minor}.999") and (present := await _find(tools, minor)):
             return present
     try:
@@ -131,9 +136,7 @@ async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: 
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
     if chosen in _FORBIDDEN:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
-    minor = wanted.minor or next(
-        (f"3.{minor}" for minor in (13, 12, 11, 10, 14) if wanted.holds(f"3.{minor}.999")), "3.13"
-    )
+    minor = wanted.minor or _first_in(wanted)
     uv = await find_program(UV, tools, toolchains, held)
     folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, held)
     present = await _ask(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
@@ -141,6 +144,14 @@ async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: 
         raise MissingToolchain(f"uv fetched no working Python {minor}.")
     tools.say(f"Python {present.version} is used, as {wanted.named_by} asks.")
     return replace(present, fetched=folder / "python")
+
+
+def _first_in(wanted: WantedPython) -> str:
+    """Returns the version to fetch for a range."""
+    for minor in FETCHED:
+        if wanted.holds(f"3.{minor}.999"):
+            return f"3.{minor}"
+    raise MissingToolchain(f"no Python from 3.{min(FETCHED)} to 3.{max(FETCHED)} is in this range.")
 
 
 async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
