@@ -14,6 +14,7 @@ from tests.detect.trees import FLASK, package, tree_of
 from windlass.builders.docker.guard import Around, rewritten
 from windlass.builders.dockerfile import Dockerfile, read
 from windlass.builders.instructions import Instruction
+from windlass.builders.native.node_managers import manager_of
 from windlass.core.detect import detect
 from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
@@ -100,6 +101,23 @@ def test_the_guard_of_builds_takes_each_and_puts_the_organization_before_each_ca
 def test_each_language_has_base_images_and_stages():
     names = {language.name for language in languages()} | {""}
     assert set(BASE_IMAGES) == names == set(_PLANNERS)
+
+
+@pytest.mark.parametrize(
+    ("lock", "content"),
+    [
+        ("pnpm-lock.yaml", "lockfileVersion: 5.4\n"),
+        ("pnpm-lock.yaml", "lockfileVersion: '6.0'\n"),
+        ("pnpm-lock.yaml", "lockfileVersion: '9.0'\n"),
+        ("yarn.lock", "__metadata:\n  version: 6\n"),
+        ("yarn.lock", "__metadata:\n  version: 8\n"),
+    ],
+)
+def test_both_engines_install_with_the_same_version_of_a_package_manager(tmp_path, lock, content):
+    (tmp_path / lock).write_text(content)
+    manager = manager_of(tmp_path, "")
+    written = text_of({"package.json": package("express", start="node ."), lock: content})
+    assert f"npm install --global --force {manager.package}@{manager.version}\n" in written
 
 
 VERSIONS = [

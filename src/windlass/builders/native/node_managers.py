@@ -13,14 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.builders.small_files import read_small_text
+from windlass.core.detect.node_locks import BEGINNING, version_by_lock
 
 _NAMED: Final = re.compile(r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?")
-_PNPM_LOCK: Final = re.compile(r"^lockfileVersion:[ \t]*+['\"]?(\d++)(?:\.(\d++))?", re.MULTILINE)
-_BERRY_LOCK: Final = re.compile(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MULTILINE)
-_BEGINNING: Final = 4096
-"""Bytes of a lock that are read: its form stands there, and the rest may be large."""
-
-_PNPM_BY_LOCK: Final = {"5": "7", "6": "8", "9": "10"}
 LOCKS: Final = (
     ("pnpm-lock.yaml", "pnpm"),
     ("yarn.lock", "yarn"),
@@ -128,16 +123,7 @@ def manager_of(folder: Path, named: str) -> PackageManager:
 
 def _version_by_lock(folder: Path, lock: str) -> str:
     with (folder / lock).open("rb") as opened:
-        beginning = opened.read(_BEGINNING).decode(errors="replace")
-    if lock == "pnpm-lock.yaml":
-        form = _PNPM_LOCK.search(beginning)
-        return _PNPM_BY_LOCK.get(form[1], "") if form else ""
-    if lock == "yarn.lock":
-        form = _BERRY_LOCK.search(beginning)
-        if form:
-            return "4" if int(form[1][:4]) >= 8 else "3"
-        return "1"
-    return ""
+        return version_by_lock(lock, opened.read(BEGINNING).decode(errors="replace"))
 
 
 def registry_of(environment: Mapping[str, str]) -> str:

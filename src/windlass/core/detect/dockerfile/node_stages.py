@@ -17,6 +17,7 @@ from windlass.core.detect.dockerfile.stages import (
     names_any,
 )
 from windlass.core.detect.known_files import KnownFiles, table, word
+from windlass.core.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
 from windlass.core.detect.recipe import Recipe
 
 _CACHES: Final = {
@@ -55,8 +56,7 @@ _MANIFESTS: Final = (
 _OWN_SCRIPTS: Final = frozenset({"preinstall", "install", "postinstall", "prepare"})
 _MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
 _LOCAL: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
-_LOCKED_BY: Final = {"5": "7", "6": "8", "9": "9"}
-"""Version of pnpm by that of its lock."""
+_LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
 _BUILD_CACHES: Final = {"Next.js": ".next/cache", "Angular": ".angular/cache", "Gatsby": ".cache"}
 _BY_MANAGER: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
 _ASKS: Final = (
@@ -140,12 +140,12 @@ def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -
 
 
 def _version(manager: str, files: KnownFiles) -> str:
+    lock = _LOCKS.get(manager, "")
+    if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, BEGINNING))):
+        return version
     match manager:
-        case "pnpm" if files.has("pnpm-lock.yaml"):
-            numbers = re.search(r"lockfileVersion: *['\"]?(\d)", files.beginning("pnpm-lock.yaml", 200))
-            return _LOCKED_BY.get(numbers[1] if numbers else "", "9")
         case "pnpm":
-            return "9"
+            return NEWEST_PNPM
         case "yarn":
             return "4" if files.has(".yarnrc.yml") else "1"
     return "1"

@@ -1,0 +1,27 @@
+"""Versions of package managers of Node, by the form of their locks. Both engines install by them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+BEGINNING: Final = 4096
+"""Bytes of a lock that are read: its form stands there, and the rest may be large."""
+NEWEST_PNPM: Final = "10"
+_PNPM: Final = re.compile(r"^lockfileVersion:[ \t]*+['\"]?(\d++)", re.MULTILINE)
+_PNPM_BY_FORM: Final = {"5": "7", "6": "8", "9": NEWEST_PNPM}
+_BERRY: Final = re.compile(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MULTILINE)
+"""Yarn 2 and later write this; Yarn 1 does not."""
+
+
+def version_by_lock(lock: str, beginning: str) -> str:
+    """Returns the major version that follows the lock with this name; empty if any does."""
+    if lock == "pnpm-lock.yaml":
+        form = _PNPM.search(beginning)
+        return _PNPM_BY_FORM.get(form[1], "") if form else ""
+    if lock == "yarn.lock":
+        form = _BERRY.search(beginning)
+        if form is None:
+            return "1"
+        return "4" if int(form[1][:4]) >= 8 else "3"
+    return ""
