@@ -243,6 +243,11 @@ ROWS = [
         {"language_version": "3.11.4"},
     ),
     Row(
+        "a range that leaves a version out",
+        {"pyproject.toml": '[project]\nname="x"\nrequires-python=">=3.8,<3.12,!=3.9.7"\n', "main.py": ""},
+        {"language_version": ">=3.8,<3.12,!=3.9.7"},
+    ),
+    Row(
         "the version in .tool-versions",
         {".tool-versions": "nodejs 20\npython 3.12.1\n", "main.py": ""},
         {"language_version": "3.12.1"},

@@ -31,16 +31,17 @@ def is_in_range(version: str, wanted: str) -> bool:
 def plain_version(wanted: str) -> str:
     """Returns the numbers of a range that names one version or the beginning of one, such as `v20.11`, or an
     empty text."""
-    match = _COMPARATOR.fullmatch(_without_name(wanted[:LONGEST]))
+    match = _COMPARATOR.fullmatch(without_name(wanted[:LONGEST]))
     return ".".join(map(str, _parts(match))) if match and match[1] in (None, "=", "==", "===") else ""
 
 
-def _without_name(wanted: str) -> str:
+def without_name(wanted: str) -> str:
+    """Returns the number of a long-term version of Node that is named; any other text as it is."""
     return _NAMES.get(wanted.strip().lower().removeprefix("lts/"), wanted.strip())
 
 
 def _holds(present: Numbers, alternative: str) -> bool:
-    text = _BETWEEN.sub(r">=\1 <=\2", _without_name(alternative))
+    text = _BETWEEN.sub(r">=\1 <=\2", without_name(alternative))
     return all(_compares(present, match) for match in _COMPARATOR.finditer(text))
 
 

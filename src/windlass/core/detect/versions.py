@@ -8,7 +8,7 @@ from typing import Final
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import Recipe
 
-_VERSION: Final = re.compile(r"[\w.*^~<>=|, +/-]{1,60}")
+_VERSION: Final = re.compile(r"[\w.*^~<>=!|, +/-]{1,60}")
 
 
 def choose_version(recipe: Recipe, version: str, file: str) -> None:

@@ -1,6 +1,7 @@
 """Base images by language: tags that exist, and the one that suits the version a repository asks for.
 
-All of one table are of the same release of Debian, so that a program which is built in one runs in the other.
+Where tags name a release of Debian, it is the same in all: a program that is built in one image runs in the
+other.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core.detect.version_ranges import without_name
+
 DEBIAN: Final = "bookworm"
 SLIM: Final = f"debian:{DEBIAN}-slim"
 
-_CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
+_CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|!=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
 _HYPHEN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
 _EXACT: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
 _DISTRIBUTION: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")
 """Names of distributions around a version: `temurin-21.0.2+13`, `1.17.3-otp-27`."""
-_NAMES: Final = {"lts/hydrogen": "18", "lts/iron": "20", "lts/jod": "22", "lts/krypton": "24"}
 
 
 class BaseImages(Struct, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     def version_for(self, wish: str) -> str:
         """Returns the version of the tag for a version or range that a repository names."""
         wish = _DISTRIBUTION.sub(r"\1", wish.strip().lower())
-        wish = _HYPHEN.sub(r">=\1 <=\2", _NAMES.get(wish, wish))
+        wish = _HYPHEN.sub(r">=\1 <=\2", without_name(wish))
         if self.takes_patches and (exact := _EXACT.fullmatch(wish)) and exact[1].count(".") == 2:
             return exact[1]
         clauses = [[*_CLAUSE.finditer(part)] for part in re.split(r"\|\|?", wish)]
@@ -52,9 +54,9 @@ class BaseImages(Struct, frozen=True, kw_only=True):
         for version in (self.default, *reversed(self.versions)):
             if any(all(self._holds(version, *clause) for clause in part) for part in ranges):
                 return version
-        return self._of(next((numbers for how, numbers in ranges[0] if how not in ("<", "<=")), ())) or (
-            self.default
-        )
+        return self._of(
+            next((numbers for how, numbers in ranges[0] if how not in ("<", "<=", "!=")), ())
+        ) or (self.default)
 
     def tags(self, version: str) -> tuple[str, str]:
         """Returns the image to build in, and the one to run in. Versions older than the release of Debian
@@ -82,6 +84,8 @@ class BaseImages(Struct, frozen=True, kw_only=True):
                 return ours > theirs if len(numbers) <= self._precision else ours >= theirs
             case "<":
                 return ours < theirs if not any(numbers[self._precision :]) else ours <= theirs
+            case "!=":
+                return len(numbers) > self._precision or ours[: len(theirs)] != theirs
             case "^" | "~=" | "~>":
                 fixed = 1 if how == "^" else max(1, min(len(numbers), 3) - 1)
                 return ours[:fixed] == theirs[:fixed] and ours >= theirs
