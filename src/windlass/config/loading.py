@@ -103,8 +103,8 @@ def wants_no_colour() -> bool:
 
 
 def for_tools() -> dict[str, str]:
-    """Returns the environment, for callers that pass on its parts about proxies, certificates and
-    registries."""
+    """Returns the environment, for callers that start tools with parts of it, or that follow a convention of
+    the user's system, such as XDG_CONFIG_HOME."""
     return dict(os.environ)
 
 

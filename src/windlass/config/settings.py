@@ -122,7 +122,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, _says("How long a new release may take to become healthy, unless its probes ask for more", ge=1)
     ] = 300
     run_seconds: Annotated[
-        int, _says("How long a service that runs once may run, unless it says otherwise", ge=1)
+        int,
+        _says(
+            "How long a release command, a one-off command, or a service that runs once may run, unless the "
+            "service says otherwise",
+            ge=1,
+        ),
     ] = 3600
     settle_seconds: Annotated[
         float, _says("How long an instance must have run to count as up, where nothing can be asked", ge=0)

@@ -175,5 +175,5 @@ def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
 def _lines(recipe: Recipe, text: str) -> Iterator[str]:
     for name, value, reason in recipe.values:
         yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    yield "Built is this Dockerfile:"
+    yield "The image is built by this Dockerfile:"
     yield from (f"  {line}" for line in text.splitlines())

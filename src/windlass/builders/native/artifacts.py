@@ -1,7 +1,7 @@
 """Stores artifacts and dependencies: whole, or not at all.
 
-    <folder>/cache/<organization>/ downloads of tools
-    <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
+    <folder>/cache/                      build caches and toolchains; see `caches` and `toolchains`
+    <folder>/<service>/<key>/            an artifact, which is complete: it gets its name at the end
     <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
                                          their path. Complete with the file `complete` in it
     <folder>/<service>/.new-<name>/      a build under way
@@ -42,8 +42,8 @@ COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 SHARED: Final = "shared-"
 """Folders whose name begins so belong to a group of services; see `shared_builds`."""
-_SHARED: Final = ("pip", "uv", "npm")
-"""Caches that earlier versions had directly below `cache`, for all organizations."""
+_FORMER_CACHES: Final = ("pip", "uv", "npm")
+"""Caches of earlier versions, directly below `cache` for all organizations."""
 LINKS: Final = ("venv", "node_modules", "node", "python", "manager", "toolchain")
 
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
@@ -203,7 +203,7 @@ def services(folder: Path) -> list[str]:
 
 def finish_removals(folder: Path) -> None:
     """Erases the rest of an interrupted removal, and caches of versions that had one for all."""
-    for name in _SHARED:
+    for name in _FORMER_CACHES:
         if (folder / CACHE / name).exists():
             (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
     for left in folder.glob(f"{GONE}*"):

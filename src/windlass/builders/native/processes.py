@@ -1,4 +1,4 @@
-"""Makes the commands of all processes of an application such that an engine can start them."""
+"""Resolves the commands of all processes of an application, so that an engine can start them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads a tar archive, plain or compressed with gzip, taken for hostile: in memory is one block at a time.
+"""Reads a tar archive, plain or compressed with gzip, which may be hostile.
 
-It knows files, folders and links, in the forms of ustar, GNU and pax. Everything else is refused by name.
-Python's own module reads headers of any length into memory, and knows kinds of entries that an application
-never has.
+It keeps one block at a time in memory, and knows files, folders and links, in the forms of ustar, GNU and
+pax. Everything else is refused by name. Python's own module reads headers of any length into memory, and
+knows kinds of entries that an application never has.
 """
 
 from __future__ import annotations

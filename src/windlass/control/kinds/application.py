@@ -1,4 +1,4 @@
-"""Applications: built from a git repository, then run."""
+"""Applications: built from a git repository or an uploaded folder, then run."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from windlass.core.declare.shapes import (
     TriggerAuthentication,
     TriggerAuthenticationShown,
 )
+from windlass.core.deploy.automatic_port import name_of
 from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
 from windlass.store import Row, Tx
@@ -121,7 +122,7 @@ def _words(entrypoint: str) -> tuple[str, ...]:
 
 def _port(port: PortRequest) -> WorkloadPort:
     return WorkloadPort(
-        name=port.name or f"p{port.internal_port}",
+        name=port.name or name_of(port.internal_port),
         internal=port.internal_port,
         protocol=port.protocol,
         public=port.publicly_accessible,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
 from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.detect.recipe import WEB
 from windlass.core.words.shell import shell_command
 from windlass.core.words.variables import Unusable
 from windlass.families.application import Application
-
-_WEB: Final = "web"
 
 
 def with_settings(spec: Application, workload: Workload) -> Workload:
@@ -37,7 +34,7 @@ def _release_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
     another process of the same repository would run it a second time."""
     if spec.release_command:
         return shell_command(spec.release_command)
-    return artifact.release if (spec.process or _WEB) == _WEB else ()
+    return artifact.release if (spec.process or WEB) == WEB else ()
 
 
 def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:

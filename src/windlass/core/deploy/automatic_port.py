@@ -9,8 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.core.deploy.workload import Artifact, HealthProbe, Workload, WorkloadPort
+from windlass.core.detect.recipe import WEB
 
-WEB: Final = "web"
 USUAL: Final = 8080
 """The port of a web process that names none: it gets this one as PORT, or the one that stands for it."""
 STATIC: Final = 80

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, field
 
+WEB: Final = "web"
+"""The process type that serves requests."""
 LONGEST: Final = 2000
 """Most characters of a value or a reason."""
 

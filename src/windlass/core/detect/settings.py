@@ -8,10 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.detect.detect import advice_for
-from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 
 _REASON: Final = "It is set in the application."
-_WEB: Final = "web"
 
 
 class RecipeSettings(Struct, frozen=True, kw_only=True):
@@ -63,17 +62,17 @@ def apply_settings(recipe: Recipe, settings: RecipeSettings) -> Recipe:
 
 def _serve(recipe: Recipe, folder: str) -> None:
     """Makes it a static site: the processes beside the web process stay."""
-    others = [process for process in recipe.processes if process.name != _WEB]
+    others = [process for process in recipe.processes if process.name != WEB]
     recipe.forget("start", "processes", "port", "health_path")
     _set(recipe, "static_folder", folder.removeprefix("./").rstrip("/") or ".")
     _set(recipe, "processes", others)
 
 
 def _start(recipe: Recipe, command: str) -> None:
-    others = [process for process in recipe.processes if process.name != _WEB]
+    others = [process for process in recipe.processes if process.name != WEB]
     recipe.forget("static_folder")
     _set(recipe, "start", command)
-    _set(recipe, "processes", [ProcessType(_WEB, command), *others])
+    _set(recipe, "processes", [ProcessType(WEB, command), *others])
 
 
 def _set(recipe: Recipe, field: str, value: str | list[str] | list[ProcessType]) -> None:
