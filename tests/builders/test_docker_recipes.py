@@ -130,6 +130,7 @@ def test_a_package_of_a_workspace_is_installed_with_it_and_built_after_those_tha
     assert folders == ["/app/apps/web"]
     assert last.instructions[-1].json == ("node", "server.js")
     assert not made.files.leaves_out("libs/words/package.json")
+    assert "Detected install: npm ci (It is that of the workspace)." in made.lines
 
 
 def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen):

@@ -144,13 +144,20 @@ def _built_in_workspace(
     )
     steps = " && ".join(map(shlex.join, builds))
     install = settings.install_command or root.install or "npm install"
-    of_workspace = "It is that of the workspace."
-    return msgspec.structs.replace(
+    of_workspace = {
+        field: "It is that of the workspace."
+        for field, own in (("install", settings.install_command), ("build", settings.build_command))
+        if not own
+    }
+    changed = msgspec.structs.replace(
         recipe,
         install=install,
-        build=f"cd {place} && {steps}" if steps else "",
-        reasons={"build": of_workspace, "install": of_workspace, **recipe.reasons},
+        build=f"cd {place} && {steps}",
+        reasons={**recipe.reasons, **of_workspace},
     )
+    if not steps:
+        changed.forget("build")
+    return changed
 
 
 def _notes_of_procfile(folder: Path) -> ImageNotes:
