@@ -7,6 +7,7 @@ import pytest
 from windlass.builders.builder import BuildError
 from windlass.builders.native.kept import keep_times
 from windlass.builders.native.language_steps import DAMAGED
+from windlass.builders.native.language_tools import check_programs
 
 CARGO = """#!/bin/sh
 case "$1" in
@@ -99,6 +100,11 @@ async def test_a_missing_program_of_a_recipe_is_named_before_anything_is_run(sit
     said = await site.refused({"pom.xml": "<a>spring-boot</a>"})
     assert said.startswith("Install mvn on this machine: `apt-get install maven`. This is Java (pom.xml is")
     assert "Building" not in site.log()
+
+
+def test_a_missing_program_without_a_package_is_named_with_the_command_that_installs_it():
+    with pytest.raises(BuildError, match=r"^Install deno on this machine: `pip install deno`\. "):
+        check_programs(["deno task build"], [], "This is Go (go.mod is there)")
 
 
 async def test_a_procfile_says_what_runs_of_a_built_application(site, programs):

@@ -100,18 +100,18 @@ class ToolchainSearch:
 
 def check_programs(commands: Iterable[str], path: list[str], why: str) -> None:
     """Refuses commands that begin with a program which belongs to a known language and is not installed."""
-    packages = {
-        name: (toolchain.title, package)
+    installations = {
+        name: (toolchain.title, f"apt-get install {package}" if package else toolchain.newer)
         for language in languages()
         if (toolchain := language.toolchain)
         for name, package in toolchain.programs.items()
     }
     for program in dict.fromkeys(name for command in commands for name in programs_of(command)):
-        if program in packages and not find_program(program, path):
-            title, package = packages[program]
+        if program in installations and not find_program(program, path):
+            title, install = installations[program]
             raise BuildError(
-                f"Install {program} on this machine: `apt-get install {package}`. {why}, and the machine "
-                f"that runs Windlass has no {program} ({title}). Or add a Dockerfile, and deploy to a "
+                f"Install {program} on this machine: `{install}`. {why}, and the machine that runs Windlass "
+                f"has no {program} ({title}). Or add a Dockerfile, and deploy to a "
                 "cluster with the engine docker."
             )
 
