@@ -145,6 +145,12 @@ UNMET = "Correct flask==99 in the dependencies"
 BUILDS = [
     ("pip: no version", 1, "ERROR: No matching distribution found for flask==99", UNMET),
     (
+        "pip: no file",
+        1,
+        "ERROR: Could not open requirements file: [Errno 2] No such file or directory: 'more/base.txt'",
+        "Commit the file base.txt: the requirements name it",
+    ),
+    (
         "pip: another Python",
         1,
         "ERROR: Package 'shop' requires a different Python: 3.11.2 not in '>=3.13'",

@@ -80,7 +80,7 @@ _RULES: Final = tuple(
             "Change the versions of dependencies that exclude each other: no set of them fits together.",
         ),
         (
-            r"Could not open requirements file: .*'([^'/]+)'",
+            r"Could not open requirements file: .*'(?:[^'\n]*/)?([^'/\n]+)'",
             "Commit the file {0}: the requirements name it, and it is not there.",
         ),
         (r"(pg_config|mysql_config)(?: executable)? not found", _LIBRARY),
