@@ -22,7 +22,7 @@ from windlass.control.records.reachability import check_here
 from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import in_dialect
-from windlass.control.workloads.uploads import limits_of
+from windlass.control.workloads.uploads import limits_of, ready_uploads
 from windlass.core.declare.spec import Base
 from windlass.core.declare.stored import rewritten
 from windlass.families.upload import OPEN, READY, ContentPart, Upload, UploadShown, upload
@@ -154,9 +154,8 @@ async def _is_needed(ctx: Context, row: Row) -> bool:
     shown = row.read(UploadShown)
     if shown.state != READY:
         return False
-    siblings = await ctx.store.reads.resources.of_parent(row.parent, upload.name)
-    newest = [sibling for sibling in siblings if sibling.read(UploadShown).state == READY][-1:]
-    return row.id in {sibling.id for sibling in newest} or shown.git_commit_id in await kept_commits(
+    newest = (await ready_uploads(ctx.store.reads, row.parent))[:1]
+    return row.id in {ready.id for ready in newest} or shown.git_commit_id in await kept_commits(
         ctx, row.parent
     )
 
