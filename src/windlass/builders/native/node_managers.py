@@ -13,17 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.builders.small_files import read_small_text
-from windlass.core.detect.node_locks import BEGINNING, version_by_lock
+from windlass.core.detect.node_locks import BEGINNING, LOCKS, version_by_lock
 
 _NAMED: Final = re.compile(r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?")
-LOCKS: Final = (
-    ("pnpm-lock.yaml", "pnpm"),
-    ("yarn.lock", "yarn"),
-    ("bun.lock", "bun"),
-    ("bun.lockb", "bun"),
-    ("package-lock.json", "npm"),
-    ("npm-shrinkwrap.json", "npm"),
-)
 SETTINGS: Final = (".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "bunfig.toml")
 FOLDERS: Final = (".yarn/releases", ".yarn/plugins", ".yarn/patches", "patches")
 """Folders that an installation needs besides manifest, lock and settings."""

@@ -1,10 +1,20 @@
-"""Versions of package managers of Node, by the form of their locks. Both engines install by them."""
+"""Locks of Node: the package manager that each belongs to, and the version that its form asks for. Both
+engines install by them."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+LOCKS: Final = (
+    ("pnpm-lock.yaml", "pnpm"),
+    ("yarn.lock", "yarn"),
+    ("bun.lock", "bun"),
+    ("bun.lockb", "bun"),
+    ("package-lock.json", "npm"),
+    ("npm-shrinkwrap.json", "npm"),
+)
+"""Files with their manager; the first that is there counts."""
 BEGINNING: Final = 4096
 """Bytes of a lock that are read: its form stands there, and the rest may be large."""
 NEWEST_PNPM: Final = "10"

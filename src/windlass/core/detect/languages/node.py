@@ -8,19 +8,19 @@ from typing import Any, Final
 from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.node_frameworks import FRAMEWORKS, SERVERS, NodeFramework
+from windlass.core.detect.node_locks import LOCKS
 from windlass.core.detect.recipe import ProcessType, Recipe
 from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.tree import Tree
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
-_LOCKS: Final = (
-    ("pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"),
-    ("yarn.lock", "yarn", "yarn install --frozen-lockfile"),
-    ("bun.lock", "bun", "bun install --frozen-lockfile"),
-    ("bun.lockb", "bun", "bun install --frozen-lockfile"),
-    ("package-lock.json", "npm", "npm ci"),
-    ("npm-shrinkwrap.json", "npm", "npm ci"),
-)
+_BY_LOCK: Final = {
+    "pnpm": "pnpm install --frozen-lockfile",
+    "yarn": "yarn install --frozen-lockfile",
+    "bun": "bun install --frozen-lockfile",
+    "npm": "npm ci",
+}
+"""The command that installs by the lock of a manager."""
 _MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++)")
 _FOR_DEVELOPMENT: Final = re.compile(
     r"\b(react-scripts start|vite(?! build| preview)|astro (dev|preview)|ng serve|vue-cli-service serve"
@@ -72,8 +72,9 @@ def _choose_version(files: KnownFiles, recipe: Recipe) -> None:
 
 def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) -> str:
     named = _MANAGER.match(word(package, "packageManager"))
-    for file, manager, install in _LOCKS:
+    for file, manager in LOCKS:
         if files.has(file) and (named is None or named[1] == manager):
+            install = _BY_LOCK[manager]
             if manager == "yarn" and ((named and int(named[2][:4]) > 1) or files.has(".yarnrc.yml")):
                 install = "yarn install --immutable"
             recipe.choose(f"{file} is there.", package_manager=manager, install=install)
