@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.running import clusters
 from tests.running.deployments import PORT, deploy, deployed, deployment, generations
 from tests.world import World, make_world
 from windlass.control.deploying.routes import hold_names
+from windlass.control.deploying.sites import lost_sites
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
 from windlass.routers.sites.index import read_index
 
@@ -135,6 +137,26 @@ async def test_lost_files_are_put_in_place_again(world):
     await world.installation.ctx.sites.discard(app)
     await looked_at(world, app)
     assert read_index(Path(served(world, app))).find("index.html")
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_files_that_are_lost_while_the_server_runs_are_put_in_place_again(world, caplog, is_lost):
+    """The control: files that are there are left alone."""
+    app = await deployed(world)
+    if is_lost:
+        rmtree(world.folder / "sites")
+    await world.installation.routes.restore_sites()
+    assert ("lost files of a site" in caplog.text) == is_lost
+    await world.settle()
+    assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_a_stopped_site_has_no_files_to_watch(world):
+    app = await deployed(world)
+    assert (await world.post(f"/application/{app}/stop")).status == 202
+    await world.settle()
+    rmtree(world.folder / "sites", ignore_errors=True)
+    assert await lost_sites(world.installation.ctx) == []
 
 
 async def test_a_site_whose_build_is_gone_is_built_again(world):

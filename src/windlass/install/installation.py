@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
-from windlass.control.deploying.route_updates import RouteUpdates
+from windlass.control.deploying.route_updates import RouteUpdates, ask_to_keep
 from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
@@ -148,6 +148,7 @@ class Installation:
             self._note_marks,
             self._note_changes,
             self.routes.run,
+            self.routes.watch_sites,
             ctx.places.keep_up,
         )
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
@@ -236,7 +237,7 @@ class Installation:
         changed, self._changed = self._changed, {}
         self.routes.note_since(changed)
         try:
-            await self.ctx.store.write(lambda tx: _ask_again(tx, changed))
+            await self.ctx.store.write(lambda tx: ask_to_keep(changed, tx))
         except Unavailable:
             self._changed = changed | self._changed
             self._something_changed.set()
@@ -341,9 +342,3 @@ async def _complete(
 
 def version_labels() -> dict[str, str]:
     return {"version": __version__, "commit": commit(), "schema": str(newest())}
-
-
-async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
-    for service in services:
-        if status := await tx.statuses.get(service):
-            await tx.work.ask(RECONCILE, service, org=status.org)

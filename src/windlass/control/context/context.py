@@ -77,6 +77,8 @@ class Routing(Locks):
         """Times at which the present routes were observed; 0 for those that a router had before the start."""
         self.routers: dict[str, HttpRouter] = {}
         """The routers that have ports or routes of a service."""
+        self.sites: dict[str, str] = {}
+        """The folders of the static sites that routers serve, by service."""
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from windlass.base.errors import Unavailable
 from windlass.base.fair_share import FairShare
@@ -18,9 +19,14 @@ from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
+from windlass.control.deploying.sites import lost_sites
+from windlass.control.records.deployments import RECONCILE
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
+from windlass.store import Tx
 
+_SITES_EVERY = 15.0
+"""Seconds between two looks at the files of static sites."""
 _PAUSE = 1.0
 """Seconds after which routes that could not be set are tried again."""
 _log = log("routes")
@@ -69,6 +75,22 @@ class RouteUpdates:
                     await asyncio.sleep(_PAUSE)
         finally:
             await self.stop()
+
+    async def watch_sites(self) -> None:
+        """Looks for lost files of static sites for ever."""
+        while True:
+            await asyncio.sleep(_SITES_EVERY)
+            with suppress(Unavailable):  # Others log that the database is away.
+                await self.restore_sites()
+
+    async def restore_sites(self) -> None:
+        """Has the files of static sites put in place again where they were lost: no engine sees that."""
+        lost = await lost_sites(self._ctx)
+        for service in lost:
+            _log.warning("lost files of a site are put in place again", extra={"service": service})
+        self.note(lost)
+        if lost:
+            await self._ctx.store.write(partial(ask_to_keep, lost))
 
     async def catch_up(self, patience: float) -> None:
         """Updates what was noted; engines that take longer than so many seconds are waited for by `run`."""
@@ -178,3 +200,10 @@ class RouteUpdates:
             return True
         self._reasons.pop(service, None)
         return False
+
+
+async def ask_to_keep(services: Iterable[str], tx: Tx) -> None:
+    """Asks for a look at services: what should run of them is started again."""
+    for service in services:
+        if status := await tx.statuses.get(service):
+            await tx.work.ask(RECONCILE, service, org=status.org)

@@ -136,6 +136,7 @@ async def take_over_routes(ctx: Context) -> None:
 async def forget(ctx: Context, place: Place, service: str) -> None:
     """Closes all ports and routes of a service."""
     ctx.routing.looked.pop(service, None)
+    ctx.routing.sites.pop(service, None)
     await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
 
 
@@ -220,7 +221,9 @@ async def _put(
     """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
     names, absence = await _names_of(ctx, workload), await _absence(ctx, status)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
+    ctx.routing.sites.pop(workload.service, None)
     if site:  # the router speaks HTTP at all of its ports
+        ctx.routing.sites[workload.service] = site
         routes = [replace(route, kind="http", site=site) for route in routes]
     try:
         await place.router.set(workload.service, routes)

@@ -60,6 +60,12 @@ async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
         return ""
 
 
+async def lost_sites(ctx: Context) -> list[str]:
+    """Returns the services whose routes lead to files that are not there any more."""
+    lost = set(await ctx.sites.lost({*ctx.routing.sites.values()}))
+    return [service for service, folder in ctx.routing.sites.items() if folder in lost]
+
+
 def release_of(workload: Workload) -> str:
     return release_name(f"{workload.artifact.kind} {workload.artifact.ref}", _settings_of(workload))
 

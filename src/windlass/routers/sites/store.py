@@ -52,6 +52,10 @@ class SiteStore:
         folder = self.at(service, release)
         return folder if await in_thread((folder / INDEX).is_file) else None
 
+    async def lost(self, folders: Collection[str]) -> Collection[str]:
+        """Returns those of these folders of releases that are not in place."""
+        return await in_thread(lambda: [folder for folder in folders if not (Path(folder) / INDEX).is_file()])
+
     async def put(
         self,
         service: str,
