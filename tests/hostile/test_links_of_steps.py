@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.native_sites import Site
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node
 from windlass.builders.native.kept import KeptFolders
 from windlass.builders.native.node_managers import manager_of
 from windlass.builders.native.node_steps import KEPT
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.detect import languages
 
 RESULTS = [
@@ -142,3 +144,17 @@ async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_applicatio
     into.mkdir()
     with pytest.raises(BuildError, match="lead out of the application"):
         await node.apart(None, needed, into, {})  # type: ignore[arg-type]
+
+
+async def test_no_step_follows_one_that_puts_a_link_in_the_place_of_the_application(tmp_path):
+    files = {"shop/requirements.txt": "", "shop/main.py": "", "shop/Procfile": "web: python main.py"}
+    for swap, is_refused in (("cd .. && mv shop was && ln -s was shop", True), ("true", False)):
+        site = Site(tmp_path / str(is_refused))
+        settings = BuildSettings(install_command=swap, build_command="echo next")
+        if is_refused:
+            assert "link in the place of a folder" in await site.refused(
+                files, root="shop", settings=settings
+            )
+        else:
+            await site.build(files, root="shop", settings=settings)
+        assert ("next" in site.said) is not is_refused
