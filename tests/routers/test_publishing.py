@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.routers.sites import FILES, SCRIPT, made, written
+from windlass.routers.builtin.site_pages import LoadedSite, SitePage
 from windlass.routers.sites import publish as publishing
 from windlass.routers.sites import store as storing
 from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteIndex, SiteRules, encode_index, read_index
@@ -271,3 +272,13 @@ def test_a_release_has_the_name_of_its_artifact_and_settings():
     }
     assert len(names) == 4
     assert release_name("a", SiteSettings()) in names
+
+
+def test_a_file_of_a_time_that_no_date_can_name_is_served(tmp_path):
+    source = written(tmp_path / "build", {"index.html": b"x"})
+    os.utime(source / "index.html", (2**40, 2**40))
+    new = tmp_path / "new"
+    new.mkdir()
+    publish(source, PLAIN, new)
+    site = LoadedSite(str(new), read_index(new))
+    assert isinstance(site.find(b"/", likes_html=True), SitePage)

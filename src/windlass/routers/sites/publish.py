@@ -35,6 +35,8 @@ MOST_BYTES: Final = 4 * 1024**3
 _DEEPEST: Final = 60
 _LONGEST_PATH: Final = 1000
 _PIECE: Final = 1024 * 1024
+_LATEST: Final = 253_402_300_799
+"""The last second that a date of HTTP can name: that of the year 9999."""
 _FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
 """Bytes of a file that is compressed."""
 _MOST_COMPRESSED_OF_ALL: Final = 1024**3
@@ -265,7 +267,7 @@ def _add(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFil
         digest=digest,
         size=size,
         type=media_type(path),
-        modified=max(0, modified),
+        modified=min(max(0, modified), _LATEST),
         gzip=copy.compress(digest, size) if is_compressible(path) else 0,
         is_immutable=has_content_hash(path),
     )
