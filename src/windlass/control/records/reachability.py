@@ -18,8 +18,8 @@ LOST: Final = (
 )
 AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it does not answer"
 _ELSEWHERE: Final = (
-    "Ask the server that runs this service, that of the place {}: lines and inner addresses of a service are "
-    "only known there"
+    "Ask the server that runs this service, that of the place {}: its lines, inner addresses and uploads are "
+    "only there"
 )
 _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
