@@ -1,8 +1,9 @@
 """A command beside the program of an instance, with its input and output: over pipes, or in a terminal.
 
 The command runs in the cell and in the cgroup of the instance. Each bears a mark among its variables, by
-which everything that it has started is found at its end, wherever it went. The engine ends commands of a
-killed server at its next start (orphans.py).
+which everything that it has started is found at its end. A program that clears its variables and leaves its
+session is not found: it ends with the instance. The engine ends commands of a killed server at its next start
+(orphans.py).
 """
 
 from __future__ import annotations
