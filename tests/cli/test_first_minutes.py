@@ -10,6 +10,7 @@ from tests.cli.conftest import say
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.world import REPOSITORY
+from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 
@@ -141,3 +142,15 @@ def test_a_word_of_another_tool_is_answered_with_the_right_one(words, answer):
 def test_an_option_of_earlier_clients_is_answered_with_its_successor():
     said = say("api-token", "create", "--name", "ci", "--scope", "Deploy")
     assert (said.code, "'--scopes'" in said.err.splitlines()[-1]) == (2, True), said
+
+
+@pytest.mark.parametrize(
+    ("state", "begins"), [("ERROR", "Look at its log, "), ("RUNNING", "web is live at ")]
+)
+def test_a_service_that_fails_right_after_its_deployment_is_not_called_live(state, begins):
+    at = "2026-01-31T09:05:00.000Z"
+    deployment = {"action": "DEPLOY", "status": "SUCCEEDED", "state": state, "number": 2, "instances": 1}
+    ended = EndedDeployment(
+        StartedDeployment("/application/1", "web", "2"), deployment | {"created_at": at, "finished_at": at}
+    )
+    assert summary(ended, "http://web.localhost").startswith(begins)

@@ -20,6 +20,7 @@ from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import paint, plain
 
 _LINES: Final = 20
+_FAILS: Final = "ERROR"
 _SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
 
@@ -137,6 +138,8 @@ def summary(ended: EndedDeployment, url: str) -> str:
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_took(deployment)}, {version}"
+    if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
+        return f"Look at its log, with `windlass logs {name}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
     return f"{name} is {place} ({facts})"
 
