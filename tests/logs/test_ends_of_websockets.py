@@ -139,6 +139,7 @@ async def _stopped(server: subprocess.Popen[str], address: str) -> None:
         server.send_signal(signal.SIGTERM)
         closed = await listening.frame()
         assert (closed.kind, closed.code) == (CLOSE, 1012)
+        assert closed.data[2:] == b"This server is stopping: connect again"
         assert await asyncio.to_thread(server.wait, 5) == 0
 
 

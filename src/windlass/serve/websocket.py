@@ -20,6 +20,8 @@ _SAID: Final = 16 * 1024
 """Bytes that a client may send at once. It has to answer pings and closes; more is not read."""
 _SAID_EACH_SECOND: Final = 1024
 _POLICY: Final = 1008
+_STOPPED: Final = 1012
+_STOPPING: Final = "This server is stopping: connect again"
 
 
 class WebSocket(WSProtocol):
@@ -60,6 +62,14 @@ class WebSocket(WSProtocol):
                 self._end_flood()
                 return
         super().data_received(data)
+
+    def shutdown(self) -> None:
+        """Tells the client why its websocket is closed."""
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(self.conn.send(CloseConnection(_STOPPED, _STOPPING)))
+            self.close_sent = True
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": _STOPPED, "reason": None})
+        super().shutdown()
 
     def _end_flood(self) -> None:
         self._table.refuse("websocket flood")
