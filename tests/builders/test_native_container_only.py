@@ -58,6 +58,16 @@ REFUSED = [
         r"Dockerfile makes nonesuchd in line 2",
     ),
     (
+        "a program that npm installs for all",
+        {
+            "package.json": '{"scripts": {"build": "vite build"}, "devDependencies": {"vite": "5"}}',
+            "index.html": "",
+            "Dockerfile": "FROM node\nRUN npm install \\\n    && npm install -g serve \\\n    && true\n"
+            'CMD ["serve", "-s", "dist"]\n',
+        },
+        r"^Set builder to RECIPE, .*: Dockerfile installs serve in line 2, .* the folder dist is served\.$",
+    ),
+    (
         "a base image that starts something",
         {**VITE, "Dockerfile": "FROM node AS b\nRUN npm run build\nFROM nginx\nCOPY --from=b /dist /html\n"},
         r"^Set builder to RECIPE, .* its base image nginx starts is not known .* Vite: it is built with .*, "
@@ -78,6 +88,13 @@ TAKEN = [
     (
         "a program of Python",
         {"requirements.txt": "gunicorn\n", "Dockerfile": "FROM x\nRUN y\nCMD gunicorn a:b\n"},
+    ),
+    (
+        "a program of package.json that is installed for all as well",
+        {
+            "package.json": '{"dependencies": {"serve": "14"}}',
+            "Dockerfile": "FROM node\nRUN npm i -g serve\nCMD serve\n",
+        },
     ),
     ("its path", {"requirements.txt": "x\n", "Dockerfile": 'FROM x\nRUN y\nCMD ["/venv/bin/gunicorn"]\n'}),
     (

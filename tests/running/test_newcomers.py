@@ -22,6 +22,7 @@ VARIABLE = "Set the variable DATABASE_URL, such as with `windlass env set DATABA
 LINE_ENDINGS = "Save the script with the line endings of Unix (LF), and commit it"
 EXECUTABLE = "Make ./start.sh executable with `git update-index --chmod=+x ./start.sh`, and commit that"
 INSTALL = "Install gunicorn with the dependencies, or correct the start command"
+LOW_PORT = "Make web listen on the port in the variable PORT"
 FLASK = "Add flask to the dependencies, or correct the name"
 OWN_PORT = "Make web listen on the port in the variable PORT"
 DATABASE = "Connect to the database by its variables"
@@ -46,11 +47,23 @@ FAILURES = [
     ("env: line endings of Windows", "/usr/bin/env: ‘bash\\r’: No such file or directory", LINE_ENDINGS),
     (("bash: interpreter "
 "with CR"), "./start.sh: /bin/sh^M: bad interpreter: No such file or directory", LINE_ENDINGS),
+    (
+        "gunicorn: a port of the system",
+        "[ERROR] connection to ('0.0.0.0', 80) failed: [Errno 13] Permission denied",
+        LOW_PORT,
+    ),
+    ("go: a port of the system", "listen tcp :80: bind: permission denied", LOW_PORT),
+    ("node: a port of the system", "Error: listen EACCES: permission denied 0.0.0.0:80", LOW_PORT),
     ("dash: not executable", "sh: 1: ./start.sh: Permission denied", EXECUTABLE),
     ("runc: not executable", 'runc create failed: exec: "./start.sh": permission denied', EXECUTABLE),
     ("dash: no program", "sh: 1: gunicorn: not found", INSTALL),
     ("bash: no program", "bash: line 1: gunicorn: command not found", INSTALL),
     ("runc: no program", 'exec: "gunicorn": executable file not found in $PATH', INSTALL),
+    (
+        "python: no pkg_resources",
+        f"{TRACEBACK}ModuleNotFoundError: No module named 'pkg_resources'",
+        "Add setuptools<81 to the dependencies: web needs its module pkg_resources",
+    ),
     ("python: no module", f"{TRACEBACK}ModuleNotFoundError: No module named 'flask'", FLASK),
     ("node: no module", "Error: Cannot find module 'flask'\nRequire stack:\n- /app/server.js", FLASK),
     ("node: no file", ("Error: Cannot find "

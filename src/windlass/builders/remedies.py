@@ -59,7 +59,7 @@ _RULES: Final = tuple(
             "Ask the operator to install a JDK of version {0}: the project is written for it.",
         ),
         (
-            r"Your Ruby version is [\d.]+, but your Gemfile specified ([^\s]+)",
+            r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
             "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another.",
         ),
         (

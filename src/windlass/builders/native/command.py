@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native import tools
+from windlass.builders.native import container_only, tools
 from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.layout import Layout
 from windlass.core.words.shell import plain_words
@@ -132,6 +132,10 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
 
 def _refuse_missing(program: str, site: Site, file: str = "") -> str:
     lines = "; ".join(site.undone[:3]).removesuffix(".")
+    if lines and site.layout.image:
+        missing = f"file {file}" if file else f"program {program}"
+        why = f"there is no {missing}, and it may be made by what is not executed here: {lines}."
+        raise container_only.refusal(site.layout.app, why)
     why = f" It may be made by what is not executed here: {lines}." if lines else ""
     whole = " Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
     otherwise = why + whole * site.layout.image

@@ -16,6 +16,7 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native.hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
+from windlass.builders.native.node import Package
 from windlass.builders.native.tools import find_program, machine_path
 from windlass.core.detect import Recipe, Tree, detect
 from windlass.core.words.shell import plain_words
@@ -23,6 +24,7 @@ from windlass.core.words.shell import plain_words
 _BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
 """Programs that a build brings, where the machine has none."""
 _PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
+_GLOBALLY: Final = re.compile(r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)")
 _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
 
 
@@ -42,6 +44,20 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
     if "/" not in missing and _PIP.search(step.shown):
         raise BuildError(f"Add {missing} to requirements.txt, or {_ELSEWHERE}: {reason}")
     raise refusal(layout.app, reason)
+
+
+def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Package | None) -> None:
+    """Refuses a start command whose program only a global installation of npm brings."""
+    argv = _argv_of(hinted.command) if hinted.command else []
+    if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
+        return
+    for step in hinted.skipped:
+        if argv[0] in " ".join(_GLOBALLY.findall(step.shown)).split():
+            reason = (
+                f"{name} installs {argv[0]} in line {step.line}, and the engine process runs no instruction "
+                "of a Dockerfile."
+            )
+            raise refusal(layout.app, reason)
 
 
 def refusal(folder: Path, reason: str) -> BuildError:
@@ -64,12 +80,16 @@ def _describe(recipe: Recipe) -> str:
 def _missing_file(command: Command, layout: Layout, installs: bool) -> str:
     """Returns the program, or the archive of a Java program, that is neither in the repository nor on this
     machine."""
-    argv = command.argv if isinstance(command, ExecForm) else plain_words(command.text)
+    argv = _argv_of(command)
     if not argv:
         return ""
     if _is_missing(argv[0], layout, installs):
         return argv[0]
     return _missing_archive(argv, layout)
+
+
+def _argv_of(command: Command) -> Sequence[str]:
+    return command.argv if isinstance(command, ExecForm) else plain_words(command.text)
 
 
 def _missing_archive(argv: Sequence[str], layout: Layout) -> str:

@@ -195,6 +195,8 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
     package = node.package(layout.folder) or node.package(context)
     wish = python.wish_of(layout.folder) or python.wish_of(context)
     builds = builds_of(package, None, "")
+    if not order.settings.has_command:
+        container_only.check_global_program(hinted, layout, name, package)
     if not (order.settings.has_command or builds):
         container_only.check_start(hinted, layout, name, installs=bool(wish or package))
     skipped = hinted.skipped

@@ -34,6 +34,7 @@ _NO_PROGRAM: Final = (
     "program {0} where {name} runs"
 )
 _NO_MODULE: Final = "Add {0} to the dependencies, or correct the name: {name} has no module {0}"
+_SETUPTOOLS: Final = "Add setuptools<81 to the dependencies: {name} needs its module {0}"
 _NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
 _OWN_PORT: Final = (
     "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
@@ -81,6 +82,12 @@ _RULES: Final = tuple(
             r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
             _LINE_ENDINGS,
         ),
+        (
+            r"EACCES: permission denied \S+:\d+|PermissionError: \[Errno 13\] [^:\n]*$"
+            r"|connection to \('[\d.:]+', \d{1,5}\) failed: .{0,20}Permission denied"
+            r"|listen tcp \S{0,60}:\d{1,5}: bind: permission denied",
+            "Make {name} listen on the port in the variable PORT: it may not listen on the one of its choice",
+        ),
         (rf"(?:exec:? |: ){_QUOTE}({_FILE}){_QUOTE}: [Pp]ermission denied", _NOT_EXECUTABLE),
         (
             r"[Ee]xec format error",
@@ -95,6 +102,7 @@ _RULES: Final = tuple(
         # Modules that are missing
         (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
         (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
+        (r"^ModuleNotFoundError: No module named '?(pkg_resources|distutils)'?", _SETUPTOOLS),
         (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
         (r"can't open file '(?:[^']*/)?([^'/]+)'", _NO_FILE),
         (r"Cannot find module '(?:/[^']*/)?(\.{0,2}/?[^'/]+\.[cm]?[jt]s)'", _NO_FILE),
@@ -106,13 +114,6 @@ _RULES: Final = tuple(
         ),
         # What the machine and its neighbours do not give
         (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
-        (
-            r"EACCES: permission denied \S+:\d+|PermissionError: \[Errno 13\] [^:\n]*$",
-            (
-                "Make {name} listen on the port in the variable PORT: it may not listen on the port of "
-                "its choice"
-            ),
-        ),
         (
             r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|3306|6379|27017)[^\n]{0,60}(?:refu"
             r"sed|ECONNREFUSED)"
