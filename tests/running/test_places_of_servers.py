@@ -169,11 +169,11 @@ async def test_a_server_that_does_not_have_a_log_names_the_one_that_has_it(pair)
     first, second = pair
     app = await running_on(first, "second", second)
     path = f"/application/{app}/log"
-    assert "that of the place second: lines" in (await first.get(path)).message
+    assert "that of the place second: its lines" in (await first.get(path)).message
     host = Surroundings(host="10.0.0.5")
     store = second.installation.ctx.store
     assert await store.write(lambda tx: tx.owners.renew("second", "two", SECOND, host))
-    assert "that of the place second (10.0.0.5): lines" in (await first.get(path)).message
+    assert "that of the place second (10.0.0.5): its lines" in (await first.get(path)).message
 
 
 async def test_data_of_a_deleted_service_is_erased_on_its_machine(pair):
