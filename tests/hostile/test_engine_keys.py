@@ -49,12 +49,13 @@ AT_ONCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 async def test_two_changes_at_once_never_send_the_former_key_to_the_new_address(world, changes, order):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
-    await asyncio.gather(*(world.patch(path, change) for change in changes[::order]))
+    answers = await asyncio.gather(*(world.patch(path, change) for change in changes[::order]))
     await world.settle()
     used = [*connector(world).checked, *connector(world).reconnected]
     keys = {access.address: access.key.strip() for access in used if access.address == ELSEWHERE}
     assert keys.get(ELSEWHERE, OTHER_KEY.strip()) == OTHER_KEY.strip()
-    assert ELSEWHERE in keys, "at least one of them asked the engine there"
+    refused = [answer.message for answer in answers if answer.status == 400]
+    assert ELSEWHERE in keys or refused, "one of them asked the engine there, or came too late for that"
 
 
 async def test_a_change_with_an_old_etag_moves_no_cluster(world):
