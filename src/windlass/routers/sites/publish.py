@@ -51,7 +51,7 @@ class PublishError(Exception):
 
 
 class SiteSettings(Struct, frozen=True, kw_only=True):
-    """How a site answers, as its settings say."""
+    """The settings that say how a site answers."""
 
     folder: str = "."
     title: str = "the static folder"
