@@ -24,6 +24,18 @@ while True:
     caller.close()
 """
 
+LISTENS_AND_LOADS = """
+import os, socket, sys, time
+server = socket.create_server(("0.0.0.0", int(os.environ["PORT"])))
+print("listening", flush=True)
+time.sleep(float(os.environ["LOADING"]))  # as the workers of gunicorn load the application
+if "FAILS" in os.environ:
+    sys.exit(3)
+while True:
+    print("accepts", flush=True)
+    server.accept()
+"""
+
 SERVES_ELSEWHERE = SERVES.replace('os.environ["PORT"]', 'os.environ["OWN_CHOICE"]')
 
 ANSWERS_HTTP_ELSEWHERE = """

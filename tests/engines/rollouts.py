@@ -174,6 +174,37 @@ class Rollouts(AtStation):
         await station.engine.wait_until_ready(it, 1)
         await station.hears("listening")
 
+    @pytest.mark.parametrize("is_accepted", [True, False])
+    async def test_a_program_that_ends_while_it_loads_behind_its_open_port_is_not_ready(
+        self, rig, station, is_accepted
+    ):
+        """The control: for a probe without `accepted`, an open port is enough."""
+        needs(rig, "programs")
+        probe = structs.replace(tcp(8080), accepted=is_accepted)
+        variables = {"LOADING": "1", "FAILS": "yes"}
+        it = await workload(
+            rig, programs.LISTENS_AND_LOADS, ports=[8080], ready=(probe,), variables=variables
+        )
+        await station.engine.apply(it, 1)
+        told = ""
+        try:
+            await station.engine.wait_until_ready(it, 1)
+        except NotReady as failure:
+            told = str(failure)
+        assert told.startswith("Look at the log: web exited with code 3" if is_accepted else ""), told
+        assert bool(told) is is_accepted
+
+    async def test_a_program_that_loads_behind_its_open_port_is_ready_once_it_accepts(self, rig, station):
+        needs(rig, "programs")
+        probe = structs.replace(tcp(8080), accepted=True)
+        variables = {"LOADING": "0.3"}
+        it = await workload(
+            rig, programs.LISTENS_AND_LOADS, ports=[8080], ready=(probe,), variables=variables
+        )
+        await station.engine.apply(it, 1)
+        await station.engine.wait_until_ready(it, 1)
+        await station.hears("accepts")
+
     async def test_a_generation_whose_probe_never_passes_is_not_ready_and_says_why(self, rig, station):
         needs(rig, "programs")
         it = await workload(rig, ports=[8080], ready=(tcp(8080),), patience=0.5)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.free_ports import free_port
 from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKind
+from windlass.engines.by_hand import probes
+from windlass.engines.by_hand.listeners import queued_at
 from windlass.engines.by_hand.probes import ask
+from windlass.engines.engine import EngineError
+from windlass.engines.process import listening
 
 ENGINE = SimpleNamespace(has_go_between=False)
 
@@ -31,3 +40,79 @@ async def test_a_program_that_listens_on_its_port_passes():
     async with server:
         port = server.sockets[0].getsockname()[1]
         assert await ask(ENGINE, instance(port), HealthProbe(kind=ProbeKind.TCP, port=8080)) == ""
+
+
+OPEN = HealthProbe(kind=ProbeKind.TCP, port=8080)
+ACCEPTED = replace(OPEN, accepted=True)
+
+
+def seeing(look: Callable[[int], int | None]) -> Any:
+    """An engine that looks in this way how many connections wait."""
+
+    async def queued(instance: Instance, port: int) -> int | None:
+        return look(instance.ports[port])
+
+    return SimpleNamespace(has_go_between=False, queued=queued)
+
+
+def unable(port: int) -> int | None:
+    raise EngineError("no")
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "read", [listening.queued, lambda port: queued_at(Path("/proc/net/tcp").read_text(), port)]
+)
+def test_the_kernel_tells_how_many_connections_wait_to_be_accepted(listener, read):
+    port = listener.getsockname()[1]
+    assert read(port) == 0
+    with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+        assert read(port) == 2
+        listener.accept()[0].close()
+        assert read(port) == 1
+    listener.close()
+    assert read(port) is None
+
+
+async def test_a_program_that_listens_and_accepts_nothing_passes_only_where_an_open_port_is_enough(
+    listener, monkeypatch
+):
+    monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
+    web, engine = instance(listener.getsockname()[1]), seeing(listening.queued)
+    trouble = await ask(engine, web, ACCEPTED)
+    assert trouble.startswith("it listens on port 8080, but accepts no connections yet: it must finish")
+    assert "`readiness_probe` with `tcp`" in trouble
+    assert await ask(engine, web, OPEN) == ""
+
+
+async def test_a_connection_that_is_accepted_late_passes(listener):
+    looks = []
+
+    def look(port: int) -> int | None:
+        looks.append(listening.queued(port))
+        if len(looks) == 3:
+            listener.accept()[0].close()
+        return looks[-1]
+
+    assert await ask(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
+    assert looks[0] == 1
+    assert looks[-2:] == [0, 0]
+
+
+async def test_a_program_that_ends_without_having_accepted_does_not_pass(listener):
+    def end(port: int) -> int | None:
+        listener.close()
+        return listening.queued(port)
+
+    trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    assert trouble == "it does not answer on port 8080 (the connection is closed at once)"
+
+
+@pytest.mark.parametrize("look", [lambda port: None, unable])
+async def test_an_open_port_is_enough_where_the_engine_does_not_see_what_waits(listener, look):
+    assert await ask(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""

@@ -243,6 +243,9 @@ class FakeEngine(EngineByHand):
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         return self.probes.listeners
 
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        return None
+
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         self.probes.asked.append(probe)
         return self.probes.trouble if probe.port not in self.probes.speaks else ""

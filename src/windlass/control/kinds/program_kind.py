@@ -134,9 +134,10 @@ def _port(port: PortRequest) -> WorkloadPort:
 
 
 def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
-    """The probes of a service that declares none: it is well once it answers on its ports."""
+    """The probes of a service that declares none: it is well once it accepts connections on its
+    ports. A server such as gunicorn opens its port before it has loaded the application."""
     tcp = [port for port in ports if port.protocol != "UDP"]
-    return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal) for port in tcp)
+    return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal, accepted=True) for port in tcp)
 
 
 def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:

@@ -66,6 +66,9 @@ class HealthProbe(Struct, frozen=True, kw_only=True):
     timeout: float = 5.0
     successes: int = 1
     failures: int = 9
+    accepted: bool = False
+    """A TCP connection passes only once the program has accepted it, as far as the engine sees that. Without
+    this, an open port is enough."""
 
 
 class WorkloadPort(Struct, frozen=True, kw_only=True):

@@ -45,13 +45,18 @@ class Copies(Protocol):
         """Returns the TCP ports on which a copy listens, as far as that can be found out."""
         ...
 
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        """Returns how many connections to a port of an instance wait until the program accepts them. None if
+        that cannot be seen."""
+        ...
+
     async def speaks_http(self, instance: Instance, port: int) -> bool:
         """True if a copy answers HTTP on a port, which need not be one of its service."""
         ...
 
 
 class Executor(Protocol):
-    """Runs commands beside instances."""
+    """Runs commands beside instances, and sees their connections."""
 
     has_go_between: bool
     """Something between Windlass and an instance takes connections to its ports, even if nothing listens
@@ -60,3 +65,8 @@ class Executor(Protocol):
     async def execute(
         self, instance: Instance, command: Sequence[str], timeout: float
     ) -> tuple[int, str]: ...
+
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        """Returns how many connections to a port of an instance wait until the program accepts them. None if
+        that cannot be seen."""
+        ...

@@ -16,7 +16,8 @@ from windlass.core.deploy.workload import Instance, Workload
 
 _MOST_NAMED: Final = 5
 _LINE: Final = re.compile(
-    r"^ *[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:0000 0A (?:\S+ +){5}([0-9]+)",
+    r"^ *[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:0000 0A [0-9A-F]+:([0-9A-F]+) "
+    r"(?:\S+ +){4}([0-9]+)",
     re.MULTILINE,
 )
 """A line of /proc/net/tcp or tcp6 about a socket that listens."""
@@ -41,8 +42,15 @@ class ListeningPort(Struct, frozen=True, order=True):
 
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
     """Yields the listeners of a table of the kernel, each with the inode of its socket."""
-    for address, port, inode in _LINE.findall(table):
+    for address, port, _, inode in _LINE.findall(table):
         yield ListeningPort(int(port, 16), _address(address)), int(inode)
+
+
+def queued_at(table: str, port: int) -> int | None:
+    """Returns how many connections to a port wait to be accepted; None if nothing listens there. The kernel
+    tells it of a socket that listens where other sockets have the bytes that wait to be read."""
+    queues = [int(queue, 16) for _, number, queue, _ in _LINE.findall(table) if int(number, 16) == port]
+    return sum(queues) if queues else None
 
 
 class Misplacement(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from contextlib import suppress
 
 from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
@@ -15,6 +16,13 @@ _HTTP = b"HTTP/1."
 _ANSWERED = 5.0
 _NOTICED = 0.2
 """Seconds in which a go-between finds out that nothing listens behind it."""
+_ACCEPTED = 2.0
+"""Seconds for which one probe waits until its connection is accepted."""
+_LOOKS = 2
+"""Times in a row that a queue must be empty: a connection is there a moment before it is in the queue."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
@@ -59,32 +67,67 @@ async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) 
         return f"nothing listens on port {probe.port}"
     # An address inside another machine could belong to something else on this one.
     is_local = instance.inside and instance.address == "127.0.0.1"
-    if is_local and (answer := await _directly(instance.inside, probe)) is not None:
-        return answer
-    reader, writer = await asyncio.open_connection(instance.address, port)
+    streams = await _directly(instance.inside, probe) if is_local else None
+    is_behind = streams is None and engine.has_go_between
+    reader, writer = streams or await asyncio.open_connection(instance.address, port)
     try:
         # Docker's proxy takes every connection, and hangs up if nothing listens in the container.
-        is_deaf = engine.has_go_between and await _hangs_up(reader)
+        if is_behind and await _hangs_up(reader):
+            return _closed_message(probe)
+        return await _wait_for_acceptance(engine, instance, probe, reader) if probe.accepted else ""
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-    return f"it does not answer {_where(probe)} (the connection is closed at once)" if is_deaf else ""
 
 
-async def _directly(address: str, probe: HealthProbe) -> str | None:
+def _closed_message(probe: HealthProbe) -> str:
+    return f"it does not answer {_where(probe)} (the connection is closed at once)"
+
+
+async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
     """Connects to the address of the instance itself. Returns None if there is no way to it."""
     try:
         async with asyncio.timeout(_NOTICED):
-            _, writer = await asyncio.open_connection(address, probe.port)
+            return await asyncio.open_connection(address, probe.port)
     except ConnectionRefusedError:
-        return _refused_message(probe)
+        raise
     except (TimeoutError, OSError):
         return None
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
+
+
+async def _wait_for_acceptance(
+    engine: Executor, instance: Instance, probe: HealthProbe, reader: asyncio.StreamReader
+) -> str:
+    """Returns why the open connection was not accepted; empty if it was, or if that cannot be seen.
+
+    It is kept open meanwhile: one after the other would fill the queue of a program that starts slowly.
+    """
+    empty, pause, until = 0, _FIRST_PAUSE, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
+    while empty < _LOOKS:
+        waiting = await _count_queued(engine, instance, probe)
+        await asyncio.sleep(pause)
+        if waiting is None:  # The kernel resets it if the program ends without having accepted it.
+            return _closed_message(probe) if reader.exception() else ""
+        if waiting and time.monotonic() > until:
+            return _waits_message(probe)
+        empty = 0 if waiting else empty + 1
+        pause = min(pause * 2, _LONGEST_PAUSE)
     return ""
+
+
+async def _count_queued(engine: Executor, instance: Instance, probe: HealthProbe) -> int | None:
+    try:
+        return await engine.queued(instance, probe.port)
+    except EngineError:  # such as one whose proxy allows only a part of its API
+        return None
+
+
+def _waits_message(probe: HealthProbe) -> str:
+    return (
+        f"it listens on port {probe.port}, but accepts no connections yet: it must finish loading, or else "
+        "`healthchecks` must have a `readiness_probe` with `tcp`, for which an open port is enough"
+    )
 
 
 async def _hangs_up(reader: asyncio.StreamReader) -> bool:

@@ -43,7 +43,7 @@ from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
 from windlass.engines.docker.export import export_folder
 from windlass.engines.docker.inspection import instance, outcome_of
-from windlass.engines.docker.listening import listeners
+from windlass.engines.docker.listening import listeners, queued
 from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
@@ -178,6 +178,11 @@ class DockerEngine(EngineByHand):
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         with self._translated():
             return await listeners(self._docker, instance.id)
+
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        with self._translated():
+            detail = await self._containers.inspect(instance.id)
+            return await queued(self._docker, detail, port) if detail else None
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+from windlass.base.subprocesses import in_thread
 from windlass.docker import Docker
-from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets
+from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
+from windlass.engines.docker.containers import Inspection
 from windlass.engines.docker.execute import execute
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
 """The address at which the Docker engine itself listens in each container."""
 _PATIENCE: Final = 5.0
+_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
@@ -19,3 +25,25 @@ async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
     _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
     listening = {listener for listener, _ in listening_sockets(tables)}
     return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
+
+
+async def queued(docker: Docker, detail: Inspection, port: int) -> int | None:
+    """Returns how many connections to a port of a container wait to be accepted. None if that cannot be seen:
+    in a container that has ended, or in one on another machine, of an image without `cat`."""
+    pid, container = int(detail["State"]["Pid"]), str(detail["Id"])
+    if not pid:
+        return None
+    tables = None if docker.is_elsewhere else await in_thread(_read_here, pid, container)
+    if tables is None:
+        _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
+    return queued_at(tables, port)
+
+
+def _read_here(pid: int, container: str) -> str | None:
+    """Returns the tables of the network of a process, if it is one of the container. The number means nothing
+    here if the engine counts processes otherwise."""
+    process = Path(f"/proc/{pid}")
+    with suppress(OSError):
+        if _ID.fullmatch(container) and container in (process / "cgroup").read_text():
+            return "".join((process / table).read_text() for table in ("net/tcp", "net/tcp6"))
+    return None

@@ -33,7 +33,7 @@ from windlass.core.deploy.workload import (
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
-from windlass.engines.process import cgroups, execute, files, kernel, memory, ports
+from windlass.engines.process import cgroups, execute, files, kernel, listening, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
 from windlass.engines.process.exit_reason import Pauses
@@ -204,6 +204,9 @@ class ProcessEngine(EngineByHand):
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         key = InstanceKey(instance.service, instance.generation, instance.index)
         return await self._instances.inspector.listeners(key)
+
+    async def queued(self, instance: Instance, port: int) -> int | None:
+        return listening.queued(instance.ports.get(port, port))
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""

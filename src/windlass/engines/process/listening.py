@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets
+from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 
 _NETLINK_SOCK_DIAG: Final = 4
 _BY_FAMILY: Final = 20
@@ -25,22 +25,39 @@ _LISTEN: Final = 10
 _HEAD: Final = struct.Struct("=IHHII")
 _QUESTION: Final = struct.Struct("=BBBBI48x")
 _ANSWER: Final = struct.Struct("!4xH")
+_QUEUE: Final = 56
 _INODE: Final = 68
-"""The offset of the inode in an answer."""
+"""Offsets in an answer: of the number of connections that wait to be accepted, and of the inode."""
 
 Listened = Mapping[int, set[int]]
 """Inodes of sockets, by port."""
 
 
 def read_listeners() -> Listened:
+    inodes: dict[int, set[int]] = {}
     try:
-        inodes: dict[int, set[int]] = {}
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asked:
-            for family in (socket.AF_INET, socket.AF_INET6):
-                _ask(asked, family, inodes)
+        for port, inode, _ in _read_sockets():
+            inodes.setdefault(port, set()).add(inode)
     except OSError:
         return _from_tables()
     return inodes
+
+
+def queued(port: int) -> int | None:
+    """Returns how many connections to a port of this machine wait to be accepted; None if nothing listens
+    there."""
+    try:
+        queues = [queue for number, _, queue in _read_sockets() if number == port]
+    except OSError:
+        return queued_at("".join(_texts("self")), port)
+    return sum(queues) if queues else None
+
+
+def _read_sockets() -> Iterator[tuple[int, int, int]]:
+    """Yields port, inode and queue of each listener."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asked:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            yield from _ask(asked, family)
 
 
 def sockets(pids: Iterable[int]) -> set[int]:
@@ -56,7 +73,7 @@ def sockets(pids: Iterable[int]) -> set[int]:
     return ports
 
 
-def _ask(asked: socket.socket, family: int, inodes: dict[int, set[int]]) -> None:
+def _ask(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
     asked.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
     while True:
@@ -69,8 +86,9 @@ def _ask(asked: socket.socket, family: int, inodes: dict[int, set[int]]) -> None
                 raise OSError("the kernel does not tell")
             body = at + _HEAD.size
             (port,) = _ANSWER.unpack_from(raw, body)
+            (queue,) = struct.unpack_from("=I", raw, body + _QUEUE)
             (inode,) = struct.unpack_from("=I", raw, body + _INODE)
-            inodes.setdefault(port, set()).add(inode)
+            yield port, inode, queue
             at += (length + 3) & ~3
 
 
@@ -89,6 +107,11 @@ def _from_tables() -> Listened:
 
 def _tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
     """Yields the listeners of the network of a process, each with the inode of its socket."""
+    for text in _texts(process):
+        yield from listening_sockets(text)
+
+
+def _texts(process: int | str) -> Iterator[str]:
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):
-            yield from listening_sockets(Path(f"/proc/{process}/net/{table}").read_text())
+            yield Path(f"/proc/{process}/net/{table}").read_text()
