@@ -12,9 +12,9 @@ import pytest
 
 from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
-from tests.world import Answer, World
+from tests.world import Answer, World, make_world
 from windlass.base.clock import SECOND
-from windlass.control.context.upload_files import CHECKED
+from windlass.control.context.upload_files import CHECKED, StoredUpload
 from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
 
 FOLDER = packed(entry("main.py", b"print()"), entry("data", b"x" * 20_000))
@@ -48,10 +48,14 @@ async def uploaded(world: World, app: str, data: bytes = FOLDER) -> Any:
     return answer.json
 
 
-def age(world: World, id: str) -> None:
+def age(world: World, app: str, id: str) -> None:
     """Makes an archive look as if nothing had come for days."""
-    path = world.installation.ctx.uploads.path(id)
+    path = world.installation.ctx.uploads.path(StoredUpload(app, id))
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime - DAYS))
+
+
+def archives(world: World) -> set[str]:
+    return {stored.id for stored in world.installation.ctx.uploads.all()}
 
 
 # Sending
@@ -104,7 +108,7 @@ async def test_bytes_of_a_part_that_was_cut_off_stay(world, app):
 
 async def test_two_requests_do_not_write_one_upload_at_a_time(world, app):
     id = await begun(world, app)
-    with world.installation.ctx.uploads.writing(id):
+    with world.installation.ctx.uploads.writing(StoredUpload(app, id)):
         assert (await sent(world, app, id, FOLDER)).status == 409
     assert (await sent(world, app, id, FOLDER)).status == 200
 
@@ -112,10 +116,10 @@ async def test_two_requests_do_not_write_one_upload_at_a_time(world, app):
 async def test_more_bytes_than_were_announced_are_refused(world, app):
     id = await begun(world, app)
     assert (await sent(world, app, id, FOLDER + b"x")).status == 413
-    assert world.installation.ctx.uploads.size(id) == 0
+    assert world.installation.ctx.uploads.size(StoredUpload(app, id)) == 0
     answer = await sent(world, app, id, FOLDER + b"x", headers={"content-length": "1"})
     assert answer.status == 413
-    assert world.installation.ctx.uploads.size(id) <= len(FOLDER)
+    assert world.installation.ctx.uploads.size(StoredUpload(app, id)) <= len(FOLDER)
 
 
 async def test_an_upload_above_the_limit_is_refused_before_it_is_sent(make_world_with):
@@ -156,7 +160,7 @@ async def test_parts_need_the_scope_deploy_and_the_organization_of_the_applicati
     for token, status in ((reader, 403), (writer, 403), (stranger, 404), ("nonsense", 401)):
         assert (await world.call(method, f"{path}{id}/content", token=token, raw=b"x")).status == status
     assert (await world.post(f"{path}{id}/complete", token=stranger)).status == 404
-    assert world.installation.ctx.uploads.size(id) == 0
+    assert world.installation.ctx.uploads.size(StoredUpload(app, id)) == 0
 
 
 # Deploying
@@ -229,7 +233,7 @@ async def test_a_deploy_without_its_upload_says_what_to_do(world, app, chosen, s
 
 async def test_a_lost_archive_fails_the_deployment_with_what_to_do(world, app):
     chosen = await uploaded(world, app)
-    world.installation.ctx.uploads.remove(chosen["id"])
+    world.installation.ctx.uploads.remove(StoredUpload(app, chosen["id"]))
     id = await deploy(world, app)
     await world.settle()
     failed = await deployment(world, app, id)
@@ -265,11 +269,11 @@ async def test_uploads_without_progress_go_and_those_that_are_needed_stay(world,
     unused, newest = await uploaded(world, app, OTHER), await uploaded(world, app, packed(entry("n", b"")))
     ids = [opened, first["id"], unused["id"], newest["id"]]
     await sweep_uploads(world.installation.ctx)
-    assert {*world.installation.ctx.uploads.all()} == {*ids}
+    assert archives(world) == {*ids}
     for id in ids:
-        age(world, id)
+        age(world, app, id)
     await sweep_uploads(world.installation.ctx)
-    assert {*world.installation.ctx.uploads.all()} == {first["id"], newest["id"]}
+    assert archives(world) == {first["id"], newest["id"]}
     assert (await world.get(f"/application/{app}/upload/{unused['id']}")).status == 404
 
 
@@ -291,6 +295,30 @@ async def test_archives_of_a_deleted_application_are_removed(world, app):
     await world.settle()
     await sweep_uploads(world.installation.ctx)
     assert world.installation.ctx.uploads.all() == {}
+
+
+async def test_the_archive_of_a_deleted_upload_is_removed(world, app):
+    made = await uploaded(world, app)
+    assert (await world.delete(f"/application/{app}/upload/{made['id']}")).status == 204
+    await sweep_uploads(world.installation.ctx)
+    assert archives(world) == set()
+
+
+async def test_archives_that_the_database_does_not_know_are_left_alone(world, app):
+    """Such as those of a server that was started with the database of another. The control: a database that
+    has deleted the application erases them."""
+    made = await uploaded(world, app)
+    async with make_world() as other:
+        strange = other.installation.ctx.uploads
+        kept = StoredUpload(app, made["id"])
+        strange.path(kept).parent.mkdir(parents=True)
+        strange.path(kept).write_bytes(FOLDER)
+        age(other, app, made["id"])
+        await sweep_uploads(other.installation.ctx)
+        assert archives(other) == {made["id"]}
+        await other.installation.ctx.store.write(lambda tx: tx.deletions.record(app, ""))
+        await sweep_uploads(other.installation.ctx)
+        assert archives(other) == set()
 
 
 async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):

@@ -1,4 +1,4 @@
-"""The archives of uploads, each in a file of the data directory that is named by the id of its upload.
+"""The archives of uploads: each is named by the id of its upload, in the folder of its application.
 
 The length of a file is how far its upload is. A lock on it lets one request write at a time, also of another
 server that has the same data directory.
@@ -11,9 +11,9 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from windlass.base import filelock
 from windlass.base.errors import Conflict, Unavailable
@@ -50,31 +50,51 @@ class UploadFile:
         os.fsync(self._descriptor)
 
 
+class UploadIdentity(Protocol):
+    """The resource of an upload has these, also."""
+
+    @property
+    def parent(self) -> str:
+        """The application."""
+        ...
+
+    @property
+    def id(self) -> str: ...
+
+
+class StoredUpload(NamedTuple):
+    """An archive that was found here."""
+
+    parent: str
+    id: str
+
+
 class UploadFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.checks = asyncio.Semaphore(CHECKED)
         """Held while an archive is read to its end."""
 
-    def path(self, upload: str) -> Path:
-        return self._folder / upload
+    def path(self, upload: UploadIdentity) -> Path:
+        return self._folder / upload.parent / upload.id
 
-    def size(self, upload: str) -> int:
+    def size(self, upload: UploadIdentity) -> int:
         """Returns the bytes that have arrived here."""
         try:
             return self.path(upload).stat().st_size
         except FileNotFoundError:
             return 0
 
-    def has(self, upload: str) -> bool:
+    def has(self, upload: UploadIdentity) -> bool:
         return self.path(upload).exists()
 
     @contextmanager
-    def writing(self, upload: str) -> Iterator[UploadFile]:
+    def writing(self, upload: UploadIdentity) -> Iterator[UploadFile]:
         """Opens an archive to append to it. Raises Conflict while another request does so."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        descriptor = os.open(self.path(upload), flags, 0o600)
+        path = self.path(upload)
+        for folder in (self._folder, path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             if not filelock.try_lock(descriptor):
                 raise Conflict("Wait until the other request has ended: it sends a part of the same upload")
@@ -82,12 +102,19 @@ class UploadFiles:
         finally:
             os.close(descriptor)
 
-    def remove(self, upload: str) -> None:
+    def remove(self, upload: UploadIdentity) -> None:
         self.path(upload).unlink(missing_ok=True)
 
-    def all(self) -> dict[str, float]:
-        """Returns the ids of all uploads with an archive here, each with its age in seconds."""
-        if not self._folder.is_dir():
-            return {}
-        now = time.time()
-        return {path.name: now - path.stat().st_mtime for path in self._folder.iterdir() if is_id(path.name)}
+    def remove_folder(self, application: str) -> None:
+        """Removes the folder of an application, if it is empty."""
+        with suppress(OSError):
+            (self._folder / application).rmdir()
+
+    def all(self) -> dict[StoredUpload, float]:
+        """Returns all uploads with an archive here, each with its age in seconds."""
+        now, ages = time.time(), {}
+        for path in self._folder.glob("*/*"):
+            if is_id(path.name) and is_id(path.parent.name):
+                with suppress(FileNotFoundError):
+                    ages[StoredUpload(path.parent.name, path.name)] = now - path.stat().st_mtime
+        return ages

@@ -17,6 +17,7 @@ from windlass.builders.git import Limits
 from windlass.builders.upload import FolderContent, UploadError, examine
 from windlass.control.context.call import Call, Reply, prepares, writes
 from windlass.control.context.context import Context
+from windlass.control.context.upload_files import StoredUpload
 from windlass.control.records.kept_builds import kept_commits
 from windlass.control.records.reachability import check_here
 from windlass.control.request.behaviour import Behaviour, Draft, behaves
@@ -26,7 +27,7 @@ from windlass.control.workloads.uploads import limits_of, ready_uploads
 from windlass.core.declare.spec import Base
 from windlass.core.declare.stored import rewritten
 from windlass.families.upload import OPEN, READY, ContentPart, Upload, UploadShown, upload
-from windlass.store import Row, Tx
+from windlass.store import Reads, Row, Tx
 
 MOST_OPEN: Final = 10
 """Uploads of one application that are not completed."""
@@ -55,6 +56,9 @@ class Uploads(Behaviour[Upload]):
         if await _count_open(tx, draft.above.id) >= MOST_OPEN:
             raise Conflict(f"Complete or delete an upload first: {MOST_OPEN} of this application are open")
 
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await _mark_deleted(tx, row)
+
 
 async def _count_open(tx: Tx, application: str) -> int:
     """Counts the uploads that are not completed. Removes those without progress: the sweep goes through
@@ -64,7 +68,7 @@ async def _count_open(tx: Tx, application: str) -> int:
         if row.read(UploadShown).state != OPEN:
             continue
         if row.read(Base).updated_at < until:
-            await tx.remove(row)
+            await _forget(row, tx)
         else:
             count += 1
     return count
@@ -74,7 +78,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
     """Appends a part to the archive of an upload. Bytes that have arrived stay, however the request ends."""
     row = await _open_upload(ctx, call)
     spec, offset = row.read(Upload), call.asked(ContentPart).offset
-    with ctx.uploads.writing(row.id) as file:
+    with ctx.uploads.writing(row) as file:
         if offset != file.size:
             raise Conflict(
                 f"offset: go on at byte {file.size}: so many bytes have arrived", {_OFFSET: str(file.size)}
@@ -96,7 +100,7 @@ async def tell_offset(ctx: Context, call: Call) -> Reply:
     """Answers how far an upload is, in a header."""
     row = await target(ctx.store.reads, call)
     await check_here(ctx, row.parent)
-    return Reply(headers={_OFFSET: str(ctx.uploads.size(row.id))})
+    return Reply(headers={_OFFSET: str(ctx.uploads.size(row))})
 
 
 @prepares("upload.complete")
@@ -106,19 +110,19 @@ async def check_content(ctx: Context, call: Call) -> None:
     await check_here(ctx, row.parent)
     if row.read(UploadShown).state == READY:
         return
-    spec, has = row.read(Upload), ctx.uploads.size(row.id)
+    spec, has = row.read(Upload), ctx.uploads.size(row)
     if has < spec.size:
         raise Conflict(
             f"Send the rest first, from byte {has}: {has} of {spec.size} bytes have arrived",
             {_OFFSET: str(has)},
         )
-    with ctx.uploads.writing(row.id):
+    with ctx.uploads.writing(row):
         try:
             async with ctx.uploads.checks:
-                content = await in_thread(_examine, ctx.uploads.path(row.id), spec, limits_of(ctx.settings))
+                content = await in_thread(_examine, ctx.uploads.path(row), spec, limits_of(ctx.settings))
         except UploadError as error:
             # The bytes are wrong: they have to be sent again.
-            await in_thread(ctx.uploads.remove, row.id)
+            await in_thread(ctx.uploads.remove, row)
             await _note(ctx, row, {"offset": 0})
             raise Invalid(str(error)) from error
         await _note(
@@ -135,18 +139,29 @@ async def complete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def sweep_uploads(ctx: Context) -> None:
-    """Removes archives without an upload, and uploads that are not needed any more."""
-    for id, age in (await in_thread(ctx.uploads.all)).items():
-        row = await ctx.store.reads.resources.find(upload.name, id)
-        if row is not None and (age * SECOND < KEPT or await _is_needed(ctx, row)):
-            continue
-        if row is not None:
+    """Removes uploads that are not needed any more, and archives of those that this database has deleted.
+    Archives of which it knows nothing are left alone."""
+    for stored, age in (await in_thread(ctx.uploads.all)).items():
+        row = await ctx.store.reads.resources.find(upload.name, stored.id)
+        if row is not None and age * SECOND >= KEPT and not await _is_needed(ctx, row):
             await ctx.store.write(partial(_forget, row))
-        await in_thread(ctx.uploads.remove, id)
+        if await _is_deleted(ctx.store.reads, stored):
+            await in_thread(ctx.uploads.remove, stored)
+            await in_thread(ctx.uploads.remove_folder, stored.parent)
 
 
 async def _forget(row: Row, tx: Tx) -> None:
     await tx.remove(row)
+    await _mark_deleted(tx, row)
+
+
+async def _mark_deleted(tx: Tx, row: Row) -> None:
+    """Allows that the archive of an upload is erased. An upload runs on no cluster."""
+    await tx.deletions.record(row.id, "")
+
+
+async def _is_deleted(reads: Reads, stored: StoredUpload) -> bool:
+    return any([await reads.deletions.is_deleted(id) for id in stored])
 
 
 async def _is_needed(ctx: Context, row: Row) -> bool:

@@ -80,11 +80,11 @@ def _refuse(service: Row, version: ChosenVersion) -> NoReturn:
 
 async def unpack_upload(ctx: Context, row: Row, into: Path) -> None:
     """Unpacks an upload into a new folder. Raises UploadError."""
-    if not ctx.uploads.has(row.id):
+    if not ctx.uploads.has(row):
         raise UploadError(
             "Upload the folder again: its archive is not at this server. It lies at the server that received "
             "it, or was removed with the data directory"
         )
-    content = await in_thread(unpack, ctx.uploads.path(row.id), into, limits_of(ctx.settings))
+    content = await in_thread(unpack, ctx.uploads.path(row), into, limits_of(ctx.settings))
     if content.id != row.read(UploadShown).git_commit_id:
         raise UploadError("Upload the folder again: its archive was changed on the disk of the server")
