@@ -257,6 +257,60 @@ async def test_an_application_needs_a_repository_or_the_source_upload(world):
     assert patched.status == 400
 
 
+# Room
+
+
+@pytest.fixture
+async def small(make_world_with):
+    """A Windlass with room for two uploads of an application."""
+    async with make_world_with(upload_kept_bytes=2 * len(folder(1))) as world:
+        yield world, await world.application(source="UPLOAD", git_repository=None)
+
+
+def folder(number: int) -> bytes:
+    """Archives of one length."""
+    return packed(entry("data", str(number).encode() * 20_000))
+
+
+async def test_uploads_of_an_application_have_room_together_whether_complete_or_not(small):
+    world, app = small
+    await uploaded(world, app, folder(1))
+    second = await begun(world, app, folder(2))
+    refused = await world.post(f"/application/{app}/upload", announced(folder(3)))
+    assert (refused.status, refused.message.startswith("Delete an upload of this application")) == (409, True)
+    another = await world.application(name="another", source="UPLOAD", git_repository=None)
+    await begun(world, another, folder(3))
+    assert (await world.delete(f"/application/{app}/upload/{second}")).status == 204
+    await begun(world, app, folder(3))
+
+
+@pytest.mark.parametrize("is_deployed", [True, False])
+async def test_uploads_that_nothing_needs_give_way_to_a_new_one(small, is_deployed):
+    world, app = small
+    first = await uploaded(world, app, folder(1))
+    if is_deployed:
+        await deploy(world, app)
+        await world.settle()
+    second = await uploaded(world, app, folder(2))
+    for id in (first["id"], second["id"]):
+        age(world, app, id)
+    answer = await world.post(f"/application/{app}/upload", announced(folder(3)))
+    assert answer.status == (409 if is_deployed else 201), answer
+    assert archives(world) == ({first["id"], second["id"]} if is_deployed else {second["id"]})
+
+
+async def test_uploads_leave_a_part_of_the_disk_free(world, app):
+    id = await begun(world, app)
+    uploads = world.installation.ctx.uploads
+    uploads._reserve = 2**60
+    part = await sent(world, app, id, FOLDER)
+    assert (part.status, part.message.startswith("Ask the operator for room")) == (503, True)
+    refused = await world.post(f"/application/{app}/upload", announced(OTHER))
+    assert (refused.status, refused.message.startswith("Ask the operator for room")) == (503, True)
+    uploads._reserve = 0
+    assert (await sent(world, app, id, FOLDER)).status == 200
+
+
 # Sweeping
 
 

@@ -144,6 +144,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     upload_files: Annotated[
         int, _says("How many files and folders an uploaded folder may have", ge=1, le=10_000_000)
     ] = 100_000
+    upload_kept_bytes: Annotated[
+        int,
+        _says("Bytes of all uploads of an application; those that nothing needs go first", ge=1024, le=2**50),
+    ] = 4 * 1024 * 1024 * 1024
+    upload_reserve_bytes: Annotated[
+        int, _says("Bytes of the disk that uploads leave free", ge=0, le=2**50)
+    ] = 1024 * 1024 * 1024
     build_cache_bytes: Annotated[
         int,
         _says("Bytes of build caches kept for each organization; the least recently used go first", ge=0),

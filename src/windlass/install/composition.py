@@ -109,7 +109,7 @@ def assemble(
         out=out,
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES),
-        uploads=UploadFiles(folder.absolute() / UPLOADS),
+        uploads=UploadFiles(folder.absolute() / UPLOADS, settings.upload_reserve_bytes),
         routing=Routing(),
         ownership=Ownership(settings.place, own.owner, own.home),
         point=point or no_point,

@@ -29,14 +29,15 @@ CHECKED: Final = 2
 class UploadFile:
     """An open archive that no other request writes."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, reserve: int) -> None:
+        self._descriptor, self._reserve = descriptor, reserve
 
     @property
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> None:
+        _check_room(os.fstatvfs(self._descriptor), len(data), self._reserve)
         left = memoryview(data)
         try:
             while left:
@@ -70,8 +71,9 @@ class StoredUpload(NamedTuple):
 
 
 class UploadFiles:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, reserve: int = 0) -> None:
+        """`reserve`: bytes of the disk that archives leave free."""
+        self._folder, self._reserve = folder, reserve
         self.checks = asyncio.Semaphore(CHECKED)
         """Held while an archive is read to its end."""
 
@@ -84,6 +86,11 @@ class UploadFiles:
             return self.path(upload).stat().st_size
         except FileNotFoundError:
             return 0
+
+    def check_room(self, size: int) -> None:
+        """Raises Unavailable if the disk has no room for an archive of this size."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_room(os.statvfs(self._folder), size, self._reserve)
 
     def has(self, upload: UploadIdentity) -> bool:
         return self.path(upload).exists()
@@ -98,7 +105,7 @@ class UploadFiles:
         try:
             if not filelock.try_lock(descriptor):
                 raise Conflict("Wait until the other request has ended: it sends a part of the same upload")
-            yield UploadFile(descriptor)
+            yield UploadFile(descriptor, self._reserve)
         finally:
             os.close(descriptor)
 
@@ -118,3 +125,8 @@ class UploadFiles:
                 with suppress(FileNotFoundError):
                     ages[StoredUpload(path.parent.name, path.name)] = now - path.stat().st_mtime
         return ages
+
+
+def _check_room(disk: os.statvfs_result, size: int, reserve: int) -> None:
+    if disk.f_bavail * disk.f_frsize - size < reserve:
+        raise Unavailable(FULL)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.base.clock import DAY, SECOND, stamp
+from windlass.base.clock import DAY, HOUR, SECOND, stamp
 from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.base.subprocesses import in_thread
 from windlass.builders.git import Limits
@@ -33,15 +33,35 @@ MOST_OPEN: Final = 10
 """Uploads of one application that are not completed."""
 KEPT: Final = DAY
 """Time without progress after which an upload that is not needed goes."""
+USED_WITHIN: Final = HOUR
+"""Time in which a complete upload is deployed; until then it stays, whatever room others need."""
 _BATCH: Final = 1024 * 1024
 _OFFSET: Final = "upload-offset"
 
 
 @prepares("upload.create")
-async def check_place(ctx: Context, call: Call) -> None:
-    """Refuses an upload to a server that does not build the application."""
+async def make_room(ctx: Context, call: Call) -> None:
+    """Refuses an upload to a server that does not build the application, or whose disk has no room. Removes
+    uploads that nothing needs, the oldest first, if the application would have too many."""
     parent = await parent_of(ctx.store.reads, call)
     await check_here(ctx, parent.id)
+    size = call.sent(Upload).size
+    ages = await in_thread(ctx.uploads.all)
+    rows = await ctx.store.reads.resources.of_parent(parent.id, upload.name)
+    excess = _sizes(rows) + size - ctx.settings.upload_kept_bytes
+    for row in rows:
+        age = ages.get(StoredUpload(parent.id, row.id), 0.0)
+        is_old = row.read(UploadShown).state == READY and age * SECOND >= USED_WITHIN
+        if excess > 0 and is_old and not await _is_needed(ctx, row):
+            await ctx.store.write(partial(_forget, row))
+            await in_thread(ctx.uploads.remove, row)
+            excess -= row.read(Upload).size
+    await in_thread(ctx.uploads.check_room, size)
+
+
+def _sizes(rows: Iterable[Row]) -> int:
+    """Returns the bytes of uploads. Those that are open may become as large as announced."""
+    return sum(row.read(Upload).size for row in rows)
 
 
 @behaves(upload)
@@ -55,6 +75,12 @@ class Uploads(Behaviour[Upload]):
             )
         if await _count_open(tx, draft.above.id) >= MOST_OPEN:
             raise Conflict(f"Complete or delete an upload first: {MOST_OPEN} of this application are open")
+        most = ctx.settings.upload_kept_bytes
+        if _sizes(await tx.resources.of_parent(draft.above.id, upload.name)) + draft.spec.size > most:
+            raise Conflict(
+                "Delete an upload of this application first, or ask the operator for more upload_kept_bytes: "
+                f"with this one, they would have more than {most} bytes"
+            )
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await _mark_deleted(tx, row)
