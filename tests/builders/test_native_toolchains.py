@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from contextlib import nullcontext
 
 import pytest
 
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
+from windlass.builders.native.cache_limits import CacheLimits
 
 NPM = """#!/bin/sh
 case "$*" in *--prefix*) ;; *) exit 0 ;; esac
@@ -70,6 +74,62 @@ async def test_a_build_cannot_change_a_toolchain_that_others_use(site, machine, 
     await site.build(FILES)
     assert [*site.kept.glob("cache/toolchains/.deps/*/node_modules/.bin/mark")] != [] or not is_changed
     assert is_changed or [*site.kept.glob("cache/toolchains/.deps/*/node_modules/.bin/mark")] == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "days", "stays"),
+    [
+        (CacheLimits(days=30), 29, True),
+        (CacheLimits(days=30), 31, False),
+        (CacheLimits(most_bytes=0), 0, False),
+    ],
+)
+async def test_a_toolchain_that_no_build_has_used_for_long_or_has_no_room_is_erased(
+    site, machine, limits, days, stays
+):
+    mode_of(site, "off", toolchain_limits=limits)
+    await site.build(FILES, service="a")
+    (made,) = toolchains(site)
+    os.utime(made / COMPLETE, (0, time.time() - days * 24 * 3600))
+    await site.builder.sweep([])
+    assert (toolchains(site) == [made]) is stays
+    assert stays or not [*made.parent.iterdir()]
+    await site.build(FILES, service="b")
+    assert ("Fetching" in site.log()) is not stays
+
+
+async def test_a_build_that_uses_a_toolchain_again_keeps_it(site, machine):
+    mode_of(site, "off", toolchain_limits=CacheLimits(days=30))
+    await site.build(FILES, service="a")
+    (made,) = toolchains(site)
+    os.utime(made / COMPLETE, (0, 0))
+    await site.build(FILES, service="b")
+    await site.builder.sweep([])
+    assert toolchains(site) == [made]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_a_toolchain_that_a_build_uses_is_not_erased_under_it(site, machine, is_held):
+    """The control: without the build it is."""
+    mode_of(site, "off", toolchain_limits=CacheLimits(most_bytes=0))
+    await site.build(FILES, service="a")
+    (made,) = toolchains(site)
+    store = ArtifactStore(site.kept / "cache", "toolchains")
+    with store.depending("pnpm-9.1.0") if is_held else nullcontext():
+        await site.builder.sweep([])
+        assert made.exists() is is_held
+
+
+async def test_leftovers_of_a_killed_fetch_or_sweep_are_erased(site, machine):
+    mode_of(site, "off")
+    await site.build(FILES, service="a")
+    top = site.kept / "cache" / "toolchains"
+    leftovers = [top / ".gone-0123", top / ".deps" / "node-20-0123456789ab"]
+    for leftover in leftovers:
+        leftover.mkdir()
+    await site.builder.sweep([])
+    assert len(toolchains(site)) == 1
+    assert not any(leftover.exists() for leftover in leftovers)
 
 
 async def test_without_leave_to_fetch_the_installation_is_named_at_once(site, machine):

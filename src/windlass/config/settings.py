@@ -158,6 +158,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_cache_days: Annotated[
         int, _says("Days that a build cache is kept after a build last used it", ge=1, le=3650)
     ] = 30
+    toolchain_downloads: Annotated[
+        bool,
+        _says("Whether builds fetch what this machine lacks from package registries, such as Node or Python"),
+    ] = True
+    toolchain_bytes: Annotated[
+        int, _says("Bytes of fetched toolchains that are kept; the least recently used go first", ge=0)
+    ] = 10 * 1024 * 1024 * 1024
+    toolchain_days: Annotated[
+        int, _says("Days that a fetched toolchain is kept after a build last used it", ge=1, le=3650)
+    ] = 90
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""

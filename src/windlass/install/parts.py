@@ -103,7 +103,13 @@ async def _engine(
     if chosen == PROCESS:
         isolation = await in_thread(isolation_of, settings)
         limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
-        builder = NativeBuilder(folder / "builds", isolation=isolation, limits=limits)
+        builder = NativeBuilder(
+            folder / "builds",
+            isolation=isolation,
+            fetches=settings.toolchain_downloads,
+            limits=limits,
+            toolchain_limits=CacheLimits(settings.toolchain_bytes, settings.toolchain_days),
+        )
         return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
     if chosen == DOCKER:
         # Loaded only where it is used: its HTTP client is a third of the time to start.

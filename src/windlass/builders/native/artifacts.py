@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -103,6 +103,10 @@ class ArtifactStore:
                 if not (fresh / COMPLETE).exists():
                     _try_to_erase(fresh)
 
+    def dependencies(self) -> list[Path]:
+        """Returns the folders of all complete dependencies."""
+        return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
+
     def put(self, folder: Path, artifact: Artifact) -> Artifact:
         """Moves a whole artifact to its final name. An earlier one is used instead: it was made of the
         same."""
@@ -128,8 +132,11 @@ class ArtifactStore:
             _end_programs(left)
         self._away(self.folder, self.folder.parent)
 
-    def sweep(self, keep: Collection[str] | None = None) -> None:
-        """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay."""
+    def sweep(
+        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay.
+        `names_used` tells which dependencies stay; the default is those of artifacts."""
         if not self.folder.is_dir():
             return
         kept = None if keep is None else {name_of(key) for key in keep}
@@ -141,7 +148,7 @@ class ArtifactStore:
             elif not left.name.startswith(".") and kept is not None and left.name not in kept:
                 self._away(left)
         for deps in sorted((self.folder / DEPS).glob("*")):
-            self._sweep_deps(deps)
+            self._sweep_deps(deps, names_used or self._used_artifacts)
 
     def _sweep_leftover(self, left: Path) -> None:
         if left.name.endswith(".lock"):
@@ -157,7 +164,7 @@ class ArtifactStore:
         if held is not None:
             os.close(held)
 
-    def _sweep_deps(self, deps: Path) -> None:
+    def _sweep_deps(self, deps: Path, names_used: Callable[[], Collection[str]]) -> None:
         if deps.name.endswith(".lock"):
             if not deps.with_suffix("").exists():
                 _drop_lock(deps)
@@ -166,7 +173,7 @@ class ArtifactStore:
         if held is None and _lock(deps).exists():
             return
         # Checked only now: a build that uses it holds its lock until its artifact is in place.
-        if not (deps / COMPLETE).exists() or deps.name not in self._used_artifacts():
+        if not (deps / COMPLETE).exists() or deps.name not in names_used():
             self._away(deps)
             _lock(deps).unlink(missing_ok=True)
         if held is not None:

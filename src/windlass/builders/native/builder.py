@@ -53,6 +53,7 @@ class NativeBuilder:
         *,
         fetches: bool = True,
         limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+        toolchain_limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
     ) -> None:
         """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
@@ -60,7 +61,7 @@ class NativeBuilder:
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
-        self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches)
+        self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._shared = SharedBuilds(self._folder)
         self._caches = CacheStore(self._folder, limits)
         self._with_pip: set[str] = set()
@@ -109,6 +110,7 @@ class NativeBuilder:
         for service in erase:
             await group.in_thread(self._caches.discard, service)
         await group.in_thread(self._caches.sweep)
+        await group.in_thread(self._toolchains.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
         await group.in_thread(self._shared.note_set_aside, service, into / "builds")

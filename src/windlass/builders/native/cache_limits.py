@@ -14,7 +14,7 @@ DAY: Final = 24 * 3600.0
 
 
 class CacheLimits(Struct, frozen=True):
-    """The limits of the caches of one organization."""
+    """The limits of the caches of one organization, or of all toolchains."""
 
     most_bytes: int = 10 << 30
     days: int = 30

@@ -136,6 +136,7 @@ async def _fetch(tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: 
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
     if chosen in _FORBIDDEN:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
+    toolchains.check_allowed()
     minor = wanted.minor or _first_in(wanted)
     uv = await find_program(UV, tools, toolchains, held)
     folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, held)

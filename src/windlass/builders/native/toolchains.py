@@ -7,6 +7,7 @@ They are installed by steps in a cell of their own, so that no organization can 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore
+from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools, step
 
@@ -41,14 +43,23 @@ class MissingToolchain(BuildError):
 class Toolchains:
     """The toolchains of one server, which its builds share."""
 
-    def __init__(self, folder: Path, isolation: Isolation, *, allowed: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        isolation: Isolation,
+        *,
+        allowed: bool = True,
+        limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+    ) -> None:
         self._store = ArtifactStore(folder / CACHE, FOLDER)
-        self._cache = folder / CACHE / FOLDER / "downloads"
+        self._limits = limits
         self._isolation = isolation
         self._allowed = allowed
         self._failed: dict[str, tuple[float, str]] = {}
         """The time and the reason of failures, by name."""
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._sizes: dict[str, int] = {}
+        """Sizes of toolchains, which do not change, by name."""
 
     async def fetch(self, name: str, make: Make, tools: Tools, held: ExitStack) -> Path:
         """Returns the folder of a toolchain, which stays until `held` is closed at least. Raises
@@ -63,27 +74,51 @@ class Toolchains:
                 except BuildError as error:
                     self._failed[name] = (time.monotonic(), str(error))
                     raise MissingToolchain(str(error)) from error
+            await group.in_thread(os.utime, _use_of(folder))
         tools.cells.readable.append(folder)
         return Path(folder)
 
-    def _check(self, name: str) -> None:
+    def check_allowed(self) -> None:
+        """Raises MissingToolchain if nothing may be fetched."""
         if not self._allowed:
-            raise MissingToolchain("The operator does not allow toolchains to be fetched.")
+            raise MissingToolchain("The setting toolchain_downloads does not allow that.")
+
+    def sweep(self) -> None:
+        """Erases toolchains that are too old or too large, the least recently used first, and leftovers of
+        interrupted fetches. What instances need of them are files of their artifacts."""
+        units = [self._unit(folder) for folder in self._store.dependencies()]
+        gone = {unit.path.name for unit in units_to_erase(units, self._limits, time.time())}
+        self._store.sweep((), lambda: {folder.name for folder in self._store.dependencies()} - gone)
+        self._sizes = {unit.path.name: unit.size for unit in units if unit.path.exists()}
+
+    def _unit(self, folder: Path) -> CacheUnit:
+        if folder.name not in self._sizes:
+            self._sizes[folder.name] = size_of(folder)
+        return CacheUnit(folder, _use_of(folder).stat().st_mtime, self._sizes[folder.name])
+
+    def _check(self, name: str) -> None:
+        self.check_allowed()
         failed_at, reason = self._failed.get(name, (0.0, ""))
         if reason and time.monotonic() - failed_at < AGAIN:
             raise MissingToolchain(reason)
 
     async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
         home = folder / "home"
-        await group.in_thread(_make_folders, home, self._cache)
-        cells = Cells(self._isolation, FOLDER, home, folder, self._cache)
-        own = tools.elsewhere(home, self._cache, cells)
+        cache = home / "cache"
+        await group.in_thread(_make_folders, home, cache)
+        cells = Cells(self._isolation, FOLDER, home, folder, cache)
+        own = tools.elsewhere(home, cache, cells)
         try:
             with step(tools.say, f"Fetching {name}"):
                 await make(own, folder)
         finally:
             await group.in_thread(own.end_all)
         await group.in_thread(_finish, folder, home)
+
+
+def _use_of(folder: Path) -> Path:
+    """Returns the file whose time is that of the last use."""
+    return folder / COMPLETE
 
 
 def _make_folders(*folders: Path) -> None:
