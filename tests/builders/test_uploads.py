@@ -103,6 +103,9 @@ def test_a_folder_of_git_is_left_out(tmp_path):
     assert [path.name for path in (tmp_path / "into").iterdir() if path.is_file()] == ["a"]
 
 
+GOOD = packed(entry("a", b"x" * 5000), entry("b", b"y"))
+
+
 HOSTILE = {
     "an absolute path": ([entry("/etc/passwd", b"")], "below the folder"),
     "a path that leaves": ([entry("a/../../b", b"")], "leaves the folder"),
@@ -164,7 +167,27 @@ def _header(kind: bytes, size: int) -> bytes:
     return facts.tobuf(tarfile.GNU_FORMAT)
 
 
-GOOD = packed(entry("a", b"x" * 5000), entry("b", b"y"))
+def _records(count: int) -> bytes:
+    text = b"".join(b"12 k%05d=v\n" % number for number in range(count))
+    return _header(b"x", len(text)) + text + b"\0" * (-len(text) % tarfile.BLOCKSIZE)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (_records(101), "more than 100"),
+        (_records(100) * 60, "shorter names"),
+    ],
+)
+def test_headers_before_a_file_do_not_fill_the_memory(tmp_path, headers, reason):
+    with pytest.raises(UploadError, match=reason):
+        examine(written(tmp_path, gzip.compress(headers + GOOD)), LIMITS)
+
+
+def test_each_file_has_room_for_headers_of_its_own(tmp_path):
+    attributes = _records(100)
+    data = b"".join(attributes + packed(entry(f"f{n}", b""))[: tarfile.BLOCKSIZE] for n in range(60))
+    assert taken(tmp_path, data + b"\0" * 1024).files == 60
 
 
 DAMAGED = {

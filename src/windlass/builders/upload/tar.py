@@ -19,7 +19,9 @@ BLOCK: Final = 512
 _PIECE: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _LONGEST_NAME: Final = 64 * 1024
-"""Bytes of a header that holds a long name."""
+"""Most bytes of the headers that hold the long names of one entry: all are in memory until it comes."""
+_MOST_RECORDS: Final = 100
+"""Records of a pax header. Honest ones have a few times, names and attributes."""
 _KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {
     b"0": "file",
     b"\0": "file",
@@ -123,7 +125,7 @@ class TarReader:
         """`most`: the limit of entries, headers included."""
         self._unpacked = unpacked
         self._most, self._count = most, 0
-        self._unread = 0
+        self._unread = self._named = 0
 
     def content(self) -> Iterator[bytes]:
         """Yields the content of the file that came last."""
@@ -143,7 +145,7 @@ class TarReader:
                 self._text(size)
             else:
                 entry, padding = self._entry(block, kind, size, names), -size % BLOCK
-                names = {}
+                names, self._named = {}, 0
                 self._unread = entry.size
                 yield entry
                 for _ in self.content():
@@ -187,7 +189,8 @@ class TarReader:
         )
 
     def _text(self, size: int) -> bytes:
-        if size > _LONGEST_NAME:
+        self._named += size
+        if self._named > _LONGEST_NAME:
             raise UploadError("Use shorter names: the archive has one that is too long")
         text = b"".join(self._unpacked.pieces(size))
         for _ in self._unpacked.pieces(-size % BLOCK):
@@ -224,7 +227,11 @@ def _number(field: bytes) -> int:
 def _pax(text: bytes) -> dict[str, bytes]:
     """Reads records of the form `27 path=a/long/name`. A size has to be in the header of the file itself."""
     records: dict[str, bytes] = {}
+    count = 0
     while text.strip(b"\0"):
+        count += 1
+        if count > _MOST_RECORDS:
+            raise UploadError(f"Send fewer attributes: a file has more than {_MOST_RECORDS}")
         length, blank, _ = text.partition(b" ")
         if not (
             blank and length.isdigit() and len(length) < 8 and len(length) + 1 < int(length) <= len(text)
