@@ -34,7 +34,7 @@ from windlass.install.composition import open_store
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.serve.server import look_less_for_garbage
+from windlass.serve.server import tune_interpreter
 from windlass.store import Queue, Store, Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
@@ -149,12 +149,14 @@ class IdleEngine(FakeEngine):
 
     def __init__(self) -> None:
         super().__init__("image")
+        self.start_seconds = 0.0
         self._own: dict[str, dict[int, Instance]] = {}
         self.starts = 0
 
     async def run(self, wanted: Workload, index: int) -> Instance:
         own = self._own.setdefault(wanted.service, {})
         if wanted.generation not in own:
+            await asyncio.sleep(self.start_seconds)
             own[wanted.generation] = await super().run(wanted, index)
             self.instances.clear()
             self.starts += 1
@@ -180,7 +182,7 @@ class Deployer:
     """An installation that deploys new services, so many at once, a slice of them at a time."""
 
     def __init__(self, installation: Installation, engine: IdleEngine, services: int) -> None:
-        self.installation, self._engine, self._services = installation, engine, services
+        self.installation, self.engine, self._services = installation, engine, services
         self._made = 0
         self.project = ""
         self.environments: list[str] = []
@@ -192,14 +194,14 @@ class Deployer:
     async def turn(self, count: int) -> tuple[float, list[float]]:
         """Deployments per second, while all that were asked for at once wait; and the reads meanwhile."""
         worker = Worker(self.installation.ctx)
-        first, took, reads = self._engine.starts, 0.0, list[float]()
-        while self._engine.starts - first < count:
+        first, took, reads = self.engine.starts, 0.0, list[float]()
+        while self.engine.starts - first < count:
             if not await waits(self.installation):
                 await self.ask_for_more()
             began = time.perf_counter()
             await self._work(worker, first + count, reads)
             took += time.perf_counter() - began
-        done = self._engine.starts - first
+        done = self.engine.starts - first
         await worker.stop()
         return done / took, reads
 
@@ -220,7 +222,7 @@ class Deployer:
     async def _work(self, worker: Worker, enough: int, reads: list[float]) -> None:
         """Until so many were started, or nothing waits."""
         working, reading = asyncio.create_task(worker.run()), asyncio.create_task(self._read(reads))
-        while self._engine.starts < enough and (worker.running or await waits(self.installation)):  # noqa: ASYNC110
+        while self.engine.starts < enough and (worker.running or await waits(self.installation)):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for task in (working, reading):
             task.cancel()
@@ -263,7 +265,7 @@ async def waits(installation: Installation) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
+async def deployer(folder: Path, services: int, at_once: int = AT_ONCE) -> AsyncIterator[Deployer]:
     engine = IdleEngine()
     parts = Parts(
         engine=engine,
@@ -278,7 +280,7 @@ async def deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         admin_token=ADMIN,
         rate_limit=1_000_000_000,
         settle_seconds=0,
-        parallel_deployments=AT_ONCE,
+        parallel_deployments=at_once,
     )
     installation = await install(settings, parts=parts, out=HttpSender(()))
     made = Deployer(installation, engine, services)
@@ -304,7 +306,7 @@ async def _deployments(given: Waiting) -> tuple[dict[str, list[float]], dict[str
 
 
 async def _all(given: Waiting) -> Found:
-    look_less_for_garbage()
+    tune_interpreter()
     claims = await _claims(given)
     rates, reads = await _deployments(given)
     return Found(claims, rates, reads)

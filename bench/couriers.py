@@ -35,7 +35,7 @@ from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.serve.server import look_less_for_garbage
+from windlass.serve.server import tune_interpreter
 from windlass.store import Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
@@ -219,7 +219,7 @@ async def measure(given: Calling, url: str, dead: str) -> Called:
     )
     installation = await install(settings, parts=parts)
     await installation.start()
-    look_less_for_garbage()
+    tune_interpreter()
     caller = Caller(installation, url)
     await caller.begin()
     ours, bare, soon, late, with_dead = [], [], [], [], []

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from bench.backlog import Deployer, deployer, waits
 from bench.machine import SERVER_CORE, run_module
-from windlass.serve.server import look_less_for_garbage
+from windlass.serve.server import tune_interpreter
 
 _BETWEEN = 0.02
 """Seconds from one request to the next of its kind."""
@@ -35,6 +35,10 @@ class Mixed(Struct, frozen=True):
     """Services that run."""
     deploying: int
     """Services that are deployed, again and again."""
+    at_once: int
+    """As many of them as deploy at the same time."""
+    start_seconds: float
+    """Seconds that an instance takes to start."""
     seconds: float
     """Of each round."""
     rounds: int
@@ -50,13 +54,14 @@ def found(given: Mixed) -> Late:
 
 
 async def _measure(given: Mixed) -> dict[str, list[float]]:
-    look_less_for_garbage()
+    tune_interpreter()
     late: dict[str, list[float]] = {"GET": [], "PUT": []}
-    async with deployer(Path(given.folder), given.running) as server:
+    async with deployer(Path(given.folder), given.running, given.at_once) as server:
         await server.installation.start()
         await server.ask_for_more()
         while await waits(server.installation):  # noqa: ASYNC110 (as a client would)
             await asyncio.sleep(0.1)
+        server.engine.start_seconds = given.start_seconds
         for number in range(given.rounds + 1):
             await asyncio.sleep(_REST)
             taken = await _round(server, given)

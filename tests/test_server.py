@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import re
+import sys
 from functools import partial
 
 import pytest
@@ -12,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
-from windlass.serve.server import ApiServer, listen, look_less_for_garbage
+from windlass.serve.server import ApiServer, listen, tune_interpreter
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 
@@ -144,16 +145,17 @@ async def test_websockets_that_come_at_once_are_opened_in_turns():
 
 
 @pytest.fixture
-def _garbage_collector():
-    thresholds = gc.get_threshold()
+def _interpreter():
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     yield
+    sys.setswitchinterval(interval)
     gc.unfreeze()
     gc.set_threshold(*thresholds)
     gc.enable()
 
 
-@pytest.mark.usefixtures("_garbage_collector")
+@pytest.mark.usefixtures("_interpreter")
 def test_a_server_that_listens_collects_garbage_though_its_start_did_not():
     gc.disable()
-    look_less_for_garbage()
+    tune_interpreter()
     assert gc.isenabled()

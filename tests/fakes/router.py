@@ -13,6 +13,8 @@ class FakeRouter:
         self.port = port
         self.runs = False
         self.listening: dict[str, tuple[Listen, ...]] = {}
+        self._holders: dict[int, str] = {}
+        """The services that have ports, by port."""
         self.routes: dict[str, tuple[Route, ...]] = {}
         self.drained: list[Endpoint] = []
         self.is_complete = False
@@ -28,10 +30,15 @@ class FakeRouter:
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         wanted = {one.port for one in ports}
-        for other, held in self.listening.items():
-            if other != service and (both := wanted & {one.port for one in held}):
-                raise RouteError(f"port {min(both)} is in use by another service: choose another one")
+        if taken := [port for port in wanted if self._holders.get(port, service) != service]:
+            raise RouteError(f"port {min(taken)} is in use by another service: choose another one")
+        self._give_back(service)
+        self._holders |= dict.fromkeys(wanted, service)
         self.listening[service] = tuple(ports)
+
+    def _give_back(self, service: str) -> None:
+        for one in self.listening.pop(service, ()):
+            del self._holders[one.port]
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
         self.routes[service] = tuple(routes)
@@ -40,7 +47,7 @@ class FakeRouter:
         self.drained.extend(endpoints)
 
     async def forget(self, service: str) -> None:
-        self.listening.pop(service, None)
+        self._give_back(service)
         self.routes.pop(service, None)
 
     async def complete(self) -> None:

@@ -252,6 +252,18 @@ async def test_a_release_that_built_nothing_does_not_have_builds_looked_through(
     assert world.builder.pruned == [app, app]
 
 
+async def test_a_release_of_a_build_that_was_last_used_long_ago_takes_nothing_that_is_kept(make_world_with):
+    async with make_world_with(kept_artifacts=1) as world:
+        app = await deployed(world)
+        first, second = world.builder.built[0].commit, world.git.push("second")
+        for commit in [second] * 12 + [first]:
+            await deploy(world, app, git_commit_id=commit)
+            await world.settle()
+        assert {order.commit for order in world.builder.built} == {first, second}
+        assert len(world.builder.kept) == 2
+        assert generations(world, app) == [14]
+
+
 async def test_tidying_up_takes_no_build_that_is_about_to_run(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()

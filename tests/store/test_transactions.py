@@ -17,7 +17,9 @@ from tests.store.changes import Mishap, adds, fails_late, together
 from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock
 from windlass.base.errors import Unavailable
-from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx
+from windlass.base.turn_budget import TurnBudget
+from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
+from windlass.store.groups import BACKGROUND
 
 pytestmark = pytest.mark.essential  # each database has code of its own
 
@@ -28,6 +30,26 @@ async def test_changes_that_come_at_once_are_committed_as_one_group(store: Store
     await together(*(store.write(adds(f"n{number}")) for number in range(20)))
     assert (store.groups, store.writes) == (1, 20)
     assert len(await names(store)) == 20
+
+
+async def test_a_change_of_a_request_goes_before_those_of_background_work(store: Store):
+    order: list[str] = []
+
+    def noting(name: str) -> Write[None]:
+        async def change(tx: Tx) -> None:
+            order.append(name)
+            await adds(name)(tx)
+
+        return change
+
+    many = [f"background {number}" for number in range(5 * BACKGROUND)]
+    behind = asyncio.gather(*(TurnBudget().run(store.write(noting(name))) for name in many))
+    while not order:  # noqa: ASYNC110 (nothing tells that a group has begun)
+        await asyncio.sleep(0)
+    await store.write(noting("request"))
+    await behind
+    assert order.index("request") <= 2 * BACKGROUND
+    assert [name for name in order if name != "request"] == many
 
 
 async def test_members_of_a_group_fail_alone(store: Store, place: Place):

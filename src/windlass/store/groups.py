@@ -19,13 +19,16 @@ from windlass.base.fair_share import FairShare
 from windlass.base.log import log
 from windlass.base.outage import Outage
 from windlass.base.trace import start_untraced
+from windlass.base.turn_budget import in_background
 from windlass.store.chain import ChainEnd
 from windlass.store.tables.table import DatabaseSession, Measured, NewEvent
 from windlass.store.transaction import Tx, Write
 
 T = TypeVar("T")
 
-GROUP = 128
+GROUP, BACKGROUND = 128, 8
+"""The most changes in a group: of requests, and of background work. A request that comes just after the
+start of a group waits for all of them."""
 _log = log("store")
 
 Measurer = Callable[[str, float, tuple[str, ...]], None]
@@ -68,6 +71,8 @@ class GroupCommit:
         self._end = ChainEnd()
         self.writes = self.groups = 0
         self._waiting: deque[QueuedChange] = deque()
+        self._waiting_behind: deque[QueuedChange] = deque()
+        """Changes of background work."""
         self._committing: asyncio.Task[None] | None = None
         self._listeners: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
         """By the first part of the word; those of all words by an empty one."""
@@ -89,7 +94,8 @@ class GroupCommit:
         if self._closed:
             raise Unavailable("This server is stopping; nothing was changed")
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(QueuedChange(change, answer))
+        queue = self._waiting_behind if in_background.get() else self._waiting
+        queue.append(QueuedChange(change, answer))
         if self._committing is None or self._committing.done():
             self._committing = start_untraced(self._drain())
         return await answer
@@ -149,8 +155,8 @@ class GroupCommit:
                 self._committing.cancel()  # if this is cancelled, because the database does not answer
 
     async def _drain(self) -> None:
-        while self._waiting:
-            taken = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
+        while self._waiting or self._waiting_behind:
+            taken = [*_take(self._waiting, GROUP), *_take(self._waiting_behind, BACKGROUND)]
             group = [queued for queued in taken if not queued.answer.done()]
             if group:
                 await self._serve(group)
@@ -184,6 +190,10 @@ class GroupCommit:
             listener(word)
         for listener in self._listeners[""]:
             listener(word)
+
+
+def _take(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChange]:
+    return [queue.popleft() for _ in range(min(most, len(queue)))]
 
 
 def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:

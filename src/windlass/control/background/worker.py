@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -12,6 +13,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
+from windlass.base.turn_budget import TurnBudget
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping
 from windlass.control.background.resealing import RESEAL, reseal_as_work
@@ -36,7 +38,7 @@ QUICK_SLOTS, CALLING_SLOTS = 8, 256
 """Slots: of what is soon done, and of what waits for other people's servers."""
 _log = log("worker")
 
-Job = Callable[[Context, Claim], Awaitable[None]]
+Job = Callable[[Context, Claim], Coroutine[Any, Any, None]]
 
 
 def jobs() -> dict[str, Job]:
@@ -70,6 +72,7 @@ class Worker:
         self._lease = lease
         self._wake = asyncio.Event()
         self._jobs = jobs()
+        self._budget = TurnBudget()
         self._queues: dict[int, WorkQueue] = {}
         self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
         self._claiming: asyncio.Task[int] | None = None
@@ -212,7 +215,7 @@ class Worker:
         try:
             if earlier:
                 await asyncio.wait(earlier)
-            await self._jobs[claim.kind](self._ctx, claim)
+            await self._budget.run(self._jobs[claim.kind](self._ctx, claim))
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
             keeper.cancel()  # It finds out, too, and would interrupt the request to look again.

@@ -2,54 +2,72 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Final
 
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
-from windlass.core.deploy.states import OPEN, Progress
+from windlass.control.records.past_deployments import newest_first
+from windlass.core.deploy.states import Progress
+from windlass.store import DeploymentRow
 
-
-class Builds(Struct, frozen=True):
-    """The builds of a service's past deployments, as far as they are kept."""
-
-    kept: list[str]
-    """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
-    grown: bool
-    """True if anything was built since the release before the last: then there may be builds to remove."""
+_REMEMBERED: Final = 1000
+"""Deployments among which the last few that ran are looked for."""
+_LOOKED_THROUGH: Final = 100
+"""The same for an earlier use of a build."""
 
 
 async def kept_commits(ctx: Context, service: str) -> set[str]:
     """Returns the versions that may be deployed again: of what serves, what is under way, and the last few
     that ran."""
-    status = await ctx.store.reads.statuses.get(service)
-    commits: dict[str, None] = {}
-    needed: set[str] = set()
-    for row in await ctx.store.reads.deployments.latest(service, 1000):
-        if (commit := particulars(row).commit_id) is None:
-            continue
-        if row.status in OPEN or (status and row.id == status.serving):
-            needed.add(commit)
-        elif row.status == Progress.SUCCEEDED and len(commits) < ctx.settings.kept_artifacts:
-            commits[commit] = None
-    return needed | {*commits}
+    in_use = await _in_use(ctx, service)
+    last: set[str] = set()
+    async for row in newest_first(ctx, service, _REMEMBERED):
+        if len(last) >= ctx.settings.kept_artifacts:
+            break
+        commit = particulars(row).commit_id
+        if commit and row.status == Progress.SUCCEEDED and row.id not in in_use:
+            last.add(commit)
+    return last | {commit for row in in_use.values() if (commit := particulars(row).commit_id)}
 
 
-async def builds_of(ctx: Context, service: str) -> Builds:
-    status = await ctx.store.reads.statuses.get(service)
-    needed: list[str] = []
-    good: dict[str, None] = {}
-    first: dict[str, int] = {}
-    released: list[int] = []
-    for row in await ctx.store.reads.deployments.latest(service, 1000):
+async def kept_builds(ctx: Context, service: str) -> list[str]:
+    """Returns the keys of builds that may be needed: of what serves, what is under way, and the last few that
+    ran."""
+    in_use = await _in_use(ctx, service)
+    needed = [build.artifact.key for row in in_use.values() if (build := particulars(row).made)]
+    last: dict[str, None] = {}
+    async for row in newest_first(ctx, service, _REMEMBERED):
+        if len(last) >= ctx.settings.kept_artifacts:
+            break
+        build = particulars(row).made
+        if build and row.status == Progress.SUCCEEDED and row.id not in in_use:
+            last[build.artifact.key] = None
+    return [*dict.fromkeys([*needed, *last])]
+
+
+async def may_have_built(ctx: Context, service: str) -> bool:
+    """Returns False if nothing was built since the release before the last, and so nothing has to be removed.
+    A build that was used long before counts as new."""
+    new: set[str] = set()
+    releases = 0
+    async for row in newest_first(ctx, service, _LOOKED_THROUGH):
         build = particulars(row).made
         if build is None:
             continue
-        first[build.artifact.key] = row.number  # the latest come first
-        if row.status == Progress.SUCCEEDED:
-            released.append(row.number)
-        if row.status in OPEN or (status and row.id == status.serving):
-            needed.append(build.artifact.key)
-        elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
-            good[build.artifact.key] = None
-    since = released[1] if len(released) > 1 else 0
-    return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))
+        releases += row.status == Progress.SUCCEEDED
+        if releases < 2:
+            new.add(build.artifact.key)
+        else:
+            new.discard(build.artifact.key)
+            if not new:
+                break
+    return bool(new)
+
+
+async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
+    """Returns the deployments that wait or are under way, and the one that serves, by their ids."""
+    reads = ctx.store.reads
+    rows = await reads.deployments.open(service)
+    status = await reads.statuses.get(service)
+    serving = await reads.deployments.get(status.serving) if status and status.serving else None
+    return {row.id: row for row in [*rows, *([serving] if serving else [])]}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from windlass.base.clock import stamp
-from windlass.base.fair_share import FairShare
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Order
 from windlass.builders.dockerfile import LONGEST, declared_arguments
@@ -19,6 +18,7 @@ from windlass.builders.instructions import DockerfileError
 from windlass.builders.upload import ID, UploadError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
+from windlass.control.records.past_deployments import newest_first
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
@@ -27,11 +27,10 @@ from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS
 from windlass.families.application import GIT, Application
-from windlass.store import FAR, DeploymentRow, Row
+from windlass.store import Row
 
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
-_AT_ONCE = 10
 _ALL = "*"
 """In the place of names of build arguments: all variables that people declared, except secrets."""
 _FORM = 2
@@ -168,31 +167,16 @@ async def _earlier_build(
     service = making.service
     base = _base(service.read(Application), commit)
     place = await ctx.places.of(service.id)
-    async for row in _newest_builds(ctx, service.id):
+    async for row in newest_first(ctx, service.id, _REMEMBERED):
         details = particulars(row)
         build = details.made
-        if build is None or build.base != base:
+        if row.action not in BUILDS or build is None or build.base != base:
             continue
         values = _digest(_chosen_arguments(making, build.arguments))
         if build.values == values and await place.builder.find(service.id, build.artifact.key):
             making.say(f"This commit was built for deployment {row.number}: nothing to build")
             return build, details.commit
     return None
-
-
-async def _newest_builds(ctx: Context, service: str) -> AsyncIterator[DeploymentRow]:
-    """Yields past deployments that built, the newest first. Reads few at a time: a row is large, and most
-    often one of the first is the one that is looked for."""
-    newest, share = FAR, FairShare()
-    for _ in range(_REMEMBERED // _AT_ONCE):
-        rows = await ctx.store.reads.deployments.latest(service, _AT_ONCE, newest)
-        for row in rows:
-            if row.action in BUILDS:
-                yield row
-        if len(rows) < _AT_ONCE:
-            return
-        newest = rows[-1].number - 1
-        await share.pause()
 
 
 def _base(spec: Application, commit: str) -> str:

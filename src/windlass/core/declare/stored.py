@@ -47,15 +47,21 @@ def with_unknown(
 ) -> dict[str, object]:
     """Returns a new document with the fields of the stored one that the struct does not declare, as a later
     version may have stored them, at every depth. Items of lists have no former self, and stay as they are."""
-    declared = {field.encode_name: field.type for field in fields(struct)}
+    declared = _structs_of_fields(struct)
     for name, value in stored.items():
         if name not in declared:
             new[name] = value
             continue
-        inner, below = struct_of(declared[name]), new.get(name)
+        inner, below = declared[name], new.get(name)
         if inner and isinstance(below, dict) and isinstance(value, dict):
             new[name] = with_unknown(below, value, inner)
     return new
+
+
+@cache
+def _structs_of_fields(struct: type[Struct]) -> Mapping[str, type[Struct] | None]:
+    """Returns for each field of a struct the struct that it holds, if any."""
+    return {field.encode_name: struct_of(field.type) for field in fields(struct)}
 
 
 def raise_count(body: bytes, field: str, step: int) -> bytes:

@@ -28,6 +28,7 @@ async def build(ledger: Ledger) -> None:
         making = await making_of(ledger, particulars(deployment), say)
         making = replace(making, fetched=fetched)
         ctx.logs.masks.add(deployment.id, making.inputs.hidden)
+        await asyncio.sleep(0)  # requests go on: to read all variables takes long, and so does what follows
         for warning in making.inputs.warnings:
             say(warning)
         built, workload = await _prepare(ledger, making)

@@ -25,7 +25,7 @@ from windlass.control.deploying.sites import remove_former
 from windlass.control.deploying.steps.one_off import abandon_one_off
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import has_switched, particulars
-from windlass.control.records.kept_builds import builds_of
+from windlass.control.records.kept_builds import kept_builds, may_have_built
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.automatic_port import with_port
 from windlass.core.deploy.remedies import LOOKED_AT, remedy_of, with_remedy
@@ -109,10 +109,9 @@ async def prune(ledger: Ledger) -> None:
     for it; what could not be removed while a builder was away goes after the next build."""
     ctx, service = ledger.ctx, ledger.service
     await ctx.point("about to prune")
-    builds = await builds_of(ctx, service.id)
-    if builds.grown:
+    if await may_have_built(ctx, service.id):
         with suppress(BuildError):
-            await ledger.place.builder.prune(service.id, builds.kept)
+            await ledger.place.builder.prune(service.id, await kept_builds(ctx, service.id))
     await ctx.point("pruned")
 
 

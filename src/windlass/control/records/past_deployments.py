@@ -1,0 +1,26 @@
+"""Past deployments of a service, read few at a time: a row is large, and most often one of the first few is
+the one that is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from windlass.base.fair_share import FairShare
+from windlass.control.context.context import Context
+from windlass.store import FAR, DeploymentRow
+
+_AT_ONCE: Final = 10
+
+
+async def newest_first(ctx: Context, service: str, most: int) -> AsyncIterator[DeploymentRow]:
+    """Yields the deployments of a service. Other tasks have their turn in between."""
+    newest, share = FAR, FairShare()
+    for _ in range(0, most, _AT_ONCE):
+        rows = await ctx.store.reads.deployments.latest(service, _AT_ONCE, newest)
+        for row in rows:
+            yield row
+        if len(rows) < _AT_ONCE:
+            return
+        newest = rows[-1].number - 1
+        await share.pause()
