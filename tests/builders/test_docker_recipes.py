@@ -10,12 +10,13 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.docker.recipes import NOTES, ImageNotes, choose_dockerfile, notes_of
+from windlass.builders.docker.image_notes import NOTES, ImageNotes, notes_of
+from windlass.builders.docker.recipes import choose_dockerfile
 from windlass.builders.dockerfile import read
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact
-from windlass.core.detect.dockerfile import SITE
+from windlass.core.detect.recipe import SITE
 from windlass.docker import Docker
 
 FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp = Flask(__name__)\n"}

@@ -16,11 +16,11 @@ from windlass.builders.dockerfile import Dockerfile, read
 from windlass.builders.instructions import Instruction
 from windlass.builders.native.node_managers import manager_of
 from windlass.core.detect import detect
-from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile
+from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.core.detect.dockerfile.writer import _PLANNERS
 from windlass.core.detect.languages import languages
-from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.recipe import SITE, ProcessType, Recipe
 
 RUNNABLE = [row for row in ROWS if detect(tree_of(row.files)).is_runnable]
 

@@ -18,15 +18,12 @@ from windlass.builders.builder import Builder
 from windlass.builders.bundled import BundledRepositories
 from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
-from windlass.builders.native import NativeBuilder
-from windlass.builders.native.cache_limits import CacheLimits
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
 from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine
-from windlass.engines.process import ProcessEngine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
 from windlass.install.connecting import DockerConnector, gateway_access_log, gateway_link
@@ -99,8 +96,13 @@ async def _owner(settings: Settings, engine: Engine) -> Callable[[], str] | None
 async def _engine(
     settings: Settings, folder: Path, clock: Clock, installation: str
 ) -> tuple[Engine, Builder]:
+    # An engine is loaded only where it is used: a start waits for all that is loaded.
     chosen, host = await choose_engine(settings), docker_at(settings)
     if chosen == PROCESS:
+        from windlass.builders.native import NativeBuilder  # noqa: PLC0415
+        from windlass.builders.native.cache_limits import CacheLimits  # noqa: PLC0415
+        from windlass.engines.process import ProcessEngine  # noqa: PLC0415
+
         isolation = await in_thread(isolation_of, settings)
         limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
         builder = NativeBuilder(
@@ -112,7 +114,6 @@ async def _engine(
         )
         return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
     if chosen == DOCKER:
-        # Loaded only where it is used: its HTTP client is a third of the time to start.
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
 

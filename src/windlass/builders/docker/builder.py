@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
@@ -22,12 +22,15 @@ from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.docker.context import BuildContext, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
+from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
-from windlass.builders.docker.recipes import NOTES, ChosenDockerfile, choose_dockerfile, notes_of
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.failures import REFUSES
 from windlass.docker.images import image, pull, why_not_pulled
+
+if TYPE_CHECKING:
+    from windlass.builders.docker.recipes import ChosenDockerfile
 
 INSTALLATION: Final = "windlass.installation"
 SERVICE: Final = "windlass.service"
@@ -110,6 +113,9 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
+        # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
+        from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
+
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         chosen = await group.in_thread(choose_dockerfile, order, kit)
         say(_opening(kit))

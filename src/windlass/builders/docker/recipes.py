@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,44 +19,20 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders import ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
+from windlass.builders.docker.image_notes import ImageNotes
 from windlass.builders.native.node import Package, package
 from windlass.builders.native.node_builds import builds_of
 from windlass.builders.native.node_workspaces import workspace_of
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import Artifact
 from windlass.core.detect import Recipe, Tree, apply_settings, detect
-from windlass.core.detect.dockerfile import SITE, DockerfileOptions, argv, dockerfile, is_static
+from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.recipe import LONGEST
 
-NOTES: Final = "windlass.recipe"
-"""The label for `ImageNotes`."""
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
 """What the .dockerignore of a generated Dockerfile begins with."""
-
-
-class ImageNotes(Struct, frozen=True, omit_defaults=True):
-    """Facts about an image that its recipe says, and no Dockerfile can."""
-
-    processes: Mapping[str, tuple[str, ...]] = {}
-    release: tuple[str, ...] = ()
-    is_static: bool = False
-
-    def written(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-    def added_to(self, artifact: Artifact) -> Artifact:
-        site = StaticSite(folder=".") if self.is_static else None
-        return msgspec.structs.replace(
-            artifact,
-            processes=self.processes,
-            release=self.release,
-            static=site,
-            workdir=SITE if site else artifact.workdir,
-        )
 
 
 class ChosenDockerfile(Struct, frozen=True):
@@ -79,13 +55,6 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
             "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
         )
     return _of_recipe(order, folder, caches)
-
-
-def notes_of(labels: Mapping[str, str]) -> ImageNotes:
-    try:
-        return msgspec.json.decode(labels.get(NOTES) or "{}", type=ImageNotes)
-    except msgspec.DecodeError:
-        return ImageNotes()  # an image from before this label, whose Dockerfile used its name
 
 
 def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:

@@ -8,6 +8,8 @@ from msgspec import Meta, Struct, field
 
 WEB: Final = "web"
 """The process type that serves requests."""
+SITE: Final = "/site"
+"""The folder in an image that holds a static site, and nothing else does."""
 LONGEST: Final = 2000
 """Most characters of a value or a reason."""
 

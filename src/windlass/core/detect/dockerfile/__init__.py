@@ -2,6 +2,6 @@
 
 from windlass.core.detect.dockerfile.shell import argv
 from windlass.core.detect.dockerfile.stages import DockerfileOptions
-from windlass.core.detect.dockerfile.writer import SITE, dockerfile, is_static
+from windlass.core.detect.dockerfile.writer import dockerfile, is_static
 
-__all__ = ["SITE", "DockerfileOptions", "argv", "dockerfile", "is_static"]
+__all__ = ["DockerfileOptions", "argv", "dockerfile", "is_static"]

@@ -29,11 +29,9 @@ from windlass.core.detect.dockerfile.stages import (
     Stages,
 )
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.recipe import Recipe
+from windlass.core.detect.recipe import SITE, Recipe
 from windlass.core.detect.tree import Tree
 
-SITE: Final = "/site"
-"""The folder in the image that holds a static site, and nothing else does."""
 USER: Final = 10001
 OPENING: Final = "# Written by Windlass from the recipe of this folder."
 

@@ -1,0 +1,44 @@
+"""Facts that only the recipe of an image knows, such as process types, as a label of the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import Artifact
+from windlass.core.detect.recipe import SITE
+
+NOTES: Final = "windlass.recipe"
+"""The label for `ImageNotes`."""
+
+
+class ImageNotes(Struct, frozen=True, omit_defaults=True):
+    """Facts about an image that its recipe says, and no Dockerfile can."""
+
+    processes: Mapping[str, tuple[str, ...]] = {}
+    release: tuple[str, ...] = ()
+    is_static: bool = False
+
+    def written(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def added_to(self, artifact: Artifact) -> Artifact:
+        site = StaticSite(folder=".") if self.is_static else None
+        return msgspec.structs.replace(
+            artifact,
+            processes=self.processes,
+            release=self.release,
+            static=site,
+            workdir=SITE if site else artifact.workdir,
+        )
+
+
+def notes_of(labels: Mapping[str, str]) -> ImageNotes:
+    try:
+        return msgspec.json.decode(labels.get(NOTES) or "{}", type=ImageNotes)
+    except msgspec.DecodeError:
+        return ImageNotes()  # an image from before this label, whose Dockerfile used its name
