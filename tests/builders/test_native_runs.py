@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.builders.conftest import processes_of
 from tests.builders.native_sites import PYPROJECT, wheel, write
+from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.subprocesses import end_all_with
 from windlass.builders.builder import BuildError
@@ -192,6 +194,41 @@ async def test_a_tool_has_ended_although_what_it_left_holds_its_output(site, how
     await tools.run(["/bin/sh", "-c", f"{how}sleep 60 & echo done"], cwd=home, what="sh")
     assert said == ["done"]
     await until(lambda: not sleepers(site))
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+async def test_a_daemon_without_a_mark_has_ended_before_anything_of_the_step_is_read(
+    site, monkeypatch, sees_all
+):
+    """It could put a link in the place of a folder between our look and our copy."""
+    present = isolation.findings
+    monkeypatch.setattr(
+        isolation, "findings", lambda *ids: {**present(*ids), **({"processes": False} if sees_all else {})}
+    )
+    assert await daemons_left(site) == []
+
+
+async def daemons_left(site):
+    """Runs a step that leaves a daemon in a session of its own, without variables, whose parent has ended."""
+    mark = f"6{uuid.uuid4().int % 10**12}"
+    home = site.kept / "home"
+    home.mkdir(parents=True)
+    cells = Cells(Isolation("auto", site.kept), "org", home, home)
+    tools = Tools({}, home, site.kept / "cache" / "org", print, set(), cells)
+    daemon = f"(setsid env -i /bin/sh -c 'echo up > up; exec sleep {mark}' >/dev/null 2>&1 &)"
+    script = f"{daemon}; until test -e up; do :; done"
+    await tools.run(["/bin/sh", "-c", script], cwd=home, what="sh")
+    return [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if mark.encode() in command_of(folder).split(b"\0")
+    ]
+
+
+def command_of(folder):
+    with suppress(OSError):
+        return (folder / "cmdline").read_bytes()
+    return b""
 
 
 def sleepers(site):

@@ -1,6 +1,8 @@
 """A program that runs one build step in a cell of its own and exits as the step does.
 
-If the cell has its own processes, everything that the step leaves running ends with it.
+Everything that the step leaves running ends with it, whatever session or environment it has given itself. If
+the cell has its own processes, the kernel does that. Otherwise this program becomes the parent of all orphans
+of the step, and does not exit before the last of them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from windlass.base.isolation import calls, inside
@@ -23,15 +27,37 @@ def main(_: int) -> NoReturn:
     try:
         inside.enter(cell)
         if not cell["processes"]:
-            inside.confine(cell, leads=False)
-            _become(command, folder)
+            calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
         first = os.fork()
         if not first:
-            _first(cell, command, folder)
-        _end_like(os.waitpid(first, 0)[1])
+            if cell["processes"]:
+                _first(cell, command, folder)
+            inside.confine(cell, leads=False)
+            _become(command, folder)
+        status = os.waitpid(first, 0)[1]
+        _end_orphans()
+        _end_like(status)
     except OSError as error:
         sys.stderr.write(f"ERROR: this program could not be isolated: {error}\n")
         sys.exit(1)
+
+
+def _end_orphans() -> None:
+    """Kills all descendants: the children of one that was killed become our own."""
+    with suppress(ChildProcessError):
+        while True:
+            for child in _children():
+                os.kill(child, signal.SIGKILL)
+            os.wait()
+
+
+def _children() -> Iterator[int]:
+    """Yields our child processes. Their numbers stay theirs until we wait for them."""
+    own = str(os.getpid())
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1] == own:
+                yield int(folder.name)
 
 
 def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
@@ -61,4 +87,4 @@ def _end_like(status: int) -> NoReturn:
     number = -code if code < 0 else code - 128
     if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
         os.kill(os.getpid(), number)
-    sys.exit(code)
+    sys.exit(code if code >= 0 else 128 - code)
