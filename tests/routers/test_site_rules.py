@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.routers.sites import FILES, PAGE, serve
@@ -9,7 +11,7 @@ from tests.routers.town import request
 from windlass.core.deploy.static_site import GATEWAY_HEADERS
 from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.media_types import media_type
-from windlass.routers.sites.patterns import PathPattern, fill
+from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
 from windlass.routers.sites.rules import (
     MOST_FIELDS,
     MOST_HEADER_RULES,
@@ -266,3 +268,29 @@ def test_a_name_without_a_certain_digest_is_checked_each_time(path):
 )
 def test_a_media_type_follows_from_the_name(path, kind):
     assert media_type(path) == kind
+
+
+TEXTS = (
+    "/", "/a", "/a/", "/a/b", "/a/b/", "/:x", "/a/:x", "/:x/b", "/a/:x/c", "/*", "/a*", "/a/*", "/a/b/*",
+    "/a/*.html", "/:x/*", "/a/:x/*", "*", "/a", "/a/b*c",
+)  # fmt: skip
+PARTS = ("", "/", "a", "b", "c", "ab", ".html")
+
+
+def test_a_table_of_patterns_offers_each_pattern_that_stands_for_a_path_in_their_order():
+    patterns = [PathPattern(text) for text in TEXTS]
+    table = PatternTable(patterns)
+    for parts in itertools.product(PARTS, repeat=5):
+        path = f"/{''.join(parts)}"
+        offered = table.candidates(path)
+        assert offered == sorted(offered)
+        every = [number for number, pattern in enumerate(patterns) if pattern.match(path) is not None]
+        assert [number for number in offered if patterns[number].match(path) is not None] == every, path
+
+
+def test_a_path_tries_few_of_many_patterns():
+    texts = [f"/old/{number}" for number in range(1000)] + [f"/blog/{number}/*" for number in range(1000)]
+    table = PatternTable(map(PathPattern, [*texts, "/*"]))
+    assert table.candidates("/nothing/here") == [2000]
+    assert table.candidates("/old/7") == [7, 2000]
+    assert table.candidates("/blog/7/page") == table.candidates("/blog/7") == [1007, 2000]

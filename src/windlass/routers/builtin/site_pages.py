@@ -5,13 +5,14 @@ A release never changes, so that the answer of a path is computed once and kept 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import formatdate
 from typing import Final
 
 from windlass.routers.sites.index import GZIP, SiteFile, SiteIndex
 from windlass.routers.sites.media_types import is_asset
 from windlass.routers.sites.paths import decoded_path, encoded_path, encoded_target, with_query
-from windlass.routers.sites.patterns import PathPattern, fill
+from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
 from windlass.routers.sites.rules import Redirect
 
 NOT_FOUND: Final = "404.html"
@@ -103,13 +104,29 @@ class _RedirectMatcher:
         self.pattern = PathPattern(redirect.path)
 
 
+class _RedirectTable:
+    """Redirects, of which a path tries few."""
+
+    def __init__(self, redirects: Iterable[Redirect]) -> None:
+        self._matchers = [_RedirectMatcher(redirect) for redirect in redirects]
+        self._table = PatternTable(matcher.pattern for matcher in self._matchers)
+
+    def find(self, path: str) -> Iterator[tuple[Redirect, Mapping[str, str]]]:
+        """Yields the redirects of a path, in their order, each with the values of its names."""
+        for number in self._table.candidates(path):
+            matcher = self._matchers[number]
+            values = matcher.pattern.match(path)
+            if values is not None:
+                yield matcher.redirect, values
+
+
 class LoadedSite:
     def __init__(self, folder: str, index: SiteIndex) -> None:
         self._folder, self._index = folder, index
         self.size = index.size
-        rules = [_RedirectMatcher(redirect) for redirect in index.rules.redirects]
-        self._forced = [rule for rule in rules if rule.redirect.force]
-        self._others = [rule for rule in rules if not rule.redirect.force]
+        redirects = index.rules.redirects
+        self._forced = _RedirectTable(redirect for redirect in redirects if redirect.force)
+        self._others = _RedirectTable(redirect for redirect in redirects if not redirect.force)
         self._headers = [(PathPattern(rule.path), rule.fields) for rule in index.rules.headers]
         self._pages: dict[bytes, SitePage] = {}
         self._kept_size = 0
@@ -171,14 +188,8 @@ class LoadedSite:
             return None
         return LocationAnswer(301, with_query(encoded_path(other), query), self._fields(path))
 
-    def _redirect(
-        self, rules: list[_RedirectMatcher], path: str, query: bytes
-    ) -> SitePage | LocationAnswer | None:
-        for rule in rules:
-            values = rule.pattern.match(path)
-            if values is None:
-                continue
-            redirect = rule.redirect
+    def _redirect(self, rules: _RedirectTable, path: str, query: bytes) -> SitePage | LocationAnswer | None:
+        for redirect, values in rules.find(path):
             target = fill(redirect.target, values)
             if redirect.moves:
                 location = with_query(encoded_target(target), query)

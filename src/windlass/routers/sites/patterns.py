@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ _SAFE: Final = "/@!$&'()+,;=-._~"
 class PathPattern:
     """A path in which `:name` stands for a part between slashes, and one `*` for all of any length."""
 
-    __slots__ = ("_after", "_before", "_has_splat", "is_plain")
+    __slots__ = ("_after", "_before", "_has_splat", "beginning", "is_plain")
 
     def __init__(self, text: str) -> None:
         before, star, self._after = text.partition("*")
@@ -28,6 +28,8 @@ class PathPattern:
         """A text and the name that follows it, again and again; the last name is empty."""
         self.is_plain = not star and len(self._before) == 1
         """It stands for one path only."""
+        self.beginning = self._before[0][0]
+        """The text with which each of its paths begins; if it is plain, all of it."""
 
     def match(self, path: str) -> Mapping[str, str] | None:
         """Returns the values of its names if it stands for this path."""
@@ -58,6 +60,33 @@ class PathPattern:
             return None
         values[SPLAT] = path[at:end]
         return values
+
+
+class PatternTable:
+    """Patterns in their order, of which only those are tried that may stand for a path."""
+
+    def __init__(self, patterns: Iterable[PathPattern]) -> None:
+        self._plain: dict[str, list[int]] = {}
+        self._others: dict[str, list[int]] = {}
+        """By the folder in which all paths of a pattern lie."""
+        for number, pattern in enumerate(patterns):
+            if pattern.is_plain:
+                self._plain.setdefault(pattern.beginning, []).append(number)
+            else:
+                folder = pattern.beginning[: pattern.beginning.rfind("/") + 1]
+                self._others.setdefault(folder, []).append(number)
+        self._depth = max((folder.count("/") for folder in self._others), default=0)
+
+    def candidates(self, path: str) -> list[int]:
+        """Returns the numbers of patterns that may stand for a path, in their order."""
+        numbers = [*self._plain.get(path.rstrip("/") or "/", ()), *self._others.get("", ())]
+        whole, end = f"{path}/", 0  # a folder without its slash may be meant
+        for _ in range(self._depth):
+            end = whole.find("/", end) + 1
+            if not end:
+                break
+            numbers += self._others.get(whole[:end], ())
+        return sorted(numbers)
 
 
 def fill(target: str, values: Mapping[str, str]) -> str:
