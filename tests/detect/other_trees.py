@@ -10,7 +10,13 @@ ROWS = [
     Row(
         "Go",
         {"go.mod": "module example.com/shop/v2\n\ngo 1.22\n", "main.go": "package main\n"},
-        {"language": "Go", "language_version": "1.22", "build": "go build -o bin/ .", "start": "./bin/shop"},
+        {
+            "language": "Go",
+            "language_version": "1.22",
+            "install": "",
+            "build": "go build -o bin/ .",
+            "start": "./bin/shop",
+        },
     ),
     Row(
         "Go below cmd",
@@ -18,7 +24,12 @@ ROWS = [
             "go.mod": "module example.com/shop\nrequire github.com/gin-gonic/gin v1\n",
             "cmd/api/main.go": "// x\npackage main\n",
         },
-        {"framework": "Gin", "build": "go build -o bin/ ./cmd/api", "start": "./bin/api"},
+        {
+            "framework": "Gin",
+            "install": "go mod download",
+            "build": "go build -o bin/ ./cmd/api",
+            "start": "./bin/api",
+        },
     ),
     Row(
         "Rust",

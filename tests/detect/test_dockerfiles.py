@@ -263,7 +263,10 @@ EARLY = [
         {"package.json": package("express", start="node a"), "package-lock.json": "{}"},
         "COPY package.json package-lock.json ./",
     ),
-    ({"go.mod": "module x\ngo 1.22\n", "go.sum": "", "main.go": "package main\n"}, "COPY go.mod go.sum ./"),
+    (
+        {"go.mod": "module x\nrequire y v1.0.0\n", "go.sum": "", "main.go": "package main\n"},
+        "COPY go.mod go.sum ./",
+    ),
     ({"Gemfile": "gem 'sinatra'\n", "config.ru": ""}, "COPY Gemfile ./"),
 ]
 
@@ -281,7 +284,7 @@ LATE = [
     {"package.json": json.dumps({"dependencies": {"x": "file:./x"}, "scripts": {"start": "node a"}})},
     {"package.json": package("x", start="node a", workspaces=["packages/*"])},
     {"package.json": json.dumps({"dependencies": {"x": "1"}, "scripts": {"start": "a", "postinstall": "b"}})},
-    {"go.mod": "module x\nreplace y => ./y\n", "main.go": "package main\n"},
+    {"go.mod": "module x\nrequire y v1.0.0\nreplace y => ./y\n", "main.go": "package main\n"},
 ]
 
 

@@ -12,6 +12,7 @@ from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
+_REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
 _GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
 _SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
@@ -35,7 +36,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             recipe.choose(f"go.mod names {path}.", framework=name)
     if files.has("go.mod"):
         recipe.choose("go.mod is there.", package_manager="go")
-        if not files.has("vendor/modules.txt"):
+        if _REQUIRES.search(module) and not files.has("vendor/modules.txt"):
             recipe.choose("go.mod names the modules.", install="go mod download")
     main = _main_folder(files)
     if main is not None:
