@@ -299,6 +299,15 @@ async def test_uploads_that_nothing_needs_give_way_to_a_new_one(small, is_deploy
     assert archives(world) == ({first["id"], second["id"]} if is_deployed else {second["id"]})
 
 
+async def test_an_upload_that_is_refused_as_too_large_pushes_nothing_out(small):
+    world, app = small
+    first, _ = await uploaded(world, app, folder(1)), await uploaded(world, app, folder(2))
+    age(world, app, first["id"])
+    answer = await world.post(f"/application/{app}/upload", {**announced(OTHER), "size": 2**39})
+    assert answer.status == 413
+    assert first["id"] in archives(world)
+
+
 async def test_uploads_leave_a_part_of_the_disk_free(world, app):
     id = await begun(world, app)
     uploads = world.installation.ctx.uploads

@@ -45,7 +45,9 @@ async def make_room(ctx: Context, call: Call) -> None:
     uploads that nothing needs, the oldest first, if the application would have too many."""
     parent = await parent_of(ctx.store.reads, call)
     await check_here(ctx, parent.id)
-    size = call.sent(Upload).size
+    size, settings = call.sent(Upload).size, ctx.settings
+    if size > min(settings.upload_bytes, settings.upload_kept_bytes):
+        return  # it is refused, and nothing goes for it
     ages = await in_thread(ctx.uploads.all)
     rows = await ctx.store.reads.resources.of_parent(parent.id, upload.name)
     excess = _sizes(rows) + size - ctx.settings.upload_kept_bytes
