@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.store.changes import Mishap
 from tests.store.stores import ORG, Place, add, names
 from tests.world import HandClock
 from windlass.config import Settings
 from windlass.install.composition import open_store
-from windlass.store import Store
+from windlass.store import Row, Store, Tx
 from windlass.store.sqlite import SqliteStore
 
 BULKY = b"x" * 100_000
@@ -104,3 +106,34 @@ async def test_a_snapshot_is_opened_while_a_change_is_under_way(tmp_path: Path):
     await changing
     await store.close()
     assert snapshots > 1
+
+
+async def test_a_page_is_right_after_each_removal_and_after_one_that_did_not_happen(embedded: Store):
+    """What is known of the places before a page may not outlive a removal. The page lies behind 4096 places,
+    which are a block of the second level."""
+    chance, size, skip = random.Random(5), 5_200, 4_600
+
+    async def fill(tx: Tx) -> list[Row]:
+        rows = [await add(tx, str(number)) for number in range(size)]
+        for number in range(0, size, 50):
+            await tx.remove(rows[number])
+        return [row for number, row in enumerate(rows) if number % 50]
+
+    async def give_up(row: Row, tx: Tx) -> None:
+        await tx.remove(row)
+        await tx.lists.page(ORG, "project", skip, 3)
+        raise Mishap
+
+    left = await embedded.write(fill)
+    for _ in range(20):
+        other, before = chance.sample(left[:4_000], 2)
+        gone = chance.choice([before, left[-1]])
+        with pytest.raises(Mishap):
+            await embedded.write(partial(give_up, other))
+        await embedded.write(lambda tx, gone=gone: tx.remove(gone))  # type: ignore[misc]
+        left.remove(gone)
+        assert (await embedded.reads.lists.page(ORG, "project", skip, 3))[0] == [
+            row.body for row in left[skip : skip + 3]
+        ]
+        page, _ = await embedded.write(lambda tx: tx.lists.page(ORG, "project", skip, 3))
+        assert page == [row.body for row in left[skip : skip + 3]]

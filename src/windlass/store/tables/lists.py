@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from windlass.store.tables.table import ChangeSession, Table
+from windlass.store.tables.table import ChangeSession, DatabaseSession, Table
 
 if TYPE_CHECKING:
     from windlass.store.tables.resources import Row
@@ -30,14 +30,15 @@ FORGET: Final = "DELETE FROM tally WHERE parent = $1"
 HOLES: Final = """
 SELECT block, n FROM hole
 WHERE parent = $1 AND family = $2 AND level = $3 AND block >= $4 AND block < $5 ORDER BY block"""
-HOLES_BEFORE: Final = """
+HOLES_FAR_BEFORE: Final = """
 SELECT (SELECT coalesce(sum(n), 0) FROM hole WHERE parent = $1 AND family = $2 AND level = 4 AND block < $3)
      + (SELECT coalesce(sum(n), 0) FROM hole
         WHERE parent = $1 AND family = $2 AND level = 3 AND block >= $4 AND block < $5)
      + (SELECT coalesce(sum(n), 0) FROM hole
-        WHERE parent = $1 AND family = $2 AND level = 2 AND block >= $6 AND block < $7)
-     + (SELECT coalesce(sum(n), 0) FROM hole
-        WHERE parent = $1 AND family = $2 AND level = 1 AND block >= $8 AND block < $9)"""
+        WHERE parent = $1 AND family = $2 AND level = 2 AND block >= $6 AND block < $7)"""
+HOLES_JUST_BEFORE: Final = """
+SELECT coalesce(sum(n), 0) FROM hole
+WHERE parent = $1 AND family = $2 AND level = 1 AND block >= $3 AND block < $4"""
 HOLE_ADD: Final = """
 INSERT INTO hole (parent, family, level, block, n) VALUES ($1, $2, $3, $4, 1)
 ON CONFLICT (parent, family, level, block) DO UPDATE SET n = hole.n + 1"""
@@ -58,8 +59,17 @@ _MARGIN = 2
 """Blocks before the guessed place: from too early a place, rows are skipped; from too late a one, none."""
 
 
+_MOST_REMEMBERED = 1000
+
+
 class ListTable(Table):
-    __slots__ = ()
+    __slots__ = ("_sums",)
+
+    def __init__(self, session: DatabaseSession) -> None:
+        super().__init__(session)
+        self._sums: dict[tuple[str, str, int, int], int] = {}
+        """Holes before a block of the second level, by list, its number of holes, and the block. A list never
+        has as many holes again in other places."""
 
     async def version(self, parent: str, family: str) -> tuple[int, int, int]:
         """Returns a value that differs after each creation, change and deletion in this list."""
@@ -95,7 +105,7 @@ class ListTable(Table):
         block = skip * last // live // _FANOUT - _MARGIN
         for _ in range(2):
             block = max(0, block)
-            rest = skip - block * _FANOUT + await self._holes_before(parent, family, block)
+            rest = skip - block * _FANOUT + await self._holes_before(parent, family, last - live, block)
             if 0 <= rest <= _NEAR:
                 end = block + 2 * _NEAR // _FANOUT
                 reached, rest, holes = await self._descend(parent, family, 1, block, end, rest)
@@ -103,12 +113,25 @@ class ListTable(Table):
             block += rest // _FANOUT - _MARGIN
         return None
 
-    async def _holes_before(self, parent: str, family: str, block: int) -> int:
+    async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
         """Returns the number of rows that were removed before a block of the lowest level."""
-        bounds = [block // _FANOUT ** (_LEVELS - 1)]
-        for level in range(_LEVELS - 2, -1, -1):
+        above = block // _FANOUT
+        far = self._sums.get((parent, family, holes, above))
+        if far is None:
+            far = await self._holes_far_before(parent, family, above)
+            if len(self._sums) >= _MOST_REMEMBERED:
+                self._sums.clear()
+            self._sums[parent, family, holes, above] = far
+        row = await self._session.one(HOLES_JUST_BEFORE, parent, family, above * _FANOUT, block)
+        assert row is not None
+        return far + int(row[0])
+
+    async def _holes_far_before(self, parent: str, family: str, block: int) -> int:
+        """Returns the same for a block of the level above."""
+        bounds = [block // _FANOUT ** (_LEVELS - 2)]
+        for level in range(_LEVELS - 3, -1, -1):
             bounds += (bounds[-1] * _FANOUT, block // _FANOUT**level)
-        row = await self._session.one(HOLES_BEFORE, parent, family, *bounds)
+        row = await self._session.one(HOLES_FAR_BEFORE, parent, family, *bounds)
         assert row is not None
         return int(row[0])
 
@@ -147,6 +170,11 @@ def _start(block: int, rest: int, holes: int) -> tuple[int, int]:
 class ListChanges(ListTable):
     __slots__ = ()
     _session: ChangeSession
+
+    async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
+        """Remembers nothing: what this transaction has removed may be there again after it."""
+        self._sums.clear()
+        return await super()._holes_before(parent, family, holes, block)
 
     async def place(self, parent: str, family: str) -> tuple[int, int]:
         """Takes the next place in a list, with the time of creation that belongs to it: siblings of one
