@@ -109,7 +109,7 @@ async def test_a_snapshot_is_opened_while_a_change_is_under_way(tmp_path: Path):
 
 
 async def test_a_page_is_right_after_each_removal_and_after_one_that_did_not_happen(embedded: Store):
-    """What is known of the places before a page may not outlive a removal. The page lies behind 4096 places,
+    """Sums that are remembered do not outlive a removal. The page lies behind 4096 places,
     which are a block of the second level."""
     chance, size, skip = random.Random(5), 5_200, 4_600
 
