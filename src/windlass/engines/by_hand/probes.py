@@ -20,7 +20,10 @@ _ACCEPTED = 2.0
 """Seconds for which one probe waits until its connection is accepted."""
 _LOOKS = 2
 """Times in a row that a queue must be empty: a connection is there a moment before it is in the queue."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
+_HERE = "127.0.0.1"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+_FIRST_PAUSE_ELSEWHERE = 0.02
+"""Longer than the last packet of a connection to another machine is under way."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -66,7 +69,7 @@ async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) 
     if port is None:
         return f"nothing listens on port {probe.port}"
     # An address inside another machine could belong to something else on this one.
-    is_local = instance.inside and instance.address == "127.0.0.1"
+    is_local = instance.inside and instance.address == _HERE
     streams = await _directly(instance.inside, probe) if is_local else None
     is_behind = streams is None and engine.has_go_between
     reader, writer = streams or await asyncio.open_connection(instance.address, port)
@@ -103,7 +106,8 @@ async def _wait_for_acceptance(
 
     It is kept open meanwhile: one after the other would fill the queue of a program that starts slowly.
     """
-    empty, pause, until = 0, _FIRST_PAUSE, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
+    empty, until = 0, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
+    pause = _FIRST_PAUSE if instance.address == _HERE else _FIRST_PAUSE_ELSEWHERE
     while empty < _LOOKS:
         waiting = await _count_queued(engine, instance, probe)
         await asyncio.sleep(pause)
