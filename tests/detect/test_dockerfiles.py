@@ -313,3 +313,14 @@ def test_npm_does_not_stand_between_the_engine_and_the_program():
 
 def test_a_static_site_without_a_build_is_copied_alone():
     assert text_of({"public/index.html": "x"}).endswith(f"FROM scratch\nCOPY public {SITE}\n")
+
+
+def test_a_procfile_may_name_a_program_of_go_alone():
+    files = {
+        "go.mod": "module shop\n",
+        "main.go": "package main\nfunc main() {}\n",
+        "Procfile": "web: shop\n",
+    }
+    last = read(text_of(files)).stages[-1]
+    assert "PATH=/app/bin:$PATH" in [step.text for step in last.instructions if step.name == "ENV"]
+    assert last.instructions[-1].json == ("shop",)

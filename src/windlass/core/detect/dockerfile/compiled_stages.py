@@ -34,7 +34,9 @@ def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     elif recipe.install:
         stage.build = [RunStep(recipe.install, _GO)]
     stage.build += [RunStep(recipe.build, _GO)] if recipe.build else []
-    return Stages(image=run, builds=[stage], results=[CERTIFICATES, APP])
+    # A Procfile may name the program alone, as on the engine process.
+    environment = {"PATH": f"{options.folder}/bin:$PATH"}
+    return Stages(image=run, builds=[stage], environment=environment, results=[CERTIFICATES, APP])
 
 
 def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
