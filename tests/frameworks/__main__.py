@@ -1,8 +1,9 @@
 """Makes each application of the table, deploys it, looks at its page, and writes the table of the manual.
 
-    python -m tests.frameworks [--write] [--keep FOLDER] [part of a name ...]
+    python -m tests.frameworks [--engine ENGINE] [--write] [part of a name ...]
 
-Generators and dependencies come from the ordinary registries. Takes about a minute a row.
+Generators and dependencies come from the ordinary registries. Takes about a minute a row. On docker, images
+that the engine lacks get a stand-in. Rows that were tried replace those in the table.
 """
 
 from __future__ import annotations
@@ -21,26 +22,17 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.frameworks.languages import LANGUAGES
 from tests.frameworks.rows import ROWS, Row
+from tests.frameworks.standins import base_images, bases_of
+from tests.frameworks.table import Outcome, write
 
-PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
-BEGIN, END = "<!-- frameworks begin -->", "<!-- frameworks end -->"
 PATIENCE = 900.0
 GENERATOR_PATIENCE = 600.0
 ENDED = {"RUNNING", "ERROR"}
-
-
-class Outcome(NamedTuple):
-    row: Row
-    engine: str
-    framework: str
-    seconds: float
-    problem: str
-    log: str
 
 
 class Server:
@@ -213,25 +205,13 @@ def attempt(server: Server, row: Row, engine: str) -> Outcome:
             return Outcome(row, engine, "", 0, f"The generator failed: {error.stdout[-800:]}", "")
         except subprocess.TimeoutExpired:
             return Outcome(row, engine, "", 0, "The generator took too long.", "")
-        return deploy(server, row, engine, repository)
-
-
-def table(outcomes: list[Outcome]) -> str:
-    lines = ["| Application | Detected | Engine | Setting | Seconds to RUNNING |", "|---|---|---|---|---|"]
-    for outcome in outcomes:
-        setting = ", ".join(f"`{name}`" for name in outcome.row.settings) or "as it is"
-        ended = f"{outcome.seconds:.0f}" if not outcome.problem else "did not run"
-        lines.append(
-            f"| {outcome.row.name} | {outcome.framework or '-'} | {outcome.engine} | {setting} | {ended} |"
-        )
-    return "\n".join(lines)
-
-
-def write(outcomes: list[Outcome]) -> None:
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(outcomes)}\n{END}{after}")
+        if engine != "docker":
+            return deploy(server, row, engine, repository)
+        try:
+            with base_images(bases_of(repository, row.root_path)) as stand_ins:
+                return deploy(server, row, engine, repository)._replace(stand_ins=tuple(stand_ins))
+        except LookupError as reason:
+            return Outcome(row, engine, row.framework, 0, f"not tried: {reason}", "")
 
 
 def main() -> int:
@@ -251,11 +231,11 @@ def main() -> int:
             if wrong:
                 outcome = outcome._replace(problem=f"It was detected as {outcome.framework or 'nothing'}.")
             outcomes.append(outcome)
+            if chosen.write:
+                write(chosen.engine, [outcome])
             print(f"{row.name}: {outcome.problem or 'runs'} ({outcome.seconds:.0f} s)", flush=True)
             if outcome.problem or chosen.log:
                 print(outcome.log[-6000:], flush=True)
-    if chosen.write:
-        write(outcomes)
     return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 

