@@ -23,8 +23,8 @@ _LONGEST_LINE: Final = 2000
 _STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[\x21-\x7e\x80-\uffff]*")
-_PATH: Final = re.compile(r"/[\x21-\x7e\x80-\uffff]*")
+_TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
+_PATH: Final = re.compile(r"/[^\x00-\x20\x7f]*")
 
 
 class HeaderRule(Struct, frozen=True, array_like=True):
