@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -67,8 +67,5 @@ def newest() -> int:
 
 @cache
 def migrations() -> Sequence[Migration]:
-    folder = resources.files("windlass.store") / "migrations"
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
-    )
+    files = sorted((Path(__file__).parent / "migrations").glob("*.sql"))
     return [Migration(int(file.name[:4]), file.name, file.read_text()) for file in files]

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -88,7 +88,7 @@ class Pages:
         return 200, self._document(), _JSON, ((b"access-control-allow-origin", b"*"),)
 
     async def _docs(self) -> Rendered:
-        page = (resources.files(__package__) / "docs.html").read_bytes()
+        page = Path(__file__).with_name("docs.html").read_bytes()
         return (
             200,
             page,
@@ -131,7 +131,7 @@ def _accepts_html(accept: bytes) -> bool:
 @cache
 def _home_page() -> tuple[bytes, bytes]:
     """Returns the page and a content security policy that allows its own script and style only."""
-    page = (resources.files(__package__) / "home.html").read_bytes()
+    page = Path(__file__).with_name("home.html").read_bytes()
     style, script = (_hash(page, tag) for tag in (b"style", b"script"))
     policy = (
         b"default-src 'none'; style-src '%b'; script-src '%b'; connect-src 'self'; img-src data:; "
