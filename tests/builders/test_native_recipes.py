@@ -114,7 +114,7 @@ async def test_a_missing_toolchain_is_named_with_its_installation_before_anythin
     assert said.startswith(
         "Install Go 1.22 or newer on this machine: `apt-get install golang`. This is Go (go.mod is there), "
     )
-    assert "It could not be fetched: The operator does not allow" in said
+    assert "It could not be fetched: The setting toolchain_downloads does not allow that." in said
     assert "…" not in site.log(), "no step was begun"
     said = await site.refused({"Gemfile": "", "config.ru": ""})
     assert said.startswith("Install Ruby on this machine: `apt-get install ruby-full ruby-bundler`. This is")

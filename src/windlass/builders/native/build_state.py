@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from windlass.base import subprocesses as group
 from windlass.base.atomic_files import sync_file_system
@@ -18,9 +18,11 @@ from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.caches import BuildCaches
-from windlass.builders.native.sources import Sources
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
+
+if TYPE_CHECKING:
+    from windlass.builders.native.sources import Sources
 
 # A variable of the service must not direct where a tool finds itself and writes its files.
 NOT_FOR_TOOLS: Final = frozenset(

@@ -24,7 +24,7 @@ from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL, BuildError, Order, Say
-from windlass.builders.native import sources, tree
+from windlass.builders.native import tree
 from windlass.builders.native.artifacts import (
     ArtifactStore,
     finish_removals,
@@ -38,7 +38,6 @@ from windlass.builders.native.cells import Cells
 from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
-from windlass.builders.native.work import make_artifact
 from windlass.core.deploy.workload import Artifact
 
 
@@ -141,6 +140,10 @@ class NativeBuilder:
         say: Say,
         held: ExitStack,
     ) -> Artifact:
+        # Loaded at the first build: they know all languages, and a start does not wait for that.
+        from windlass.builders.native import sources  # noqa: PLC0415
+        from windlass.builders.native.work import make_artifact  # noqa: PLC0415
+
         code = await group.in_thread(sources.read, order)
         for line in code.remarks:
             say(line)
