@@ -47,7 +47,7 @@ async def test_a_build_command_that_is_set_and_fails_ends_the_build(site):
 
 
 @needs_node
-async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built(site):
+async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built_and_tidied_up(site):
     code = "require('fs').writeFileSync('made', require('fs').readFileSync('source', 'utf8'))"
     scripts = {"build": "tool", "start": "node -p \"require('fs').readFileSync('made', 'utf8')\""}
     texts = []
@@ -58,6 +58,7 @@ async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built(si
         (order.source / "tool.tgz").write_bytes(archive)
         (order.source / "source").write_text(text)
         artifact = await site.build(order=order)
+        await site.builder.prune("service", [artifact.key])
         texts.append(site.run(artifact))
     assert texts == ["first", "second"]
     assert "The Node dependencies have not changed" in site.log()

@@ -44,7 +44,8 @@ SHARED: Final = "shared-"
 """Folders whose name begins so belong to a group of services; see `shared_builds`."""
 _FORMER_CACHES: Final = ("pip", "uv", "npm")
 """Caches of earlier versions, directly below `cache` for all organizations."""
-LINKS: Final = ("venv", "node_modules", "node", "python", "manager", "toolchain")
+LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
+"""Links of an artifact to what it depends on. `packages` were copied for its build, as for the next one."""
 
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
 """The end of the name of a folder that was made with a name of its own."""

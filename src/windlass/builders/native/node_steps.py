@@ -88,6 +88,8 @@ async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: N
     present = None if needed.in_place else await _install_once(state, needed, runtime, settings)
     folder = needed.root.folder
     if needed.of_its_own:
+        if present is not None:
+            _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         await node.beside(state.tools, needed, present, {**for_steps, **settings})
         kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
@@ -104,9 +106,7 @@ async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: N
         present = state.made
     else:
         assert present
-        (state.made / "node_modules").symlink_to(
-            Path("..", present.parent.name, present.name, "node_modules")
-        )
+        _link(state, "node_modules", present)
     modules = folder / "node_modules"
     modules.unlink(missing_ok=True)
     modules.symlink_to(state.final / "node_modules")
@@ -114,6 +114,11 @@ async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: N
     state.places.append((present / "node_modules" / ".bin", state.final / "node_modules" / ".bin"))
     if needed.package != needed.root:
         _place_programs(state, needed.package.folder / "node_modules", Path("node_modules"))
+
+
+def _link(state: BuildState, name: str, deps: Path) -> None:
+    """Makes the artifact hold these packages: those to which no artifact has a link are removed."""
+    (state.made / name).symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
 
 
 def _place_programs(state: BuildState, now: Path, final: Path) -> None:
