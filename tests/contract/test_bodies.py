@@ -55,6 +55,7 @@ async def test_an_unknown_field_is_refused_with_the_fields_that_may_be_meant(
     is_refused(answer, 400, f"{path}: is not a field here{said}")
 
 
+PLAIN = {name: value for name, value in APPLICATION.items() if name != "ports"}
 RIGHT = '[{"internal_port": 8080, "publicly_accessible": true}]'
 
 
@@ -66,20 +67,52 @@ RIGHT = '[{"internal_port": 8080, "publicly_accessible": true}]'
         ({"ports": "8080"}, f"ports: must be a list, not a string; write {RIGHT}"),
         ({"ports": ["8080"]}, f"ports[0]: must be an object, not a string; write {RIGHT}"),
         ({"ports": [80, 8080]}, f"ports[0]: must be an object, not an integer; write {RIGHT}"),
-        ({"port": 8080}, f'port: is not a field here; write "ports": {RIGHT}'),
+        ({"ports": [{"port": 8080}]}, "ports[0].port: is not a field here; did you mean internal_port?"),
     ],
 )
 async def test_ports_in_another_form_are_refused_with_the_right_one(embedded, base, body, message) -> None:
-    """Clients of the full interface have unknown fields ignored, as ever."""
     environment = await embedded.environment()
     whole = {"name": "web", "git_repository": {"url": "https://git.example/a/b"}}
     answer = await embedded.post(f"{base}/environment/{environment}/application", whole | body)
-    if base and "port" in body:
-        assert answer.status == 201
+    if base and isinstance(body["ports"], list) and isinstance(body["ports"][0], dict):
+        is_refused(answer, 400, "ports[0].internal_port: is required")  # unknown fields are ignored, as ever
     else:
         is_refused(answer, 400, message)
         patched = await embedded.patch(f"/application/{await embedded.application()}", body)
         is_refused(patched, 400, message.partition(":")[0], message.partition("; ")[2] or RIGHT)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_a_port_alone_is_one_public_port(embedded, method) -> None:
+    """Clients of the full interface have unknown fields ignored, as ever."""
+    whole = PLAIN | {"port": 8080}
+    if method == "POST":
+        answer = await embedded.post(f"/environment/{await embedded.environment()}/application", whole)
+    else:
+        sent = whole if method == "PUT" else {"port": 8080}
+        answer = await embedded.call(method, f"/application/{await embedded.application()}", sent)
+    assert answer.status in {200, 201}
+    (port,) = answer["ports"]
+    shown = (port["internal_port"], port["publicly_accessible"], port["protocol"], answer["automatic_port"])
+    assert shown == (8080, True, "HTTP", False)
+    other = await embedded.post(
+        f"/compat/environment/{await embedded.environment()}/application", whole | {"name": "other"}
+    )
+    assert (other.status, other["ports"]) == (201, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"port": "8080"}, "ports[0].internal_port: must be an integer, not a string"),
+        ({"port": 0}, "ports[0].internal_port: must be >= 1"),
+        ({"port": 8080, "ports": []}, "port: leave it out, or ports: it is the short form of that list"),
+        ({"port": 8080, "colour": "teal"}, "colour: is not a field here"),
+    ],
+)
+async def test_a_wrong_port_alone_is_refused(embedded, body, message) -> None:
+    path = f"/environment/{await embedded.environment()}/application"
+    is_refused(await embedded.post(path, PLAIN | body), 400, message)
 
 
 async def test_unknown_fields_are_refused_in_changes_and_deploys_too(embedded) -> None:

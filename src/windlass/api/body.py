@@ -13,7 +13,7 @@ from msgspec.structs import fields
 from windlass.base.errors import Invalid
 from windlass.core.declare.document import forgiven
 from windlass.core.declare.resource import Spec
-from windlass.core.declare.validation import explain
+from windlass.core.declare.validation import explain, written_out
 
 MOST = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"
@@ -43,13 +43,23 @@ def parse_body(
     try:
         if forgiving:
             return msgspec.convert(forgiven(msgspec.json.decode(raw), wanted), wanted)
-        return msgspec.json.decode(raw, type=wanted)
+        return _decode(raw, wanted)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error, wanted)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise Invalid("The body is nested too deeply") from error
+
+
+def _decode(raw: bytes, wanted: type[Spec]) -> Spec:
+    try:
+        return msgspec.json.decode(raw, type=wanted)
+    except msgspec.ValidationError:
+        document = written_out(msgspec.json.decode(raw), wanted)
+        if document is None:
+            raise
+        return msgspec.convert(document, wanted)
 
 
 @lru_cache(1024)

@@ -140,6 +140,27 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
     return _Shorthand(option=option, sets=sets, written=extra["written"])
 
 
+def written_out(document: Any, wanted: type[Struct]) -> Any:
+    """Returns a document with the whole list in the place of each short form, such as `ports` for `port`. None
+    if it has no short form. Invalid if it has both."""
+    if not isinstance(document, dict):
+        return None
+    whole = dict(document)
+    for field in fields(wanted):
+        extra = extra_of(field.type)
+        if "short_form" not in extra:
+            continue
+        option, sets, others, _ = extra["short_form"]
+        if option not in whole or option in wanted.__struct_encode_fields__:
+            continue
+        if field.encode_name in whole:
+            raise Invalid(
+                f"{option}: leave it out, or {field.encode_name}: it is the short form of that list"
+            )
+        whole[field.encode_name] = [{sets: whole.pop(option), **others}]
+    return whole if whole != document else None
+
+
 def _suggest(name: str, shape: type[Struct] | None) -> str:
     """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
     declared = sorted(fields(shape), key=lambda field: not field.required) if shape else []
