@@ -141,8 +141,8 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
 
 
 def written_out(document: Any, wanted: type[Struct]) -> Any:
-    """Returns a document with the whole list in the place of each short form, such as `ports` for `port`. None
-    if it has no short form. Invalid if it has both."""
+    """Returns a document with the whole list in the place of each short form, such as `ports` for `port`.
+    None if it has no short form. Invalid if it has both."""
     if not isinstance(document, dict):
         return None
     whole = dict(document)
