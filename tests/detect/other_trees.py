@@ -55,6 +55,12 @@ ROWS = [
         {"go.mod": "module shop\n", "main.go": "package main\nfunc main() { http.ListenAndServe(a, nil) }\n"},
         {"port": 8080, "framework": ""},
     ),
+    Row(
+        "a folder of a module of Go",
+        {"main.go": "package main\n"},
+        {"build": "go build -o bin/app .", "start": "./bin/app"},
+        {"start": "The build makes it, called app."},
+    ),
     Row("Go that serves nothing", {"go.mod": "module shop\n", "main.go": "package main\n"}, {"port": 0}),
     Row(
         "Micronaut",

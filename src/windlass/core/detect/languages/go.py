@@ -42,10 +42,12 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if main is not None:
         package = f"./{main}" if main else "."
         where = main or "The top folder"
-        recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/ {package}")
+        # Without go.mod here, the folder is a part of a module, which `go build` would call like the folder.
+        program = "" if files.has("go.mod") else "app"
+        recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/{program} {package}")
         recipe.choose(
-            f"The build makes it, called like {'its folder' if main else 'the module'}.",
-            start=f"./bin/{_program_name(module, main)}",
+            f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
+            start=f"./bin/{program or _program_name(module, main)}",
         )
         if recipe.framework or _SERVES.search(_text_of(files, main)):
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
