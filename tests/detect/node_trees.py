@@ -112,6 +112,22 @@ ROWS = [
         {"framework": "Create React App", "static_folder": "build", "start": ""},
     ),
     Row(
+        "Create React App that routes in the browser",
+        {"package.json": package("react-scripts", "react-router-dom", build="react-scripts build")},
+        {"static_folder": "build", "static_fallback": "index.html"},
+        {"static_fallback": "package.json names react-router-dom, which routes in the browser."},
+    ),
+    Row(
+        "Vite without a router",
+        {"package.json": package("vite", build="vite build")},
+        {"static_folder": "dist", "static_fallback": ""},
+    ),
+    Row(
+        "many pages beside a router",
+        {"package.json": package("gatsby", "@reach/router", build="gatsby build")},
+        {"static_folder": "public", "static_fallback": ""},
+    ),
+    Row(
         "Angular",
         {
             "package.json": package("@angular/core", start="ng serve", build="ng build"),

@@ -130,6 +130,16 @@ def test_too_large_sites_are_refused_before_they_fill_the_disk(tmp_path, monkeyp
     assert sum(file.stat().st_size for file in into.iterdir()) < 5_000_000
 
 
+@pytest.mark.parametrize(
+    ("files", "fallback"),
+    [(("index.html",), "index.html"), (("index.html", "404.html"), ""), (("app.js",), "")],
+    ids=["its page is there", "it has a page for this", "its page is missing"],
+)
+def test_a_derived_fallback_counts_only_where_the_site_has_none_of_its_own(tmp_path, files, fallback):
+    release, _ = made(tmp_path, dict.fromkeys(files, b"x"), derived_fallback="index.html")
+    assert read_index(release).rules.fallback == fallback
+
+
 def test_a_huge_file_of_redirects_is_left_out(tmp_path):
     built = written(tmp_path / "built", {"index.html": b"x"})
     with (built / "_redirects").open("wb") as file:

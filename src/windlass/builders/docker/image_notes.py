@@ -22,12 +22,13 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
     processes: Mapping[str, tuple[str, ...]] = {}
     release: tuple[str, ...] = ()
     is_static: bool = False
+    static_fallback: str = ""
 
     def written(self) -> str:
         return msgspec.json.encode(self).decode()
 
     def added_to(self, artifact: Artifact) -> Artifact:
-        site = StaticSite(folder=".") if self.is_static else None
+        site = StaticSite(folder=".", derived_fallback=self.static_fallback) if self.is_static else None
         return msgspec.structs.replace(
             artifact,
             processes=self.processes,

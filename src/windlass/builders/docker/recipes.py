@@ -141,7 +141,7 @@ def _notes_of_procfile(folder: Path) -> ImageNotes:
 
 def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
     if is_static(recipe):
-        return ImageNotes(is_static=True)
+        return ImageNotes(is_static=True, static_fallback=recipe.static_fallback)
     return ImageNotes(
         {process.name: argv(process.command) for process in recipe.processes},
         argv(recipe.release) if recipe.release else (),

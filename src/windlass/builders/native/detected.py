@@ -36,7 +36,7 @@ from windlass.core.detect import (
 
 NATIVE: Final = ("Python", "Node")
 """Languages that are installed by ways of their own, which share dependencies between builds."""
-_SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder")
+_SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder", "static_fallback")
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
 
@@ -231,4 +231,8 @@ def _start_without_build(recipe: Recipe, package: node.Package | None) -> Start 
 def _static(recipe: Recipe) -> Start:
     folder = recipe.static_folder
     named = f"the folder {folder}" if folder != "." else "its own folder"
-    return Start(None, f"the gateway, from {named}", site=StaticSite(folder=folder))
+    return Start(
+        None,
+        f"the gateway, from {named}",
+        site=StaticSite(folder=folder, derived_fallback=recipe.static_fallback),
+    )

@@ -87,5 +87,6 @@ def _settings_of(workload: Workload) -> SiteSettings:
         folder=static.folder,
         title=f"the folder {folder}" if folder not in {"", "."} else "its folder",
         fallback=static.fallback,
+        derived_fallback=static.derived_fallback,
         headers=tuple(reversed(headers)),  # of these the first one wins, and of rules the last one
     )

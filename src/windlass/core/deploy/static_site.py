@@ -46,5 +46,8 @@ class StaticSite(Struct, frozen=True, kw_only=True):
     """Below the working folder of the artifact; `.` is that folder itself."""
     fallback: str = ""
     """A file below the folder, answered where no file has the path; empty is none."""
+    derived_fallback: str = ""
+    """The fallback that the recipe names. It counts where there is no other one, and the folder has this file
+    and no 404.html."""
     headers: tuple[SiteHeader, ...] = ()
     """The first that fits counts, for each name."""

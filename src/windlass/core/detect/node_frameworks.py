@@ -38,6 +38,8 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     """Variables of the build, as `env` takes them."""
     missing: str = ""
     """The way out, if neither a server nor static files come of the build."""
+    is_single_page: bool = False
+    """True if its static files are one page, which may route in the browser."""
     ignores_start: bool = False
     """True if its usual start script is not for production."""
 
@@ -149,6 +151,7 @@ FRAMEWORKS: Final = (
     NodeFramework(
         package="@angular/core",
         name="Angular",
+        is_single_page=True,
         build="npx ng build",
         static_folder=_angular_folder,
         start=_angular_start,
@@ -167,16 +170,20 @@ FRAMEWORKS: Final = (
     NodeFramework(
         package="react-scripts",
         name="Create React App",
+        is_single_page=True,
         build="npx react-scripts build",
         static_folder=_always("build"),
     ),
     NodeFramework(
         package="@vue/cli-service",
         name="Vue",
+        is_single_page=True,
         build="npx vue-cli-service build",
         static_folder=_always("dist"),
     ),
-    NodeFramework(package="vite", name="Vite", build="npx vite build", static_folder=_vite_folder),
+    NodeFramework(
+        package="vite", name="Vite", is_single_page=True, build="npx vite build", static_folder=_vite_folder
+    ),
 )
 """The more special package first: many of them use vite too."""
 
@@ -184,6 +191,23 @@ FRAMEWORKS: Final = (
 def is_built(framework: str) -> bool:
     """True for a framework that runs only after its build."""
     return framework in {entry.name for entry in FRAMEWORKS}
+
+
+BROWSER_ROUTERS: Final = (
+    "@angular/router",
+    "@reach/router",
+    "@solidjs/router",
+    "@tanstack/react-router",
+    "@tanstack/vue-router",
+    "preact-iso",
+    "preact-router",
+    "react-router",
+    "react-router-dom",
+    "svelte-routing",
+    "vue-router",
+    "wouter",
+)
+"""Packages by which a page shows other paths than its own, without another page."""
 
 
 SERVERS: Final = {

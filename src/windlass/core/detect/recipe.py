@@ -51,6 +51,12 @@ class Recipe(Struct, kw_only=True):
     )
     port: Annotated[int, Meta(description="Port it listens on unless PORT says another; 0 if none")] = 0
     static_folder: Annotated[str, Meta(description="Folder of files to serve instead of a process")] = ""
+    static_fallback: Annotated[
+        str,
+        Meta(
+            description="File of this folder to answer where no file has the path, unless it has a 404.html"
+        ),
+    ] = ""
     health_path: str = ""
     reasons: Annotated[dict[str, str], Meta(description="For each value that was found, its reason")] = field(
         default_factory=dict

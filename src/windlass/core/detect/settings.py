@@ -70,7 +70,7 @@ def _serve(recipe: Recipe, folder: str) -> None:
 
 def _start(recipe: Recipe, command: str) -> None:
     others = [process for process in recipe.processes if process.name != WEB]
-    recipe.forget("static_folder")
+    recipe.forget("static_folder", "static_fallback")
     _set(recipe, "start", command)
     _set(recipe, "processes", [ProcessType(WEB, command), *others])
 

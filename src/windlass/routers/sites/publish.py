@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.base.atomic_files import write_whole
 from windlass.routers.sites.hashed_names import has_content_hash
@@ -29,6 +30,7 @@ from windlass.routers.sites.rules import (
 )
 
 REDIRECTS, HEADERS = "_redirects", "_headers"
+NOT_FOUND: Final = "404.html"
 WELL_KNOWN: Final = ".well-known"
 MOST_FILES: Final = 50_000
 MOST_BYTES: Final = 4 * 1024**3
@@ -57,6 +59,7 @@ class SiteSettings(Struct, frozen=True, kw_only=True):
     title: str = "the static folder"
     """The folder, for messages."""
     fallback: str = ""
+    derived_fallback: str = ""
     headers: tuple[HeaderRule, ...] = ()
 
 
@@ -112,6 +115,8 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
         raise PublishError(
             f"Build a page {rules.fallback}, or change static_fallback: there is none in {settings.title}"
         )
+    if not rules.fallback and settings.derived_fallback in files and NOT_FOUND not in files:
+        rules = replace(rules, fallback=settings.derived_fallback)
     write_whole(into / INDEX, encode_index(files, rules), durable=False)
     return report
 

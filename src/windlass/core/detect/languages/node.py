@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.language import Language
-from windlass.core.detect.node_frameworks import FRAMEWORKS, SERVERS, NodeFramework
+from windlass.core.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.core.detect.node_locks import LOCKS
 from windlass.core.detect.recipe import ProcessType, Recipe
 from windlass.core.detect.toolchain import Toolchain
@@ -104,12 +104,22 @@ def _choose_by_framework(
         recipe.choose(f"It is the start script of package.json: `{script}`.", start=f"{manager} run start")
     elif folder := framework.static_folder(files, package):
         recipe.choose(f"{because}, and its build makes static files there.", static_folder=folder)
+        _choose_fallback(recipe, framework, package)
     elif start := framework.start(files, package):
         recipe.choose(f"{because}, which starts its server so.", start=start)
     recipe.choose(
         f"{framework.name} listens there unless PORT names another.",
         port=framework.port if recipe.start else 0,
     )
+
+
+def _choose_fallback(recipe: Recipe, framework: NodeFramework, package: dict[str, Any]) -> None:
+    needed = table(package, "dependencies") | table(package, "devDependencies")
+    router = next((name for name in BROWSER_ROUTERS if name in needed), "")
+    if framework.is_single_page and router:
+        recipe.choose(
+            f"package.json names {router}, which routes in the browser.", static_fallback="index.html"
+        )
 
 
 def _choose_build(
