@@ -81,7 +81,38 @@ def test_a_dockerfile_that_processes_cannot_follow_is_refused_before_anything_is
     tmp_path, files, message
 ):
     with pytest.raises(BuildError, match=message):
-        read(tmp_path, files)
+        read(tmp_path, files, builder="DOCKERFILE")
+
+
+IN_ITS_PLACE = [
+    ("a program that a step compiles", GO, REFUSED[0][1]["Dockerfile"], "./bin/shop"),
+    ("another base in the end", GO, "FROM golang:1 AS b\nRUN make\nFROM scratch\n", "./bin/shop"),
+    ("the files of a build", VITE, "FROM node:22 AS b\nRUN x\nFROM nginx\nCOPY --from=b /d /h\n", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("files", "dockerfile", "command"),
+    [row[1:] for row in IN_ITS_PLACE],
+    ids=[row[0] for row in IN_ITS_PLACE],
+)
+def test_a_recipe_of_the_same_language_is_followed_instead_and_the_log_says_so(
+    tmp_path, files, dockerfile, command
+):
+    found = read(tmp_path, {**files, "Dockerfile": dockerfile})
+    assert command in found.start.text
+    assert found.static_folder == ("" if command else "dist")
+    assert found.remarks[0].startswith("The recipe of these files is followed, and not Dockerfile: ")
+
+
+@pytest.mark.parametrize(
+    "dockerfile",
+    ["FROM debian\nRUN make\nCMD /x\n", "FROM golang\nENV MODE=strict\nRUN go build -o /x\nCMD /x\n"],
+    ids=["no image of the language", "a variable that the recipe lacks"],
+)
+def test_a_recipe_that_may_give_another_application_is_only_offered(tmp_path, dockerfile):
+    with pytest.raises(BuildError, match=r"^Set builder to RECIPE"):
+        read(tmp_path, {**GO, "Dockerfile": dockerfile})
 
 
 TAKEN = [

@@ -14,6 +14,7 @@ from typing import Final
 
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
+from windlass.builders.dockerfile import Dockerfile
 from windlass.builders.native.hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
 from windlass.builders.native.node import Package
@@ -25,7 +26,38 @@ _BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
 """Programs that a build brings, where the machine has none."""
 _PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
 _GLOBALLY: Final = re.compile(r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)")
+_IMAGES: Final = {
+    "Deno": r"deno",
+    "Go": r"golang",
+    "Java": r"maven|gradle|eclipse-temurin|openjdk|amazoncorretto|.*jdk.*",
+    "Node": r"node|bun",
+    "PHP": r"php|composer",
+    "Python": r"python",
+    "Ruby": r"ruby",
+    "Rust": r"rust",
+}
+"""For each language, the names of the images that build its applications."""
+_NEUTRAL: Final = {"HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT"}
+"""Variables that each recipe has values of its own for."""
 _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
+
+
+class NeedsContainer(BuildError):
+    """A Dockerfile says more than processes can follow."""
+
+    def __init__(self, message: str, reason: str, recipe: Recipe) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.recipe = recipe
+
+    def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
+        """True if the recipe gives the same application: a stage is built in an image of its language, and
+        the Dockerfile sets no variables that a recipe lacks."""
+        images = _IMAGES.get(self.recipe.language)
+        if not (images and self.recipe.is_runnable and self.recipe.build and not self.recipe.problems):
+            return False
+        bases = (stage.base.rpartition("/")[2].partition("@")[0].partition(":")[0] for stage in read.stages)
+        return any(re.fullmatch(images, base) for base in bases) and _NEUTRAL.issuperset(hinted.environment)
 
 
 def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:
@@ -60,12 +92,14 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
             raise refusal(layout.app, reason)
 
 
-def refusal(folder: Path, reason: str) -> BuildError:
+def refusal(folder: Path, reason: str) -> NeedsContainer:
     """Returns the message about a Dockerfile that processes cannot follow."""
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
     if not recipe.is_runnable:
-        return BuildError(f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}")
-    return BuildError(f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}")
+        message = f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}"
+    else:
+        message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
+    return NeedsContainer(message, reason, recipe)
 
 
 def _describe(recipe: Recipe) -> str:

@@ -75,7 +75,7 @@ def read(order: Order) -> Sources:
     procfile = start.by_procfile(context)
     file = _dockerfile(order, context)
     if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
-        sources = _by_dockerfile(order, context, file)
+        sources = _by_dockerfile(order, context, file, workspace)
     else:
         sources = _as_it_is(order, context, procfile, workspace)
         if file:
@@ -185,12 +185,28 @@ def _wanted_node(folder: Path, workspace: node.Package | None, settings: BuildSe
     return "", ""
 
 
-def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
+def _by_dockerfile(order: Order, context: Path, file: Path, workspace: node.Package | None) -> Sources:
+    """Follows a Dockerfile. Where it cannot be followed, the recipe of the same files takes its place, if it
+    surely gives the same application and no setting chooses the Dockerfile."""
     name = file.relative_to(context)
     try:
-        hinted = _hints(order, file)
+        read = dockerfile.read(read_small_text(file))
+        hinted = _hints(order, read)
     except DockerfileError as error:
         raise BuildError(f"{name} {error}.") from error
+    try:
+        return _by_hints(order, context, name, hinted)
+    except container_only.NeedsContainer as error:
+        is_chosen = order.settings.builder == "DOCKERFILE" or order.dockerfile or order.stage
+        if is_chosen or not error.gives_the_same(read, hinted):
+            raise
+        sources = _as_it_is(order, context, None, workspace)
+        sources.ports = tuple(hinted.ports)
+        sources.remarks.insert(0, f"The recipe of these files is followed, and not {name}: {error.reason}")
+        return sources
+
+
+def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources:
     layout = _layout(context, hinted)
     package = node.package(layout.folder) or node.package(context)
     wish = python.wish_of(layout.folder) or python.wish_of(context)
@@ -223,8 +239,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
     )
 
 
-def _hints(order: Order, file: Path) -> Hints:
-    read = dockerfile.read(read_small_text(file))
+def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
     stage = read.stage(order.stage)
     if stage is None:
         names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
