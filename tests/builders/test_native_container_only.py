@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import sources
 from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.static_site import StaticSite
 
 GO = {"go.mod": "module example.com/shop\n", "main.go": "package main\n"}
 VITE = {"package.json": '{"devDependencies": {"vite": "5"}, "scripts": {"dev": "vite"}}', "index.html": ""}
@@ -148,3 +151,10 @@ def test_a_setting_that_says_what_runs_takes_the_place_of_a_missing_program(tmp_
     assert read(tmp_path, files, has_command=True).start.command
     without = {**GO, "Dockerfile": "FROM nginx\n"}
     assert read(tmp_path, without, has_command=True).start.command is None
+
+
+@pytest.mark.parametrize(("name", "fallback"), [("vue-router", "index.html"), ("vuex", "")])
+def test_a_site_whose_packages_route_in_the_browser_names_its_fallback(tmp_path, name, fallback):
+    package = {"devDependencies": {"vite": "5", name: "4"}, "scripts": {"build": "vite build"}}
+    site = read(tmp_path, {"package.json": json.dumps(package), "index.html": ""}).start.site
+    assert site == StaticSite(folder="dist", derived_fallback=fallback)

@@ -183,6 +183,12 @@ async def test_settings_of_a_site_need_no_build(world):
     assert (rules.fallback, rules.headers[0].fields) == ("index.html", (("X-Frame-Options", "DENY"),))
 
 
+async def test_a_site_that_routes_in_the_browser_answers_its_paths_without_a_setting(world):
+    world.builder.names = {"static": StaticSite(folder="dist", derived_fallback="index.html")}
+    app = await deployed(world)
+    assert read_index(Path(served(world, app))).rules.fallback == "index.html"
+
+
 async def test_the_first_setting_of_a_field_counts(world):
     world.builder.names = {"static": StaticSite(folder=".", headers=(SiteHeader("/*", "X", "of the build"),))}
     headers = [{"path": "/a", "name": "X", "value": "first"}, {"path": "/*", "name": "X", "value": "second"}]
