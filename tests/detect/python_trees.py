@@ -46,7 +46,7 @@ ROWS = [
             "requirements.txt": "flask\n",
             "app.py": FLASK + 'if __name__ == "__main__":\n    app.run(host="0.0.0.0", port=8080)\n',
         },
-        {"framework": "Flask", "start": "python app.py", "added_packages": []},
+        {"framework": "Flask", "start": "python app.py", "added_packages": [], "port": 8080},
     ),
     Row(
         "FastAPI with a main.py that serves it",
@@ -55,8 +55,17 @@ ROWS = [
             "shop/api.py": FASTAPI,
             "main.py": "import uvicorn\nuvicorn.run('shop.api:app', host='0.0.0.0')\n",
         },
-        {"framework": "FastAPI", "start": "python main.py"},
+        {"framework": "FastAPI", "start": "python main.py", "port": 8000},
         {"start": "main.py serves when it is run."},
+    ),
+    Row(
+        "Flask that serves on the port that a variable names",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK
+            + 'import os\nif __name__ == "__main__":\n    app.run(port=os.getenv("PORT", default=5050))\n',
+        },
+        {"start": "python app.py", "port": 5050},
     ),
     Row(
         "FastAPI with the one script of its project",

@@ -25,6 +25,11 @@ _IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILIN
 _MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
 _RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
 _RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
+_PORT: Final = re.compile(
+    r"\bport\b\s*+=\s*+(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
+    re.IGNORECASE,
+)
+_USUAL_PORT: Final = 8000
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
 
 
@@ -62,6 +67,13 @@ class PythonFile(Struct, frozen=True):
             return bool(_RUN.search(block) and _DELIBERATE.search(block))
         runs = _RUN_AT_TOP.search(self.text)
         return bool(runs and _DELIBERATE.search(self.text[runs.start() :]))
+
+    @property
+    def served_port(self) -> int:
+        """The first port that the text names, or else a usual one: a program that is found to listen on
+        another port gets that one."""
+        numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
+        return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
 
 
 def python_files(files: KnownFiles) -> list[PythonFile]:

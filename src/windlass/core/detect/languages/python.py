@@ -222,7 +222,11 @@ def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> I
             because = f"{needed[_MODULES[name]]} names {name}; {file.path} defines `{variable or factory}`"
             recipe.choose(f"{because}.", framework=name)
             if entry := next((file for file in code if file.path in _ENTRY and file.starts_a_server), None):
-                recipe.choose(f"{entry.path} serves when it is run.", start=f"python {entry.path}")
+                recipe.choose(
+                    f"{entry.path} serves when it is run.",
+                    start=f"python {entry.path}",
+                    port=entry.served_port,
+                )
             elif name in _ASGI:
                 more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
                 _serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
