@@ -15,6 +15,7 @@ from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import container_only, detected, node, python, start, tree
 from windlass.builders.native.detected import RecipeSteps
+from windlass.builders.native.fixed_ports import fixed_port, with_given_port
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.node_builds import Commands, builds_of
@@ -216,6 +217,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
     if not (order.settings.has_command or builds):
         container_only.check_start(hinted, layout, name, installs=bool(wish or package))
     skipped = hinted.skipped
+    port = fixed_port(hinted.command, hinted.ports)
     return Sources(
         layout=layout,
         start=_start(hinted, layout, package, name, order.settings),
@@ -223,7 +225,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         wish=wish,
         environment=hinted.environment,
         variables=hinted.variables,
-        ports=tuple(hinted.ports),
+        ports=tuple(hinted.ports) or ((port,) if port else ()),
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,
@@ -260,7 +262,9 @@ def _start(
     hinted: Hints, layout: Layout, package: node.Package | None, name: Path, settings: BuildSettings
 ) -> Start:
     if hinted.command is not None:
-        return Start(start.without_npm(hinted.command, package), f"the command of {name}")
+        command = start.without_npm(hinted.command, package)
+        port = fixed_port(command, hinted.ports)
+        return Start(with_given_port(command, port) if port else command, f"the command of {name}")
     if chosen := start.by_package(package) or start.plain_to_see(layout.folder):
         return chosen
     if settings.has_command:

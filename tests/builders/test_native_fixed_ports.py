@@ -1,0 +1,60 @@
+"""A port that the command of a Dockerfile names stands for the one that an instance gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.native_sites import Site
+from windlass.builders.native.fixed_ports import fixed_port, with_given_port
+from windlass.builders.native.hints import ExecForm, Shell
+from windlass.core.deploy.automatic_port import choose_port
+
+GIVEN = "${WINDLASS_PORT_80:-80}"
+
+
+@pytest.mark.parametrize(
+    ("text", "then"),
+    [
+        ("gunicorn app:app -b 0.0.0.0:80", f"gunicorn app:app -b 0.0.0.0:{GIVEN}"),
+        ("gunicorn app:app --bind=:80 -w 4", f"gunicorn app:app --bind=:{GIVEN} -w 4"),
+        ("fastapi run main.py --port 80", f"fastapi run main.py --port {GIVEN}"),
+        ("streamlit run x.py --server.port=80", f"streamlit run x.py --server.port={GIVEN}"),
+        ("migrate && uvicorn a:b --port 80", f"migrate && uvicorn a:b --port {GIVEN}"),
+        ("next start -p 80", f"next start -p {GIVEN}"),
+        ("python manage.py runserver 0.0.0.0:80", f"python manage.py runserver 0.0.0.0:{GIVEN}"),
+    ],
+)
+def test_a_port_of_a_server_is_replaced(text, then):
+    assert fixed_port(Shell(text), [80]) == 80
+    assert with_given_port(Shell(text), 80) == Shell(then)
+    assert with_given_port(ExecForm(("sh", "-c", text)), 80) == ExecForm(("sh", "-c", then))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gunicorn app:app -b 0.0.0.0:$PORT",
+        "app --port 81",  # another one is exposed
+        "app --port 80 --metrics-port 81",
+        "wait-for db:80",
+        "app --database http://db.internal:80/x",
+        "app 80",
+        "gunicorn app:app -b '0.0.0.0:80'",
+    ],
+)
+def test_other_numbers_stay(text):
+    assert fixed_port(Shell(text), [80]) is None
+
+
+def test_a_short_option_is_a_port_only_if_it_is_exposed():
+    assert fixed_port(Shell("next start -p 3000"), [3000]) == 3000
+    assert fixed_port(Shell("make -p 3000"), []) is None
+
+
+@pytest.mark.parametrize("exposed", ["EXPOSE 80\n", ""])
+async def test_a_dockerfile_with_a_port_that_needs_root_gets_another_one(site: Site, exposed):
+    dockerfile = f'FROM python\nCOPY . .\n{exposed}CMD ["python", "main.py", "a b", "--bind", "0.0.0.0:80"]\n'
+    artifact = await site.build({"Dockerfile": dockerfile, "main.py": "import sys; print(sys.argv[1:])"})
+    assert choose_port(artifact, {}) == 80
+    assert site.run(artifact, WINDLASS_PORT_80="4001") == "['a b', '--bind', '0.0.0.0:4001']"
+    assert site.run(artifact) == "['a b', '--bind', '0.0.0.0:80']"
