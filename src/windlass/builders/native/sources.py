@@ -14,8 +14,8 @@ from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import container_only, detected, node, python, start, tree
+from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.detected import RecipeSteps
-from windlass.builders.native.fixed_ports import fixed_port, with_given_port
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.node_builds import Commands, builds_of
@@ -226,6 +226,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports) or ((port,) if port else ()),
+        web_port=web_port(hinted.command),
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,

@@ -1,11 +1,11 @@
-"""A port that the command of a Dockerfile names stands for the one that an instance gets."""
+"""The port on which the command of a Dockerfile serves: its own, or a usual one of its server."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.builders.native_sites import Site
-from windlass.builders.native.fixed_ports import fixed_port, with_given_port
+from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.hints import ExecForm, Shell
 from windlass.core.deploy.automatic_port import choose_port
 
@@ -58,3 +58,27 @@ async def test_a_dockerfile_with_a_port_that_needs_root_gets_another_one(site: S
     assert choose_port(artifact, {}) == 80
     assert site.run(artifact, WINDLASS_PORT_80="4001") == "['a b', '--bind', '0.0.0.0:4001']"
     assert site.run(artifact) == "['a b', '--bind', '0.0.0.0:80']"
+
+
+@pytest.mark.parametrize(
+    ("command", "port"),
+    [
+        (ExecForm(("gunicorn", "--config", "settings.py", "run:app")), 8000),
+        (ExecForm(("python", "-m", "uvicorn", "main:app")), 8000),
+        (Shell("flask db upgrade && flask --app shop run"), 8000),
+        (Shell("celery -A shop worker"), 0),
+        (ExecForm(("python", "bot.py")), 0),
+        (Shell("echo gunicorns"), 0),
+        (None, 0),
+    ],
+)
+def test_a_known_server_is_made_public(command, port):
+    assert web_port(command) == port
+
+
+async def test_a_server_of_a_dockerfile_that_exposes_nothing_gets_a_public_port(site: Site):
+    server = {"main.py": "", "gunicorn": "#!/bin/sh\n"}
+    artifact = await site.build({"Dockerfile": "FROM x\nCOPY . .\nCMD ./gunicorn main:app\n", **server})
+    assert choose_port(artifact, {}) == 8000
+    artifact = await site.build({"Dockerfile": "FROM x\nCOPY . .\nCMD python main.py\n", **server})
+    assert choose_port(artifact, {}) is None

@@ -1,4 +1,4 @@
-"""Lets the port in the command of a Dockerfile stand for the one that an instance gets.
+"""The port on which the command of a Dockerfile serves, and how it gets the one of its instance.
 
 In a container each program has all ports for itself. Without one, a port may be taken or need root. The
 engine sets WINDLASS_PORT_80 where the application declares port 80.
@@ -19,6 +19,13 @@ _PORT: Final = re.compile(
     r"(?<![\w.:'$-])(?P<flag>(?:-b|--[a-z]+)=)?(?P<before>0\.0\.0\.0:|:|--(?:[a-z]+[.-])?port[= ]|-[pl] )"
     r"(?P<port>\d{2,5})(?![\w.:])"
 )
+_SERVER: Final = re.compile(
+    r"(?:^|[\s/&;'\"])(?:gunicorn|uvicorn|hypercorn|daphne|granian|waitress-serve|fastapi (?:run|dev)"
+    r"|streamlit run|flask (?:\S+ ){0,3}run|manage\.py runserver|http\.server|puma|rackup|unicorn"
+    r"|thin start|rails s(?:erver)?|php -S|next start|http-server)(?:\s|$)"
+)
+USUAL: Final = 8000
+"""The port of a server that names none. If it is found to listen on another, it gets that one."""
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
 
 
@@ -27,6 +34,11 @@ def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
     named = {int(match["port"]) for match in _matches(command, exposed)} if command else set()
     number = named.pop() if len(named) == 1 else 0
     return number if 0 < number < 2**16 and number in (exposed or {number}) else None
+
+
+def web_port(command: Command | None) -> int:
+    """Returns a port for a command that starts a known server of HTTP; 0 for others."""
+    return USUAL if command and _SERVER.search(_text_of(command)) else 0
 
 
 def with_given_port(command: Command, number: int) -> Command:
@@ -40,13 +52,16 @@ def with_given_port(command: Command, number: int) -> Command:
 
 
 def _matches(command: Command, exposed: Collection[int]) -> list[re.Match[str]]:
-    text = command.text if isinstance(command, Shell) else " ".join(command.argv)
     short = ("-p ", "-l ")
     return [
         match
-        for match in _PORT.finditer(text)
+        for match in _PORT.finditer(_text_of(command))
         if match["before"] not in short or int(match["port"]) in exposed
     ]
+
+
+def _text_of(command: Command) -> str:
+    return command.text if isinstance(command, Shell) else " ".join(command.argv)
 
 
 def _text_with(text: str, number: int) -> str:
