@@ -191,6 +191,38 @@ async def test_another_python_than_the_named_one_is_said_where_it_is_enough(site
     assert site.run(artifact) == "runs"
 
 
+def python_at(folder, version):
+    """Makes a Python that says it has this version, and runs code with another one."""
+    (folder / "bin").mkdir(parents=True)
+    program = folder / "bin" / f"python{version.rpartition('.')[0]}"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *platform*) echo {version};; *) exec /usr/bin/python3 "$@";; esac\n'
+    )
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "place", [".pyenv/versions/3.8.7", ".local/share/uv/python/cpython-3.8.7-linux-x86_64-gnu"]
+)
+async def test_a_python_that_the_operator_has_installed_with_uv_or_pyenv_is_used(site, tmp_path, place):
+    python_at(tmp_path / "home" / place, "3.8.7")
+    site.builder = NativeBuilder(site.kept, {"HOME": str(tmp_path / "home"), "UV_PYTHON_DOWNLOADS": "never"})
+    artifact = await site.build({".python-version": "3.8\n", "main.py": "print('runs')"})
+    assert "Install Python" not in site.log()
+    assert site.run(artifact) == "runs"
+
+
+async def test_the_nearest_python_is_used_where_the_named_one_is_absent(site, tmp_path):
+    for version in ("3.8.7", "3.9.1"):
+        python_at(tmp_path / ".pyenv" / "versions" / version, version)
+    site.builder = NativeBuilder(site.kept, {"HOME": str(tmp_path), "UV_PYTHON_DOWNLOADS": "never"})
+    said = await site.refused({**project_for("<3.8"), "main.py": ""})
+    assert said.startswith("Install Python <3.8 "), "a range of the project is kept"
+    await site.build({".python-version": "3.7\n", "main.py": ""})
+    assert "Install Python 3.7 " in site.log()
+    assert "and Python 3.9.1 is there" in site.log()
+
+
 def test_a_version_is_not_taken_for_another_one_whose_name_goes_on(tmp_path):
     store = ArtifactStore(tmp_path, "toolchains")
     for name in ("pnpm-10.0.0-rc.1", "pnpm-10.0.0-rc"):

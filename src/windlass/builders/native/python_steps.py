@@ -32,6 +32,7 @@ async def install_python(state: BuildState) -> None:
     if needed is None or needed.nothing:
         python.alone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
+        _place_programs(state, version)
         return
     variables = about_registries(state.sources.variables) | python.named_variables(
         needed, state.sources.variables
@@ -42,6 +43,7 @@ async def install_python(state: BuildState) -> None:
         state.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
             await _project(state, needed, version, venv, variables)
+    _place_programs(state, version)
 
 
 async def build_python(state: BuildState) -> None:
@@ -75,6 +77,13 @@ async def _interpreter(state: BuildState) -> Interpreter:
         return version
     own = await state.keep(version.fetched, "python")
     return replace(version, path=str(own / Path(version.path).relative_to(version.fetched)))
+
+
+def _place_programs(state: BuildState, version: Interpreter) -> None:
+    """Puts the programs of a Python that is on no PATH behind those of the application: instances may read
+    what their PATH names."""
+    if version.programs:
+        state.places.append((version.programs, version.programs))
 
 
 async def _project(

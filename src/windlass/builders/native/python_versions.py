@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native.pip import own_python
+from windlass.builders.native.python_homes import installed_pythons
 from windlass.builders.native.python_managers import UV, find_program
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains
 from windlass.builders.native.tools import Tools
@@ -57,6 +58,8 @@ class Interpreter(Struct, frozen=True):
     path: str
     version: str
     """A version such as 3.11.7."""
+    programs: Path | None = None
+    """The folder of its programs, for one that is on no PATH."""
     fetched: Path | None = None
     """The folder of a fetched Python, with its programs in `bin`; None for one of this machine."""
     complaint: str = ""
@@ -106,7 +109,7 @@ async def find_python(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: WantedPython
 ) -> Interpreter:
     """Returns a Python in the wanted range: the one that Windlass runs on, another of this machine, or one
-    that uv fetches. Raises BuildError if there is none and no other would do."""
+    that uv fetches. If there is none, the nearest of this machine, or BuildError if no other would do."""
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
     if wanted.holds(own.version):
         return own
@@ -118,12 +121,38 @@ async def find_python(
     try:
         return await _fetch(tools, toolchains, held, wanted)
     except BuildError as missing:
-        return _without(own, wanted, missing)
+        nearest = await _nearest(tools, own, wanted)
+        return _without(nearest, wanted, missing)
 
 
 async def _find(tools: Tools, minor: str) -> Interpreter | None:
     path = tools.find(f"python{minor}")
-    return await _ask(tools, path, minor) if path else None
+    if path and (present := await _ask(tools, path, minor)):
+        return present
+    program = installed_pythons(tools.surroundings).get(minor)
+    if program is None:
+        return None
+    tools.cells.readable.append(program.parent.parent)
+    present = await _ask(tools, str(program), minor)
+    return replace(present, programs=program.parent) if present else None
+
+
+async def _nearest(tools: Tools, own: Interpreter, wanted: WantedPython) -> Interpreter:
+    """Returns the Python of this machine that is nearest to the wanted one, which it does not have."""
+    aim, ours = _minor_number(wanted.minor), _minor_number(own.version)
+    if wanted.is_strict or not aim:
+        return own
+    nearer = (number for number in range(OLDEST, NEWEST + 1) if abs(number - aim) < abs(ours - aim))
+    for number in sorted(nearer, key=lambda number: abs(number - aim)):
+        if present := await _find(tools, f"3.{number}"):
+            return present
+    return own
+
+
+def _minor_number(version: str) -> int:
+    """Returns 13 for 3.13.2; 0 for a version of another form."""
+    parts = version.split(".")
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
 
 
 async def _ask(tools: Tools, path: str, minor: str) -> Interpreter | None:
