@@ -12,7 +12,7 @@ _HOMES: Final = (
     ("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python", "cpython-3.*"),
     ("PYENV_ROOT", ".pyenv", "versions/3.*"),
 )
-"""The variable that names a folder, the usual one below the operator's home, and a pattern of Pythons in it."""
+"""The variable of a folder, the usual folder below the operator's home, and the pattern of Pythons in it."""
 _NAME: Final = re.compile(r"(?:cpython-)?(?P<minor>3\.\d+)\.(?P<patch>\d+)(?:-|$)")
 
 
