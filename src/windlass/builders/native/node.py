@@ -98,6 +98,13 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
         return self.in_place or bool(self.build or self.package.own_scripts)
 
     @property
+    def names(self) -> list[str]:
+        """The names of the packages that are asked for by the application itself."""
+        parts = (self.package, self.root)
+        installed = [name for part in parts for name in part.dependencies]
+        return [*installed, *(name for part in parts for name in (part.development if self.build else ()))]
+
+    @property
     def nothing(self) -> bool:
         return not (self.package.dependencies or self.of_its_own)
 

@@ -6,20 +6,29 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from windlass.base import subprocesses as group
 from windlass.base.erasing import erase
 from windlass.builders.native import node
 from windlass.builders.native.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
 from windlass.builders.native.kept import KeptFolders
+from windlass.builders.native.node_engines import EngineNotes, OtherNode, check_packages, check_refusal
 from windlass.builders.native.node_managers import manager_of
 from windlass.builders.native.node_runtime import NodeRuntime, find_manager, find_node
-from windlass.builders.native.tools import about_registries
+from windlass.builders.native.tools import ToolFailed, about_registries
 
 KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
 """Caches of frameworks, which stay with the service."""
 _NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
+
+
+class _Used(NamedTuple):
+    """The programs that install and build an application."""
+
+    runtime: NodeRuntime
+    bins: Path | None
+    """The folder of the programs of a fetched manager."""
 
 
 async def install_node(state: BuildState) -> None:
@@ -36,14 +45,29 @@ async def install_node(state: BuildState) -> None:
     needed = await group.in_thread(
         partial(node.needs, command=state.sources.install, build=state.sources.build), package, root, manager
     )
-    runtime = await _runtime(state)
+    wanted, named_by = state.sources.wanted_node
     if needed.nothing:
-        if _is_named(state, manager.name):  # it runs the application
-            await _manager(state, needed)
-        return
-    with explained(runtime.complaint):
-        await _manager(state, needed)
-        await _packages(state, needed, runtime)
+        used = await _node_and_manager(state, needed, wanted, named_by)
+    elif wanted:
+        used = await _packages(state, needed, wanted, named_by, may_change=False)
+    else:
+        used = await _packages_with_their_node(state, needed)
+    await _give_to_instances(state, needed, used)
+
+
+async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _Used:
+    """Installs once more if packages ask for another Node than the first that was used, which later builds
+    use at once."""
+    digest = await group.in_thread(node.digest, needed, "", {})
+    notes = EngineNotes(state.caches.own / "engines.json")
+    wanted, named_by = await group.in_thread(notes.find, digest)
+    try:
+        return await _packages(state, needed, wanted, named_by, may_change=not wanted)
+    except OtherNode as other:
+        state.say(f"Installing again with Node {other.major}: {other.named_by} asks for it.")
+        await group.in_thread(notes.add, digest, other)
+        await group.in_thread(erase, needed.root.folder / "node_modules")
+        return await _packages(state, needed, other.major, other.named_by, may_change=False)
 
 
 def _wants_node(state: BuildState, package: node.Package) -> bool:
@@ -57,23 +81,26 @@ def _wants_node(state: BuildState, package: node.Package) -> bool:
     return False
 
 
-async def _runtime(state: BuildState) -> NodeRuntime:
-    wanted, named_by = state.sources.wanted_node
+async def _node_and_manager(
+    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str
+) -> _Used:
     runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
     if runtime.complaint:
         state.say(runtime.complaint)
-    if runtime.fetched:
-        own = await state.keep(runtime.fetched, "node")
+    if needed.nothing and not _is_named(state, needed.manager.name):
+        return _Used(runtime, None)  # no manager is run
+    with explained(runtime.complaint):
+        bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
+    return _Used(runtime, bins)
+
+
+async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _Used) -> None:
+    """Makes what was fetched part of the artifact: Node, and the manager if the command names it."""
+    if used.runtime.fetched:
+        own = await state.keep(used.runtime.fetched, "node")
         state.places.append((own / "bin", own / "bin"))
-    return runtime
-
-
-async def _manager(state: BuildState, needed: node.NodeDependencies) -> None:
-    """Finds the program of the manager, and gives it to instances whose command names it."""
-    name = needed.manager.name
-    bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
-    if bins and _is_named(state, name):
-        own = await state.keep(bins.parent, "manager")
+    if used.bins and _is_named(state, needed.manager.name):
+        own = await state.keep(used.bins.parent, "manager")
         state.places.append((own / ".bin", own / ".bin"))
 
 
@@ -81,17 +108,39 @@ def _is_named(state: BuildState, program: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){program}(?![\w-])", state.sources.start.text))
 
 
-async def _packages(state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime) -> None:
-    """Installs, builds, and leaves the packages where instances find them."""
+async def _packages(
+    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
+) -> _Used:
+    """Installs and builds with a Node, which it returns. `may_change`: raises OtherNode if packages ask for
+    another one."""
+    used = await _node_and_manager(state, needed, wanted, named_by)
+    with explained(used.runtime.complaint):
+        try:
+            await _install_and_build(state, needed, used.runtime, may_change=may_change)
+        except ToolFailed as failed:
+            if may_change:
+                check_refusal(failed.lines, used.runtime.version)
+            raise
+    return used
+
+
+async def _install_and_build(
+    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
+) -> None:
+    """Leaves the packages where instances find them."""
     variables = state.sources.variables
     settings = about_registries(variables) | node.named_variables(needed, variables)
     present = None if needed.in_place else await _install_once(state, needed, runtime, settings)
+    if present and may_change:
+        await group.in_thread(check_packages, present, needed.names, runtime.version)
     folder = needed.root.folder
     if needed.of_its_own:
         if present is not None:
             _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         await node.beside(state.tools, needed, present, {**for_steps, **settings})
+        if may_change and not present:
+            await group.in_thread(check_packages, folder, needed.names, runtime.version)
         kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
         await group.in_thread(kept.put_in)
         try:
