@@ -25,6 +25,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose(f"{config} imports hono.", framework="Hono")
     if files.has("deno.lock"):
         recipe.choose("deno.lock is there.", install="deno install --frozen")
+    elif table(content, "imports"):
+        recipe.choose(f"{config} has imports.", install="deno install")
     if word(content, "tasks", "build"):
         recipe.choose(f"It is a task of {config}.", build="deno task build")
     if word(content, "tasks", "start"):
