@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
@@ -57,7 +56,7 @@ _bare: Final = ctypes.PyDLL(None, use_errno=True)
 
 
 def known_machine() -> bool:
-    return platform.machine() in _NUMBERS
+    return os.uname().machine in _NUMBERS
 
 
 def raise_failure(what: str) -> NoReturn:
@@ -163,4 +162,4 @@ def set_attributes(where: int | str, attributes: int, *, private: bool = False, 
 
 
 def _number(name: str) -> int:
-    return _NUMBERS[platform.machine()][name]
+    return _NUMBERS[os.uname().machine][name]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
 
+from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError
+from windlass.builders.native import tree
 from windlass.builders.native.pip import install_in_folder
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains
 from windlass.builders.native.tools import Tools, find_program, machine_path
@@ -76,8 +78,22 @@ class ToolchainSearch:
             return None
         if not toolchain.version:
             return ""
+        question = await group.in_thread(self._question, toolchain, own)
+        if known := self._toolchains.versions.find(question):
+            return known
         answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
-        return answer if answer and version_numbers(answer) else None
+        if not answer or not version_numbers(answer):
+            return None
+        self._toolchains.versions.add(question, answer)
+        return answer
+
+    def _question(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
+        """Returns all that decides the answer of the program."""
+        program = Path(self._tools.find(toolchain.version[0]) or "")
+        facts = program.stat()
+        files = [self._cwd / name for name in toolchain.version_files]
+        read = tree.digest(self._cwd, [file for file in files if tree.inside(self._cwd, file)])
+        return (toolchain.version, program, facts.st_ino, facts.st_mtime_ns, read, *sorted(own.items()))
 
     async def _other_home(self, toolchain: Toolchain, wanted: str) -> Path | None:
         for home in _other_homes(toolchain):

