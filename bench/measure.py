@@ -39,8 +39,8 @@ class Effort(Struct, frozen=True, kw_only=True):
     """How many are deployed at once."""
     settling: float
     """Seconds of rest before an idle server is measured."""
-    rebuilt: int
-    """How many projects are rebuilt."""
+    projects: int
+    """How many projects are built."""
     patience: int
     """Seconds after which a case is given up."""
 
@@ -56,7 +56,7 @@ FULL = Effort(
     log=1 << 30,
     services=100,
     settling=15.0,
-    rebuilt=4,
+    projects=4,
     patience=1800,
 )
 QUICK = Effort(
@@ -70,7 +70,7 @@ QUICK = Effort(
     log=100 << 20,
     services=4,
     settling=1.0,
-    rebuilt=1,
+    projects=1,
     patience=100,
 )
 

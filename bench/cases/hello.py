@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
@@ -113,7 +113,7 @@ def run(bench: Bench) -> list[Line]:
     lines: list[Line] = []
     with windlass(bench.folder / "hello", settings=settings) as server:
         environment = make_environment(server)
-        for hello in HELLOS:
+        for hello in HELLOS[: bench.effort.projects]:
             missing = [program for program in hello.needs if not shutil.which(program)]
             if missing:
                 print(f"{', '.join(missing)} is not installed: the page of {hello.name} is left out")
@@ -155,15 +155,24 @@ def _by_windlass(server: Windlass, environment: str, repository: Path) -> float:
     body = {"name": "hello", "git_repository": {"url": repository.as_uri(), "branch": "main"}}
     made = str(server.ask("POST", f"/environment/{environment}/application", body)["id"])
     server.raw("POST", f"/application/{made}/deploy")
-    links = server.ask("GET", f"/application/{made}/link")["results"]
-    url = urlsplit(links[0]["url"])
     try:
+        url = _address(server, made)
         _wait_for_page(int(url.port or 80), url.netloc)
         return time.perf_counter() - began
     except Failed:
         raise Failed(str(server.ask("GET", f"/application/{made}/status"))) from None
     finally:
         _delete(server, made)
+
+
+def _address(server: Windlass, application: str) -> SplitResult:
+    """Waits until what was found in its files has given it a port."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        if links := server.ask("GET", f"/application/{application}/link")["results"]:
+            return urlsplit(str(links[0]["url"]))
+        time.sleep(0.005)
+    raise Failed("no address")
 
 
 def _delete(server: Windlass, application: str) -> None:

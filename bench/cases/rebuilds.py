@@ -81,7 +81,7 @@ class Project(Struct, frozen=True):
 
 def run(bench: Bench) -> list[Line]:
     lines: list[Line] = []
-    for project in PROJECTS[: bench.effort.rebuilt]:
+    for project in PROJECTS[: bench.effort.projects]:
         missing = [program for program in project.needs if not shutil.which(program)]
         if missing:
             print(f"{', '.join(missing)} is not installed: the rebuild of {project.name} is left out")
