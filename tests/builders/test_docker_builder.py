@@ -127,6 +127,13 @@ async def test_a_path_outside_the_repository_is_refused(kit, tmp_path, given):
         await kit.build(**given)
 
 
+@pytest.mark.parametrize("name", ["Dockerfile", "nothing"])
+async def test_a_path_of_a_dockerfile_does_not_tell_which_files_the_machine_has(kit, tmp_path, name):
+    (tmp_path / "Dockerfile").write_text(f"FROM {BOX}\n")
+    with pytest.raises(BuildError, match="points out of it"):
+        await kit.build(dockerfile=f"../{name}")
+
+
 async def test_a_missing_dockerfile_is_reported_with_its_path(kit):
     (kit.source / "shop").mkdir()
     with pytest.raises(BuildError, match=r"Set start_command, or add .*, or a Dockerfile"):

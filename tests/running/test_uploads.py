@@ -407,3 +407,19 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
     assert (await world.get(f"/application/{app}/upload/{id}"))["state"] == "OPEN"
     uploads.checks.release()
     assert (await completed)["state"] == "READY"
+
+
+@pytest.mark.parametrize("is_inside", [True, False], ids=["inside", "outside"])
+@pytest.mark.parametrize("way", ["{0}", "/{0}", "deploy/../{0}"])
+async def test_no_file_outside_of_the_folder_is_read_as_its_dockerfile(world, tmp_path, way, is_inside):
+    """The path comes from a client, and a read of some files of the machine never ends."""
+    (tmp_path / "Dockerfile").write_text("FROM x\nARG TOLD\n")
+    outside = "../" * 20 + str(tmp_path / "Dockerfile")[1:]
+    path = way.format("deploy/Dockerfile" if is_inside else outside)
+    app = await world.application(source="UPLOAD", git_repository=None, dockerfile_path=path)
+    for key in ("TOLD", "OTHER"):
+        await world.post(f"/application/{app}/environmentVariable", {"key": key, "value": "x"})
+    await uploaded(world, app, packed(entry("deploy/Dockerfile", b"FROM x\nARG TOLD\n")))
+    await deploy(world, app)
+    await world.settle()
+    assert [order.arguments for order in world.builder.built] == [{"TOLD": "x"} if is_inside else {}]

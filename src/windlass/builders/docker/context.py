@@ -63,16 +63,17 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     """Finds the Dockerfile of the repository, and the files of its context. None: it has none, and the
     application names none. Reads nothing outside of the commit, wherever links point."""
     source = Path(os.path.realpath(order.source))
-    named = order.dockerfile or USUAL
+    named = (order.dockerfile or USUAL).lstrip("/")
     place = os.path.normpath(folder / named)
+    outside = f"dockerfile_path: name a file of the repository: {named} points out of it"
+    if not Path(place).is_relative_to(source):  # the answer must not tell which files the machine has
+        raise BuildError(outside)
     if not os.path.lexists(place):
         if order.dockerfile is None:
             return None
         where = order.root if order.root not in ("", ".") else "the repository's root"
         raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
-    file = _within(
-        source, Path(place), f"dockerfile_path: name a file of the repository: {named} points out of it"
-    )
+    file = _within(source, Path(place), outside)
     if not file.is_file() or file.stat().st_size > LARGEST_DOCKERFILE:
         raise BuildError(f"dockerfile_path: {named} is no Dockerfile")
     inside = Path(place).is_relative_to(folder)

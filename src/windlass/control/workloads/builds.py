@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
-from windlass.builders.builder import Order
-from windlass.builders.dockerfile import LONGEST, declared_arguments
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.dockerfile import declared_arguments
 from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
+from windlass.builders.small_files import read_small_text
 from windlass.builders.upload import ID, UploadError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
@@ -105,7 +106,7 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
     root = _place_of(spec)[1].strip("/") or "."
     dockerfile = spec.dockerfile_path or None
     settings = settings_of(spec)
-    names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"), settings)
+    names = await in_thread(_arguments_of, folder, f"{root}/{dockerfile or 'Dockerfile'}", settings)
     used = _chosen_arguments(making, names)
     values = _digest(used)
     order = Order(
@@ -146,16 +147,19 @@ def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
     return {name: value for name, value in inputs.arguments.items() if name in chosen}
 
 
-def _arguments_of(path: Path, settings: BuildSettings) -> Collection[str]:
+def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collection[str]:
     """Returns the names of build arguments that a Dockerfile asks for. Steps of a recipe may read any, such
     as those that a page is built with. The builder says what is wrong with a Dockerfile."""
+    if settings.is_dockerfile_left_out:
+        return {_ALL}
     try:
-        if settings.is_dockerfile_left_out or not path.exists():
-            return {_ALL}
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
+        source, file = source.resolve(), (source / path).resolve()
+        if not file.is_relative_to(source):  # some files of the machine never end, such as /proc/kmsg
             return frozenset()
-        return declared_arguments(path.read_text(errors="replace"))
-    except (DockerfileError, OSError):  # such as a name that no file can have
+        if not file.exists():
+            return {_ALL}
+        return declared_arguments(read_small_text(file))
+    except (BuildError, DockerfileError, OSError, RuntimeError):  # such as a name that no file can have
         return frozenset()
 
 
