@@ -32,6 +32,7 @@ REDIRECTS = """
 /u/:name/posts  /authors/:name?all=1  308
 /docs/*         /elsewhere            # a comment is no status
 /out            https://other.example/x
+/away/*         https://other.example:8443/:splat
 /app.js         /nowhere              301!
 /shown/*        /about                200
 /gone/*         /about                410
@@ -49,6 +50,7 @@ REDIRECTS = """
         ("/news", 302, "/blog/"),
         ("/u/ada/posts?x=1", 308, "/authors/ada?all=1"),
         ("/out", 301, "https://other.example/x"),
+        ("/away/@evil.example", 301, "https://other.example:8443/@evil.example"),
         ("/app.js", 301, "/nowhere"),
     ],
 )
@@ -110,6 +112,10 @@ async def test_declared_fields_are_in_answers_for_their_paths(town, tmp_path):
         ("/old https://other.example/ 200", "other servers"),
         ("/old javascript:alert(1)", "write a path or an address"),
         ("/old " + "/x" * 2000, "write a path"),
+        ("/old/* https://shop.example:splat", "without names"),
+        ("/old/* https://:splat", "without names"),
+        ("/old/:a https://:a.example/", "without names"),
+        ("/old/* https://shop.example@:splat/", "without names"),
     ],
 )
 def test_a_line_of_redirects_that_cannot_be_followed_is_named(line, why):

@@ -24,6 +24,8 @@ _STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
+_HOST: Final = re.compile(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
+"""A host without names that requests fill in: a request would choose where it leads."""
 _PATH: Final = re.compile(r"/[^\x00-\x20\x7f]*")
 
 
@@ -95,6 +97,8 @@ def _redirect(line: str) -> Redirect | str:
         return "begin it with a path that has one * at most: redirects of hosts are not supported"
     if not _TARGET.fullmatch(target):
         return "write a path or an address after the path: conditions on the query are not supported"
+    if not target.startswith("/") and not _HOST.match(target):
+        return "write the host of the target without names and logins, and a / after it"
     if len(rest) > 1:
         return "end it after the status: conditions are not supported"
     word = rest[0] if rest else "301"
