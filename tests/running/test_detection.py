@@ -50,6 +50,34 @@ async def test_the_recipe_of_a_repository_is_answered_with_its_reasons(world: Wo
     assert "requirements.txt" in answer.json["reasons"]["framework"]
 
 
+@pytest.mark.parametrize(
+    ("login", "is_taken"),
+    [
+        ("https://ada:hush-hush@", False),
+        ("https://:hush-hush@", False),
+        ("https://ghp_0123456789abcdefghijklmnopqrstuvwxyz@", False),
+        ("http://a:b@c@", False),
+        ("ssh://git:hush-hush@", False),
+        ("https://ada@", True),
+        ("ssh://organization-with-a-long-name@", True),
+        ("https://", True),
+    ],
+)
+async def test_a_credential_in_an_address_is_refused_and_shown_to_nobody(world: World, login, is_taken):
+    url = f"{login}git.example/acme/a@b:c.git"
+    body = {"git_repository": {"url": url}}
+    environment, app = await world.environment(), await world.application()
+    created = await world.post(f"/environment/{environment}/application", {"name": "shop"} | body)
+    changed = await world.patch(f"/application/{app}", body)
+    assert (created.status, changed.status) == ((201, 200) if is_taken else (400, 400))
+    if not is_taken:
+        asked = await world.post(f"/organization/{world.org}/detect", body)
+        told = [answer.message for answer in (created, changed, asked)]
+        assert set(told) == {told[0]}
+        assert "put it into a git token" in told[0]
+        assert "hush" not in told[0]
+
+
 async def test_the_applications_below_a_folder_are_listed(world: World, repository: Repository):
     answer = await world.post(f"/organization/{world.org}/detect", question(repository))
     assert [found["root_path"] for found in answer.json["candidates"]] == ["/web"]

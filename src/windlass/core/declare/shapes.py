@@ -27,7 +27,7 @@ from windlass.core.declare.fields import (
     refers,
     shaped,
 )
-from windlass.core.declare.resource import Base, Shown, Spec
+from windlass.core.declare.resource import Base, Shown, Spec, clash
 
 ABSOLUTE: Final = shaped(r"^/[^\x00-\x1f]*\Z", "must be a path that begins with /, such as /data")
 
@@ -249,6 +249,8 @@ class AutoscalingShown(Base):
 
 _SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
 _ADDRESS = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
+_LOGIN = re.compile(r"^(?P<scheme>[^:/]+)://(?P<login>[^/?#]*)@")
+_SHORTEST_TOKEN: Final = 20
 
 
 def repository_parts(url: str) -> tuple[GitProvider, str, str]:
@@ -268,8 +270,20 @@ def repository_parts(url: str) -> tuple[GitProvider, str, str]:
     return provider, owner, name
 
 
+def _has_credential(url: str) -> bool:
+    address = _LOGIN.match(url)
+    if address is None:
+        return False
+    # Hosts offer addresses with a user's name; where it is long, people have put a token in its place.
+    is_token = address["scheme"] != "ssh" and len(address["login"]) >= _SHORTEST_TOKEN
+    return is_token or ":" in address["login"]
+
+
 def normalise_repository(repository: GitRepositoryRequest) -> None:
-    """Fills in the fields that the contract leaves out."""
+    """Fills in the fields that the contract leaves out. Refuses an address with a credential: the address is
+    shown to all who may read, and credentials in it are not used."""
+    if _has_credential(repository.url):
+        raise clash("git_repository.url", "leave out what stands before the @, and put it into a git token")
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
     # An address may be longer than a field; derived values must fit when they are sent back.
