@@ -11,14 +11,16 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import subprocesses as group
+from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import pipfile, tree
+from windlass.builders.native.old_packages import SETUPTOOLS, old_package_in
 from windlass.builders.native.pip import find_pip, pip_install
 from windlass.builders.native.pyproject import (
     dependencies_in,
@@ -34,6 +36,7 @@ from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
 from windlass.core.detect.languages.python import REQUIREMENTS
 
+_MOST_OF_LOCK: Final = 8 * 1024**2
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
@@ -112,6 +115,13 @@ def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies
             declared = _of_lock(wish)
         case _:
             declared = _of_project(wish.folder)
+    manager = declared.manager
+    lock = (
+        read_beginning(wish.folder, manager.lock, _MOST_OF_LOCK).decode(errors="replace") if manager else ""
+    )
+    if old := old_package_in(declared.requirements or lock):
+        say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
+        added = [*added, SETUPTOOLS]
     return replace(declared, added=_text(added))
 
 

@@ -57,7 +57,8 @@ POETRY: Final = LockManager(
 PDM: Final = LockManager(
     name="pdm",
     lock="pdm.lock",
-    packages=("pdm>=2,<3",),
+    # With the versions of its own dependencies that its authors have tried: it works with no others.
+    packages=("pdm[locked]>=2,<3",),
     words=("sync", "--prod", "--no-self", "--no-editable"),
     settings={"PDM_IGNORE_SAVED_PYTHON": "1", "PDM_CHECK_UPDATE": "false"},
     cache="PDM_CACHE_DIR",

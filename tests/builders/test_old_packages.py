@@ -1,0 +1,45 @@
+"""Old packages that need pkg_resources get a setuptools that has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.native_sites import Site, wheel
+from windlass.builders.native import NativeBuilder
+from windlass.builders.native.old_packages import old_package_in
+
+LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("Django==4.0\ngunicorn==20.1.0\n", "gunicorn 20.1.0"),
+        ("Gunicorn[gevent] == 19.9 # x\n", "Gunicorn 19.9"),
+        ("APScheduler==3.10.4 ; python_version > '3'\n", "APScheduler 3.10.4"),
+        (LOCK, "gunicorn 20.1.0"),
+        ("gunicorn==21.2.0\n", ""),
+        ("gunicorn\n", ""),
+        ("gunicorn>=20\n", ""),
+        ("gunicorn==20.1.0\nsetuptools==65.0\n", ""),
+        (LOCK.replace("20.1.0", "23.0.0"), ""),
+    ],
+)
+def test_an_old_package_is_recognized_by_its_version(text, old):
+    assert old_package_in(text) == old
+
+
+@pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), ("23.0.0", False)])
+async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, version, is_added):
+    folder = site.top / "wheels"
+    for number in ("80.9.0", "82.0.0"):
+        wheel(folder, "setuptools", number, code=f"VERSION = '{number}'\n")
+    wheel(folder, "gunicorn", version)
+    site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)})
+    code = "import importlib.util; print(bool(importlib.util.find_spec('setuptools')))"
+    artifact = await site.build(
+        {"requirements.txt": f"gunicorn=={version}\n", "Procfile": f'web: python -c "{code}"\n'}
+    )
+    assert site.run(artifact) == str(is_added)
+    assert (f"setuptools<81 is installed as well: gunicorn {version} needs" in site.log()) == is_added
+    assert "82.0.0" not in site.log()
