@@ -7,6 +7,7 @@ import pytest
 from tests.builders.native_sites import Site, wheel
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.old_packages import old_package_in
+from windlass.builders.native.python import needs, wish_of
 
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 
@@ -43,3 +44,12 @@ async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, 
     assert site.run(artifact) == str(is_added)
     assert (f"setuptools<81 is installed as well: gunicorn {version} needs" in site.log()) == is_added
     assert "82.0.0" not in site.log()
+
+
+def test_a_project_of_poetry_without_a_lock_is_read(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.poetry]\nname = "shop"\npackage-mode = false\n')
+    wish = wish_of(tmp_path)
+    assert wish
+    assert needs(wish, print).added == ""
+    (tmp_path / "poetry.lock").write_text(LOCK)
+    assert needs(wish, print).added == "setuptools<81\n"

@@ -115,14 +115,19 @@ def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies
             declared = _of_lock(wish)
         case _:
             declared = _of_project(wish.folder)
-    manager = declared.manager
-    lock = (
-        read_beginning(wish.folder, manager.lock, _MOST_OF_LOCK).decode(errors="replace") if manager else ""
-    )
-    if old := old_package_in(declared.requirements or lock):
+    if old := old_package_in(declared.requirements or _lock_text(declared)):
         say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
         added = [*added, SETUPTOOLS]
     return replace(declared, added=_text(added))
+
+
+def _lock_text(needed: PythonDependencies) -> str:
+    """Returns the beginning of the manager's lock; empty if there is none, or a link in its place."""
+    try:
+        lock = read_beginning(needed.cwd, needed.manager.lock, _MOST_OF_LOCK) if needed.manager else b""
+    except OSError:
+        return ""
+    return lock.decode(errors="replace")
 
 
 def _of_pipfile(wish: Wish) -> PythonDependencies:
