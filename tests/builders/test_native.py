@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
 from windlass.builders.native.start import nothing_found
+from windlass.core.deploy.build_settings import BuildSettings
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
@@ -226,7 +227,8 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
                 CMD ["/server"]
                 """,
             "main.go": "package main",
-        }
+        },
+        settings=BuildSettings(builder="DOCKERFILE"),
     )
     assert "Dockerfile makes /server in line 4 (RUN go build -o /out/server .)" in said
     assert "engine docker" in said

@@ -32,6 +32,8 @@ def read(folder, files: dict[str, str], **settings) -> sources.Sources:
     return sources.read(order)
 
 
+HTML = {"public/index.html": "<p>", "public/secret.html": "<p>", "more/a.html": "<p>"}
+
 REFUSED = [
     (
         "a program that a step compiles",
@@ -71,9 +73,9 @@ REFUSED = [
         r"^Set builder to RECIPE, .*: Dockerfile installs serve in line 2, .* the folder dist is served\.$",
     ),
     (
-        "a base image that starts something",
+        "a web server that a base image brings",
         {**VITE, "Dockerfile": "FROM node AS b\nRUN npm run build\nFROM nginx\nCOPY --from=b /dist /html\n"},
-        r"^Set builder to RECIPE, .* its base image nginx starts is not known .* Vite: it is built with .*, "
+        r"^Set builder to RECIPE, .* the web server of the image nginx, .* Vite: it is built with .*, "
         r"and the folder dist is served\.$",
     ),
 ]
@@ -90,6 +92,8 @@ def test_a_dockerfile_that_processes_cannot_follow_is_refused_before_anything_is
 IN_ITS_PLACE = [
     ("a program that a step compiles", GO, REFUSED[0][1]["Dockerfile"], "./bin/shop"),
     ("another base in the end", GO, "FROM golang:1 AS b\nRUN make\nFROM scratch\n", "./bin/shop"),
+    ("one folder", HTML, "FROM nginx:1\nCOPY ./public /usr/share/nginx/html/\nEXPOSE 80\nCMD nginx\n", ""),
+    ("a folder for Apache", HTML, "FROM x/httpd\nWORKDIR /usr/local/apache2/htdocs/\nADD public .\n", ""),
     ("the files of a build", VITE, "FROM node:22 AS b\nRUN x\nFROM nginx\nCOPY --from=b /d /h\n", ""),
 ]
 
@@ -104,7 +108,8 @@ def test_a_recipe_of_the_same_language_is_followed_instead_and_the_log_says_so(
 ):
     found = read(tmp_path, {**files, "Dockerfile": dockerfile})
     assert command in found.start.text
-    assert found.static_folder == ("" if command else "dist")
+    assert bool(found.start.site) is not bool(command)
+    assert not found.start.site or found.start.site.folder == ("public" if files is HTML else "dist")
     assert found.remarks[0].startswith("The recipe of these files is followed, and not Dockerfile: ")
 
 
@@ -116,6 +121,24 @@ def test_a_recipe_of_the_same_language_is_followed_instead_and_the_log_says_so(
 def test_a_recipe_that_may_give_another_application_is_only_offered(tmp_path, dockerfile):
     with pytest.raises(BuildError, match=r"^Set builder to RECIPE"):
         read(tmp_path, {**GO, "Dockerfile": dockerfile})
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "COPY public/index.html /usr/share/nginx/html/",
+        "COPY public /usr/share/nginx/html\nCOPY more /usr/share/nginx/html",
+        "COPY . /usr/share/nginx/html",
+        "COPY public /usr/share/nginx/html\nCOPY nginx.conf /etc/nginx/conf.d/default.conf",
+        "COPY public /srv",
+        "COPY public /usr/share/nginx/html\nRUN rm /usr/share/nginx/html/secret.html",
+        "COPY --chmod=400 public /usr/share/nginx/html",
+        "ENV A=b\nCOPY public /usr/share/nginx/html",
+    ],
+)
+def test_a_web_server_that_may_serve_other_files_than_the_recipe_is_only_refused(tmp_path, rest):
+    with pytest.raises(BuildError, match=r"^Set builder to RECIPE, or deploy .* the folder public is served"):
+        read(tmp_path, {**HTML, "Dockerfile": f"FROM nginx\n{rest}\n"})
 
 
 TAKEN = [

@@ -19,6 +19,7 @@ from windlass.builders.native.hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
 from windlass.builders.native.node import Package
 from windlass.builders.native.tools import find_program, machine_path
+from windlass.builders.native.web_server_images import name_of_image, serves_the_site, starts_web_server
 from windlass.core.detect import Recipe, Tree, detect
 from windlass.core.words.shell import plain_words
 
@@ -51,12 +52,14 @@ class NeedsContainer(BuildError):
         self.recipe = recipe
 
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
-        """True if the recipe gives the same application: a stage is built in an image of its language, and
-        the Dockerfile sets no variables that a recipe lacks."""
+        """True if the recipe gives the same application: it serves the same folder; or a stage is built in an
+        image of its language, and the Dockerfile sets no variables that a recipe lacks."""
+        if serves_the_site(read, self.recipe) and not hinted.environment:
+            return True
         images = _IMAGES.get(self.recipe.language)
         if not (images and self.recipe.is_runnable and self.recipe.build and not self.recipe.problems):
             return False
-        bases = (stage.base.rpartition("/")[2].partition("@")[0].partition(":")[0] for stage in read.stages)
+        bases = (name_of_image(stage.base) for stage in read.stages)
         return any(re.fullmatch(images, base) for base in bases) and _NEUTRAL.issuperset(hinted.environment)
 
 
@@ -76,6 +79,15 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
     if "/" not in missing and _PIP.search(step.shown):
         raise BuildError(f"Add {missing} to requirements.txt, or {_ELSEWHERE}: {reason}")
     raise refusal(layout.app, reason)
+
+
+def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
+    """Refuses to start the web server of an image: the machine may have none, or another with files of its
+    own."""
+    if starts_web_server(hinted.image, _argv_of(hinted.command) if hinted.command else []):
+        image = name_of_image(hinted.image)
+        reason = f"{name} starts the web server of the image {image}, and the engine process has no images."
+        raise refusal(layout.app, reason)
 
 
 def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Package | None) -> None:

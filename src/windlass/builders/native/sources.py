@@ -213,6 +213,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
     wish = python.wish_of(layout.folder) or python.wish_of(context)
     builds = builds_of(package, None, "")
     if not order.settings.has_command:
+        container_only.check_web_server(hinted, layout, name)
         container_only.check_global_program(hinted, layout, name, package)
     if not (order.settings.has_command or builds):
         container_only.check_start(hinted, layout, name, installs=bool(wish or package))
