@@ -51,6 +51,26 @@ ROWS = [
         "- Root composer.json requires PHP extension ext-intl * but it is missing from your system.",
         "Ask the operator to install php-intl",
     ),
+    (
+        "php: an extension of another package",
+        "- Root composer.json requires PHP extension ext-pdo_sqlite * but it is missing from your system.",
+        "Ask the operator to install php-sqlite3: composer.json needs the extension pdo_sqlite.",
+    ),
+    (
+        "php: no registry",
+        "php_network_getaddresses: getaddrinfo for repo.packagist.org failed: Name",
+        REGISTRY,
+    ),
+    (
+        "poetry: an old lock",
+        "  | Unable to find installation candidates for idna (3.3)",
+        "Run `poetry lock`, and commit poetry.lock: the registry has no file of idna",
+    ),
+    (
+        "pip: a package that is too old",
+        "ERROR: Could not build wheels for psycopg2, which is required to install",
+        "Update psycopg2 in the dependencies, or choose an older Python with language_version",
+    ),
     # Negative control: another error is told as it is, with the tool's own words.
     (
         "maven: other",
@@ -68,3 +88,17 @@ def test_a_failed_step_of_another_language_says_first_what_to_do(line, remedy):
 
 def test_a_message_of_maven_holds_its_own_words():
     assert ": cannot find symbol. " in failure("mvn", 1, ["[ERROR] cannot find symbol"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            ["In Installer.php line 9:", "  No valid lock", "install [--prefer-source] [--dev]"],
+            ": No valid lock. ",
+        ),
+        (["[KeyError]: 'x'", "WARNING: Add '-v' to see the detailed traceback"], ": 'x'. "),
+    ],
+)
+def test_the_reason_of_a_failed_step_is_not_its_usage(lines, reason):
+    assert reason in failure("the step", 1, lines)

@@ -18,31 +18,48 @@ from windlass.docker.images import why_not_pulled
 
 CRASHED = "exited with code 1"
 TRACEBACK = "Traceback (most recent call last):\n"
-VARIABLE = "Set the variable DATABASE_URL, such as with `windlass env set DATABASE_URL=…`"
+VARIABLE = "Set the variable API_TOKEN, such as with `windlass env set API_TOKEN=…`"
 LINE_ENDINGS = "Save the script with the line endings of Unix (LF), and commit it"
 EXECUTABLE = "Make ./start.sh executable with `git update-index --chmod=+x ./start.sh`, and commit that"
 INSTALL = "Install gunicorn with the dependencies, or correct the start command"
 LOW_PORT = "Make web listen on the port in the variable PORT"
 FLASK = "Add flask to the dependencies, or correct the name"
 OWN_PORT = "Make web listen on the port in the variable PORT"
-DATABASE = "Connect to the database by its variables"
+ADDRESS = (
+    "Create a database, such as main-db, and set the variable DATABASE_URL to its address with "
+    "`windlass env set DATABASE_URL={{MAIN_DB_URL}}`"
+)
+DATABASE = "Create a database, such as main-db, and set the variable that web reads, such as DATABASE_URL"
+OLDER = "Set language_version to an older Python, such as"
 MEMORY = "Give web more `memory`"
 ROOM = "Ask the operator for room"
 
 FAILURES = [
-    ("python: a variable is missing", f"{TRACEBACK}KeyError: 'DATABASE_URL'", VARIABLE),
-    ("django-environ", ("django.core.exceptions.ImproperlyConfigured: Set the DATABASE_URL "
+    ("python: a variable is missing", f"{TRACEBACK}KeyError: 'API_TOKEN'", VARIABLE),
+    ("django-environ", ("django.core.exceptions.ImproperlyConfigured: Set the API_TOKEN "
 "environment variable"), VARIABLE),
-    ("decouple", "decouple.UndefinedValueError: DATABASE_URL not found. Declare it as envvar", VARIABLE),
-    ("environs", 'environs.exceptions.EnvError: Environment variable "DATABASE_URL" not set', VARIABLE),
-    ("prisma", "error: Environment variable not found: DATABASE_URL.", VARIABLE),
-    ("node", "Error: process.env.DATABASE_URL is undefined", VARIABLE),
-    ("node, by hand", "Error: Missing required environment variable: DATABASE_URL", VARIABLE),
-    ("ruby", 'config/database.rb:3:in `fetch\': key not found: "DATABASE_URL" (KeyError)', VARIABLE),
-    ("elixir", "** (RuntimeError) environment variable DATABASE_URL is missing.", VARIABLE),
-    ("go, by hand", "2026/01/31 09:05:00 DATABASE_URL must be set", VARIABLE),
-    ("bash", "./start.sh: line 3: DATABASE_URL: unbound variable", VARIABLE),
-    ("dash", "start.sh: 3: DATABASE_URL: parameter not set", VARIABLE),
+    ("decouple", "decouple.UndefinedValueError: API_TOKEN not found. Declare it as envvar", VARIABLE),
+    ("environs", 'environs.exceptions.EnvError: Environment variable "API_TOKEN" not set', VARIABLE),
+    ("prisma", "error: Environment variable not found: API_TOKEN.", VARIABLE),
+    ("node", "Error: process.env.API_TOKEN is undefined", VARIABLE),
+    ("node, by hand", "Error: Missing required environment variable: API_TOKEN", VARIABLE),
+    ("ruby", 'config/database.rb:3:in `fetch\': key not found: "API_TOKEN" (KeyError)', VARIABLE),
+    ("elixir", "** (RuntimeError) environment variable API_TOKEN is missing.", VARIABLE),
+    ("go, by hand", "2026/01/31 09:05:00 API_TOKEN must be set", VARIABLE),
+    ("bash", "./start.sh: line 3: API_TOKEN: unbound variable", VARIABLE),
+    ("dash", "start.sh: 3: API_TOKEN: parameter not set", VARIABLE),
+    ("the address of a database", f"{TRACEBACK}KeyError: 'DATABASE_URL'", ADDRESS),
+    ("the address of a cache", "Error: Missing required environment variable: REDIS_URL", ADDRESS.replace(
+        "DATABASE_URL", "REDIS_URL")),
+    ("python: a removed module", f"{TRACEBACK}ModuleNotFoundError: No module named 'imp'", f"{OLDER} 3.11"),
+    ("python: a removed name", "ImportError: cannot import name 'Set' from 'collections' (/c.py)",
+     f"{OLDER} 3.9"),
+    ("python: a removed attribute", "AttributeError: module 'time' has no attribute 'clock'", f"{OLDER} 3.9"),
+    ("python: a name of a package",
+     "ImportError: cannot import name 'url' from 'shop.urls' (/site-packages/s.py)",
+     "Name an older version of shop in the dependencies: the installed one has no url"),
+    ("python: a name of its own", "ImportError: cannot import name 'Shop' from 'shop' (/app/shop.py)",
+     "Mend what web reports: `ImportError: cannot import name 'Shop'"),
     ("bash: line endings of Windows", "start.sh: line 2: $'\\r': command not found", LINE_ENDINGS),
     ("env: line endings of Windows", "/usr/bin/env: ‘bash\\r’: No such file or directory", LINE_ENDINGS),
     (("bash: interpreter "
@@ -297,16 +314,16 @@ async def failed(world: World, *lines: str, ended: str = CRASHED) -> str:
 
 async def test_a_missing_variable_is_named_in_the_message_of_the_deployment_with_the_last_lines():
     async with make_world() as world:
-        message = await failed(world, "starting", "KeyError: 'DATABASE_URL'")
+        message = await failed(world, "starting", "KeyError: 'API_TOKEN'")
     assert message.startswith(
         f"{VARIABLE}: web needs it to start. web exited with code 1 while it was starting"
     )
-    assert message.endswith("Its last lines were:\nstarting\nKeyError: 'DATABASE_URL'")
+    assert message.endswith("Its last lines were:\nstarting\nKeyError: 'API_TOKEN'")
 
 
 async def test_the_reason_is_found_above_the_lines_that_are_shown():
     async with make_world() as world:
-        message = await failed(world, "KeyError: 'DATABASE_URL'", *(f"line {number}" for number in range(20)))
+        message = await failed(world, "KeyError: 'API_TOKEN'", *(f"line {number}" for number in range(20)))
     assert message.startswith(VARIABLE)
     assert message.count("KeyError") == 0
     assert message.count("\nline ") == 10

@@ -25,6 +25,16 @@ _LIBRARY: Final = (
     "Add {0} to system_packages on the engine docker, ask the operator to install it, or depend on a package "
     "that comes built: {0} is missing."
 )
+_EXTENSION: Final = r"requires (?:PHP extension )?ext-({}) \S+ (?:->|but) .{{0,40}}missing"
+_NEEDS_EXTENSION: Final = "composer.json needs the extension {0}."
+_EXTENSIONS: Final = (
+    ("pdo_sqlite|sqlite3", "sqlite3"),
+    ("pdo_mysql|mysqli|mysqlnd", "mysql"),
+    ("pdo_pgsql|pgsql", "pgsql"),
+    ("dom|simplexml|xml|xmlreader|xmlwriter|xsl", "xml"),
+    (r"\w+", ""),
+)
+"""Extensions of PHP, and the word of the Debian package that brings them, where it is another."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
@@ -62,9 +72,12 @@ _RULES: Final = tuple(
             r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
             "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another.",
         ),
-        (
-            r"requires (?:PHP extension )?ext-(\w+) \S+ (?:->|but) .{0,40}missing",
-            "Ask the operator to install php-{0}: composer.json needs this extension.",
+        *(
+            (
+                _EXTENSION.format(names),
+                f"Ask the operator to install php-{package or '{0}'}: {_NEEDS_EXTENSION}",
+            )
+            for names, package in _EXTENSIONS
         ),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
@@ -131,8 +144,19 @@ _RULES: Final = tuple(
             r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
             r"|Read timed out|Failed to establish a new connection"
             r"|Network is unreachable|no such host|UnknownHostException|Could not transfer artifact"
-            r"|Could not reach host|Could not fetch specs|curl error|dial tcp",
+            r"|Could not reach host|Could not fetch specs|curl error|dial tcp"
+            r"|getaddrinfo for \S+ failed|Could not resolve hostname",
             _NETWORK,
+        ),
+        (
+            r"Unable to find installation candidates for ([\w.-]+)",
+            "Run `poetry lock`, and commit poetry.lock: the registry has no file of {0} that fits to it.",
+        ),
+        (
+            r"Could not build wheels for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)"
+            r"|Failed to build [`']?([\w.=-]+)",
+            "Update {0} in the dependencies, or choose an older Python with language_version: it cannot be "
+            "built for this one.",
         ),
         (
             r"Cannot find (?:module|package) '([^'./][^']*)'",
@@ -146,7 +170,10 @@ _RULES: Final = tuple(
     )
 )
 _KILLED: Final = 137
-_BLAMES: Final = re.compile(r"^(\[ERROR\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE)
+_BLAMES: Final = re.compile(
+    r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
+)
+_USAGE: Final = re.compile(r"\[--\w|^\s*$")
 _EMPTY_BLAMES: Final = re.compile(
     r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
     # Lines that tools run by npm, such as node-gyp, write along with their errors.
@@ -161,9 +188,14 @@ def failure(what: str, code: int, last: Sequence[str]) -> str:
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
-    reason = blamed_line(last) or (last[-1].strip() if last else "it gave no reason")
+    reason = blamed_line(last) or _last_words(last) or "it gave no reason"
     end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Mend what it reports, and deploy again: {end}"
+
+
+def _last_words(last: Sequence[str]) -> str:
+    """Returns the last line that is not the usage of a command, which some tools write after the reason."""
+    return next((line.strip() for line in reversed(last) if not _USAGE.search(line)), "")
 
 
 def blamed_line(last: Sequence[str]) -> str:

@@ -39,13 +39,24 @@ _NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not 
 _OWN_PORT: Final = (
     "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
 )
+_DATABASE: Final = (
+    "Create a database, such as main-db, and set the variable {0} to its address with "
+    "`windlass env set {0}={{{{MAIN_DB_URL}}}}`: {name} needs it to start"
+)
+_ADDRESS: Final = re.compile(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
+"""Names of variables for the address of a database."""
 _ELSEWHERE: Final = (
-    "Connect to the database by its variables, such as MAIN_DB_URL of a database called main-db: "
-    "{name} looks "
-    "for it on localhost, where there is none"
+    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
+    "{{{{MAIN_DB_URL}}}}: it looks for the database on localhost, where there is none"
+)
+_OLDER_PYTHON: Final = (
+    "Set language_version to an older Python, such as {version}, or update the dependencies: {name} needs "
+    "{what}, which this Python no longer has"
 )
 _MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
 _DISK: Final = "Ask the operator for room: a disk that {name} writes to is full"
+_STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
+"""Modules of Python that have lost parts since 3.9."""
 _OBJECT: Final = (
     "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
 )
@@ -103,7 +114,20 @@ _RULES: Final = tuple(
         (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
         (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
         (r"^ModuleNotFoundError: No module named '?(pkg_resources|distutils)'?", _SETUPTOOLS),
+        (
+            r"^ModuleNotFoundError: No module named '(imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes)'",
+            _OLDER_PYTHON.replace("{version}", "3.11").replace("{what}", "the module {0}"),
+        ),
         (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
+        (
+            r"^ImportError: cannot import name '(\w+)' from '(\w+)[\w.]*' \([^)\n]*-packages/",
+            "Name an older version of {1} in the dependencies: the installed one has no {0}, which {name} "
+            "imports",
+        ),
+        (
+            rf"^(?:ImportError: cannot import name '\w+' from|AttributeError: module) '({_STANDARD})'",
+            _OLDER_PYTHON.replace("{version}", "3.9").replace("{what}", "an old part of the module {0}"),
+        ),
         (r"can't open file '(?:[^']*/)?([^'/]+)'", _NO_FILE),
         (r"Cannot find module '(?:/[^']*/)?(\.{0,2}/?[^'/]+\.[cm]?[jt]s)'", _NO_FILE),
         (r"Cannot find (?:module|package) '([^'./][^']*)'", _NO_MODULE),
@@ -174,6 +198,8 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
             return words.format(name=name)
     for pattern, words in _RULES:
         if match := pattern.search(text):
+            if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
+                words = _DATABASE
             return words.format(*(_plain(group or "") for group in match.groups()), name=name)
     if line := next(_exceptions(output), ""):
         return f"Mend what {name} reports: `{line}`"
