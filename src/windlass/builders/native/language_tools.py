@@ -79,8 +79,8 @@ class ToolchainSearch:
         if not toolchain.version:
             return ""
         question = await group.in_thread(self._question, toolchain, own)
-        if known := self._toolchains.versions.find(question):
-            return known
+        if version := self._toolchains.versions.find(question):
+            return version
         answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
         if not answer or not version_numbers(answer):
             return None

@@ -56,12 +56,12 @@ def _engine(folder: Path, name: str) -> str:
     if file is None or not file.is_file():
         return ""
     try:
-        return msgspec.json.decode(read_small(file), type=_Manifest).engines.get("node", "")
+        return msgspec.json.decode(read_small(file), type=_InstalledPackage).engines.get("node", "")
     except msgspec.DecodeError:
         return ""
 
 
-class _Manifest(msgspec.Struct):
+class _InstalledPackage(msgspec.Struct):
     engines: dict[str, str] = {}
 
 

@@ -23,7 +23,7 @@ KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".ang
 _NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
 
 
-class _Used(NamedTuple):
+class _NodeTools(NamedTuple):
     """The programs that install and build an application."""
 
     runtime: NodeRuntime
@@ -55,7 +55,7 @@ async def install_node(state: BuildState) -> None:
     await _give_to_instances(state, needed, used)
 
 
-async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _Used:
+async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
     """Installs once more if packages ask for another Node than the first that was used, which later builds
     use at once."""
     digest = await group.in_thread(node.digest, needed, "", {})
@@ -83,18 +83,18 @@ def _wants_node(state: BuildState, package: node.Package) -> bool:
 
 async def _node_and_manager(
     state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str
-) -> _Used:
+) -> _NodeTools:
     runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
     if runtime.complaint:
         state.say(runtime.complaint)
     if needed.nothing and not _is_named(state, needed.manager.name):
-        return _Used(runtime, None)  # no manager is run
+        return _NodeTools(runtime, None)  # no manager is run
     with explained(runtime.complaint):
         bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
-    return _Used(runtime, bins)
+    return _NodeTools(runtime, bins)
 
 
-async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _Used) -> None:
+async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _NodeTools) -> None:
     """Makes what was fetched part of the artifact: Node, and the manager if the command names it."""
     if used.runtime.fetched:
         own = await state.keep(used.runtime.fetched, "node")
@@ -110,7 +110,7 @@ def _is_named(state: BuildState, program: str) -> bool:
 
 async def _packages(
     state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
-) -> _Used:
+) -> _NodeTools:
     """Installs and builds with a Node, which it returns. `may_change`: raises OtherNode if packages ask for
     another one."""
     used = await _node_and_manager(state, needed, wanted, named_by)

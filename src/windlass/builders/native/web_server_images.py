@@ -39,10 +39,10 @@ def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:
         return False
     if not {instruction.name for instruction in stage.instructions} <= _CHANGES_NOTHING | {"ADD", "COPY"}:
         return False
-    return list(_copied(stage)) == [posixpath.normpath(recipe.static_folder)]
+    return list(_copied_folders(stage)) == [posixpath.normpath(recipe.static_folder)]
 
 
-def _copied(stage: Stage) -> Iterator[str]:
+def _copied_folders(stage: Stage) -> Iterator[str]:
     """Yields what is copied, a folder that goes to the served one by its path in the repository."""
     served = _FOLDERS.get(name_of_image(stage.base))
     place = "/"
