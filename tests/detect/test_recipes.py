@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.detect.rows import ROWS
-from tests.detect.trees import FLASK, package, tree_of
+from tests.detect.trees import DJANGO, FLASK, package, tree_of
 from windlass.core.detect import Candidate, detect, language_named
 from windlass.core.detect.languages import languages
 from windlass.core.detect.node_frameworks import FRAMEWORKS
@@ -81,6 +81,33 @@ def test_a_known_language_without_a_start_says_what_to_add():
 def test_svelte_without_an_adapter_says_which_one_to_add():
     recipe = detect(tree_of({"package.json": package("@sveltejs/kit", build="vite build")}))
     assert recipe.problems[0].startswith("Add the package @sveltejs/adapter-node")
+
+
+SET = "to the public host of the application, or to *: Django answers 400 to other hosts"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            "ALLOWED_HOSTS = []\n",
+            "Add the public host of the application, or '*', to ALLOWED_HOSTS of the settings",
+        ),
+        ("ALLOWED_HOSTS = os.getenv('HOSTS', 'localhost').split(',')\n", f"Set the variable HOSTS {SET}"),
+        ("ALLOWED_HOSTS = env.list('HOSTS', default=[])\n", f"Set the variable HOSTS {SET}"),
+        ("ALLOWED_HOSTS = [os.environ['HOST_NAME']]\n", f"Set the variable HOST_NAME {SET}"),
+        (
+            "ALLOWED_HOSTS = []\nif OWN_HOST:\n    ALLOWED_HOSTS.append(OWN_HOST)\n",
+            f"Set the variable OWN_HOST {SET}",
+        ),
+        ("ALLOWED_HOSTS = ['*']\n", ""),
+        ("if X:\n    ALLOWED_HOSTS = ['*']\nelse:\n    ALLOWED_HOSTS = ['localhost']\n", ""),
+        ("DEBUG = False\n", ""),
+    ],
+)
+def test_django_that_does_not_answer_at_its_public_host_says_what_to_set(settings, problem):
+    recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, "shop/settings.py": settings}))
+    assert [text.startswith(problem) for text in recipe.problems] == ([True] if problem else [])
 
 
 MONOREPO = {

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from windlass.core.detect.django_settings import apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.python_code import PythonFile, python_files
@@ -151,7 +152,7 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
     recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
     if not needed:
         recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    _static_files(recipe, _settings_text(files, settings[1]), needed)
+    apply_django_settings(files, recipe, settings[1], needed)
     if files.has(f"{project}/asgi.py") and (
         not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
     ):
@@ -160,25 +161,6 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
         _serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
     _celery(files, recipe, needed)
     return True
-
-
-def _static_files(recipe: Recipe, settings: str, needed: dict[str, str]) -> None:
-    serves = "whitenoise" in needed or "whitenoise" in settings
-    collects = "python manage.py collectstatic --noinput"
-    if "STATIC_ROOT" in settings:
-        recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)
-    if "django.contrib.staticfiles" in settings and not serves:
-        recipe.problems.append(
-            "Add the package whitenoise and its middleware to serve static files, such as those of the admin "
-            "pages: Django's own server for development does that, and no other server."
-        )
-
-
-def _settings_text(files: KnownFiles, module: str) -> str:
-    path = module.replace(".", "/")
-    inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
-    beside = f"{path.rpartition('/')[0]}/base.py"
-    return "".join(files.text(name) for name in (f"{path}.py", beside, *inner))
 
 
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
