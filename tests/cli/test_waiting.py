@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -307,6 +308,34 @@ async def test_each_failure_in_an_environment_is_shown_with_its_reason(windlass)
         reason = f"no requirements.txt. No version of {name} serves now"
         assert f"mend this and deploy {name} again: {reason}\n" in said.err
     assert said.err.endswith("windlass: 2 of 2 failed: see above what to do about each\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "option", "field"),
+    [
+        ("Set builder to RECIPE, or use docker", "--builder RECIPE", ("builder", "RECIPE")),
+        ("Set ports[0].internal_port to 3000: it listens there", "--port 3000", ("internal_port", 3000)),
+    ],
+)
+async def test_a_failure_that_a_setting_mends_names_the_command_and_that_command_works(
+    windlass, message, option, field
+):
+    await shop(windlass)
+    windlass.world.builder.broken = message
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    command = f"windlass application edit web {option}"
+    assert said.err.splitlines()[-1].startswith(f"windlass: run `{command}` and deploy web again: {message}")
+    edited = await windlass.done(*shlex.split(command)[1:])
+    name, value = field
+    assert {**edited, **(edited["ports"] or [{}])[0]}[name] == value
+
+
+async def test_a_command_that_would_drop_other_ports_is_not_named(windlass):
+    await shop(windlass)
+    await windlass.done("application", "edit", "web", "--port", "80", "--port", "81")
+    windlass.world.builder.broken = "Set ports[0].internal_port to 3000: it listens there"
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    assert "windlass: mend this and deploy web again: Set ports[0]" in said.err
 
 
 async def test_an_environment_without_services_has_nothing_to_wait_for(windlass):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,6 +17,7 @@ from msgspec import Struct
 from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
+from windlass.cli.kebab import kebab
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import paint, plain
@@ -51,11 +54,16 @@ class EndedDeployment(Struct, frozen=True):
 class DeploymentFailed(Stopped):
     """A deployment ended in another way than it should."""
 
-    def __init__(self, name: str, deployment: Mapping[str, Any], *, has_newer: bool = False) -> None:
+    def __init__(
+        self, name: str, deployment: Mapping[str, Any], *, has_newer: bool = False, command: str = ""
+    ) -> None:
+        """`command`: an option of a command line does what the reason asks for."""
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
             super().__init__(self.why[:1].lower() + self.why[1:])
+        elif command:
+            super().__init__(f"run `{command}` and deploy {name} again: {self.why}")
         else:
             super().__init__(f"{_advice(name, deployment)}: {self.why}")
 
@@ -71,11 +79,30 @@ class ServiceDeleted(Stopped):
 def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
     """Returns what to tell of a deployment that ended in another way than it should."""
     if deployment["status"] != Progress.CANCELED:
-        return DeploymentFailed(started.name, deployment)
+        return DeploymentFailed(started.name, deployment, command=_command_for(api, started, deployment))
     newest = _newest(api, started)
     if newest is None or newest["action"] == Do.DELETE:
         return ServiceDeleted(started.name, _why(deployment))
     return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
+
+
+def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
+    """Returns the command that sets the field which the reason begins with, or an empty text. `--port` sets
+    the whole list: it is not offered where there are several."""
+    match = _TO_SET.match(_why(deployment))
+    if match is None:
+        return ""
+    field, of_port, value = match.groups()
+    if of_port:
+        try:
+            ports = insist(lambda: api.get(started.path), Patience()).get("ports") or ()
+        except ApiRefused:
+            return ""
+        if len(ports) > 1:
+            return ""
+    option = "--port" if of_port else f"--{kebab(field)}"
+    family = started.path.split("/")[1]
+    return f"windlass {kebab(family)} edit {shlex.quote(started.name)} {option} {value}"
 
 
 def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
@@ -106,6 +133,7 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
             return f"it was too late to cancel the deployment of {name}, which {deployment['status']}"
 
 
+_TO_SET: Final = re.compile(r"Set ([a-z_]+)(\[0\]\.internal_port)? to ([A-Z]+|[0-9]+)\b")
 _VERBS: Final[Mapping[Do, str]] = {
     Do.DEPLOY: "deploy",
     Do.RUN: "deploy",
