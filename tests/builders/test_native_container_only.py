@@ -181,3 +181,20 @@ def test_a_site_whose_packages_route_in_the_browser_names_its_fallback(tmp_path,
     package = {"devDependencies": {"vite": "5", name: "4"}, "scripts": {"build": "vite build"}}
     site = read(tmp_path, {"package.json": json.dumps(package), "index.html": ""}).start.site
     assert site == StaticSite(folder="dist", derived_fallback=fallback)
+
+
+FASTAPI = {"requirements.txt": "fastapi\n", "app/main.py": "from fastapi import FastAPI\napp = FastAPI()\n"}
+
+
+@pytest.mark.parametrize("more", ["", "ENV PYTHONUNBUFFERED 1\n"])
+def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(tmp_path, more):
+    dockerfile = f"FROM python:3.11\n{more}COPY . .\n"
+    made = read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})
+    assert made.start.text.startswith("uvicorn app.main:app")
+    assert "has neither CMD nor ENTRYPOINT" in made.remarks[0]
+
+
+@pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_MODE=live\n"])
+def test_the_recipe_of_another_image_or_other_variables_is_offered_only(tmp_path, dockerfile):
+    with pytest.raises(BuildError, match=r"^Set builder to RECIPE, or deploy"):
+        read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})

@@ -77,6 +77,15 @@ ROWS = [
         {"framework": "FastAPI", "start": "shop", "added_packages": []},
     ),
     Row(
+        "FastAPI with a script that is a program of a dependency",
+        {
+            "pyproject.toml": '[project]\nname="x"\ndependencies=["fastapi","uvicorn"]\n'
+            '[project.scripts]\nserve="uvicorn.main:main"\n',
+            "main.py": FASTAPI,
+        },
+        {"start": f"uvicorn main:app {UVICORN}"},
+    ),
+    Row(
         "main.py beside the tasks of Celery",
         {
             "requirements.txt": "celery\n",

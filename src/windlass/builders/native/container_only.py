@@ -38,7 +38,9 @@ _IMAGES: Final = {
     "Rust": r"rust",
 }
 """For each language, the names of the images that build its applications."""
-_NEUTRAL: Final = {"HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT"}
+_NEUTRAL: Final = {
+    "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
+}  # fmt: skip
 """Variables that each recipe has values of its own for."""
 _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
 
@@ -57,7 +59,9 @@ class NeedsContainer(BuildError):
         if serves_the_site(read, self.recipe) and not hinted.environment:
             return True
         images = _IMAGES.get(self.recipe.language)
-        if not (images and self.recipe.is_runnable and self.recipe.build and not self.recipe.problems):
+        # A Dockerfile without a command leaves it to others, such as a Compose file: there is none to follow.
+        is_whole = self.recipe.build or (hinted.command is None and self.recipe.framework)
+        if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
         bases = (name_of_image(stage.base) for stage in read.stages)
         return any(re.fullmatch(images, base) for base in bases) and _NEUTRAL.issuperset(hinted.environment)

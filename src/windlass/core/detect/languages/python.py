@@ -61,7 +61,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     names = ", ".join(name for name in _SYSTEM if name in needed)
     recipe.choose(f"The dependencies name {names}.", system_packages=system)
     if not _django(files, recipe, needed):
-        _choose_script(files, recipe)
+        _choose_script(files, recipe, needed)
         _by_code(files, recipe, needed)
 
 
@@ -282,11 +282,13 @@ def _celery_paths(files: KnownFiles) -> list[str]:
     return [path for path in paths if files.has(path)]
 
 
-def _choose_script(files: KnownFiles, recipe: Recipe) -> None:
+def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+    """Chooses the one script of the project, unless it is another name for the program of a dependency."""
     content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
-    scripts = [*table(content, "project", "scripts")]
-    if len(scripts) == 1:
-        recipe.choose("It is the one script of pyproject.toml.", start=scripts[0])
+    scripts = table(content, "project", "scripts")
+    modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
+    if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
+        recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
 
 
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
