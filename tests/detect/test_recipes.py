@@ -60,6 +60,22 @@ def test_each_language_but_those_that_need_no_program_names_its_toolchain():
     assert go.toolchain.package == "golang"
 
 
+@pytest.mark.parametrize(
+    ("language", "wanted", "command"),
+    [
+        (".NET", "10.0", "apt-get install dotnet-sdk-10.0"),
+        (".NET", "", "apt-get install dotnet-sdk-8.0"),
+        ("Java", "21", "apt-get install openjdk-21-jdk"),
+        ("Ruby", "3.4", "apt-get install ruby-full ruby-bundler"),
+    ],
+)
+def test_a_missing_toolchain_is_installed_in_the_wanted_version(language, wanted, command):
+    declared = language_named(language)
+    assert declared
+    assert declared.toolchain
+    assert declared.toolchain.installation(wanted) == command
+
+
 def test_an_unknown_tree_says_what_to_add():
     recipe = detect(tree_of({"README.md": "x"}))
     assert not recipe.is_runnable

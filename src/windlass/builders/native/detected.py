@@ -195,9 +195,10 @@ def _refuse_missing(recipe: Recipe, toolchain: Toolchain) -> BuildError:
     """Refuses a language that this machine has no programs for, before minutes are spent."""
     shown_by = recipe.reasons["language"].rstrip(".")
     return BuildError(
-        f"Install {toolchain.title}{_version(recipe)} on this machine: `apt-get install "
-        f"{toolchain.package}`. This is {recipe.language} ({shown_by}), and the machine that runs Windlass "
-        f"has no {toolchain.program}. Or add a Dockerfile, and deploy to a cluster with the engine docker."
+        f"Install {toolchain.title}{_version(recipe)} on this machine: "
+        f"`{toolchain.installation(recipe.language_version)}`. This is {recipe.language} ({shown_by}), and "
+        f"the machine that runs Windlass has no {toolchain.program}. Or add a Dockerfile, and "
+        "deploy to a cluster with the engine docker."
     )
 
 

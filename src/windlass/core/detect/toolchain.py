@@ -65,6 +65,14 @@ class Toolchain(Struct, frozen=True, kw_only=True):
         """The Debian package of each program."""
         return {**self.others, self.program: self.package}
 
+    def installation(self, wanted: str) -> str:
+        """Returns the command that installs it where it is missing: the wanted version, if a package of the
+        system has one in its name."""
+        numbers = ".".join(map(str, version_numbers(wanted)))
+        if numbers and self.newer.startswith("apt-get "):
+            return self.newer.format(version=numbers)
+        return f"apt-get install {self.package}"
+
 
 def version_numbers(text: str) -> tuple[int, ...]:
     """Returns the first version in a text: `go version go1.26.8` is (1, 26, 8). Java 1.8 is Java 8."""
