@@ -29,13 +29,13 @@ ROWS = [
             "    envVars:\n      - key: startCommand\n",
             "main.py": "",
         },
-        {"start": "uvicorn x:y", "health_path": "/up"},
+        {"start": "uvicorn x:y", "health_path": "/up", "port": 10000},
         {"start": "render.yaml names it as startCommand."},
     ),
     Row(
         "a render.yaml of another folder",
         {"render.yaml": "services:\n- type: web\n  rootDir: api\n  startCommand: x\n", "main.py": ""},
-        {"start": "python main.py"},
+        {"start": "python main.py", "port": 0},
     ),
     Row(
         "a fly.toml",

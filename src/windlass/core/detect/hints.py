@@ -85,6 +85,8 @@ def _render(files: KnownFiles, recipe: Recipe) -> None:
         value = service.get(name, "")
         value = value.removeprefix("./").rstrip("/") or "." if field == "static_folder" and value else value
         recipe.choose(f"render.yaml names it as {name}.", **{field: value})
+    if "startCommand" in service:
+        recipe.choose("render.yaml names a web service, which gets this PORT if none is named.", port=10_000)
 
 
 def _render_services(text: str) -> Iterator[dict[str, str]]:
