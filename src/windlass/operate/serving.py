@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import shutil
+import sys
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -107,18 +112,31 @@ async def check_engine(settings: Settings) -> None:
         )
 
 
+_FIRST_COMMANDS: Final = (
+    ("demo", "deploys a small application with a database"),
+    ("init", "in the folder of an application of yours: finds out how it runs"),
+    ("up", "there: deploys it, and prints its address"),
+    ("login", "keeps the token for later terminals"),
+)
+
+
 def _welcome(host: str, port: int, token: str | None) -> str:
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
     lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
     if token:
+        is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
+        program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
         lines += [
             "",
             "This is the first start. The Admin token below is shown this once: keep it.",
             "",
             *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
             f"  export WINDLASS_TOKEN={token}",
-            f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
+            "",
+            "Paste the lines with `export` into another terminal, and go on there:",
+            "",
+            *(f"  {program} {words:<8}{what}" for words, what in _FIRST_COMMANDS),
             "",
         ]
     return "\n".join(lines)
