@@ -17,7 +17,7 @@ from windlass.core.declare.document import (
     Document,
 )
 from windlass.core.declare.resource import Family, Spec
-from windlass.store import Tx
+from windlass.store import Reads, Tx
 
 
 async def check_references(
@@ -30,12 +30,17 @@ async def check_references(
         value = value_at(spec, path)
         if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
             continue
-        row = await tx.resources.find(other, value)
-        if row is None or row.org != org or not await is_visible(tx, actor, row):
-            raise Invalid(f"{path}: no {other} of this organization has this id")
+        await check_reference(tx, path, other, value, org, actor)
         if "." not in path:
             values[path] = value
     return values
+
+
+async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, org: str, actor: Actor) -> None:
+    """Refuses the id of a field that names no resource of the organization which the caller sees."""
+    row = await reads.resources.find(family, id)
+    if row is None or row.org != org or not await is_visible(reads, actor, row):
+        raise Invalid(f"{path}: no {family} of this organization has this id")
 
 
 async def check_openings(

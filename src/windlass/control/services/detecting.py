@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 
 from windlass.base import ids
-from windlass.base.errors import Conflict, Invalid
+from windlass.base.errors import Conflict
 from windlass.base.file_names import file_names, read_beginning
 from windlass.base.subprocesses import in_thread
 from windlass.builders.git import GitError, GitSource
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import is_visible
+from windlass.control.request.references import check_reference
 from windlass.control.workloads.repositories import source_at
 from windlass.control.workloads.work_folders import DETECTIONS, work_folder
-from windlass.core.declare.shapes import GitRepositoryRequest, normalise_repository
+from windlass.core.declare.shapes import normalise_repository
 from windlass.core.detect import Recipe, Tree, detect
 from windlass.families.git_token import git_token
 from windlass.families.organization import RepositoryToDetect
@@ -30,21 +30,15 @@ async def read_recipe(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     repository = call.sent(RepositoryToDetect).git_repository
     normalise_repository(repository)
-    await _check_token(ctx, call, org.id, repository)
+    if token := repository.git_token_id:
+        path = "git_repository.git_token_id"
+        await check_reference(ctx.store.reads, path, git_token.name, token, org.id, call.actor)
     try:
         source = await source_at(ctx, ctx.store.reads, org.id, repository, None)
         recipe = await ctx.git_reader.recipe(org.id, source, partial(_fetch_and_detect, ctx))
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
     return Reply(encode(recipe))
-
-
-async def _check_token(ctx: Context, call: Call, org: str, repository: GitRepositoryRequest) -> None:
-    if not (id := repository.git_token_id):
-        return
-    row = await ctx.store.reads.resources.find(git_token.name, id)
-    if row is None or row.org != org or not await is_visible(ctx.store.reads, call.actor, row):
-        raise Invalid("git_repository.git_token_id: no gitToken of this organization has this id")
 
 
 async def _fetch_and_detect(ctx: Context, source: GitSource) -> Recipe:
