@@ -23,6 +23,16 @@ OUTPUTS = [
         "error: pg_config executable not found",
     ),
     (
+        "a plugin that Maven cannot fetch",
+        "[ERROR] Some problems were encountered while processing the POMs:\n"
+        "[ERROR]     Unresolveable build extension: Plugin a:b:3 could not be resolved:\n"
+        "[ERROR]         Could not find artifact a:b:jar:3 in central\n[ERROR]     -> [Help 2]\n"
+        "[ERROR]     Unknown packaging: quarkus @ line 8, column 16\n[ERROR]\n"
+        "[ERROR] [Help 1] http://cwiki.example/ProjectBuildingException\n"
+        "[ERROR] [Help 2] http://cwiki.example/PluginManagerException\n",
+        "[ERROR]         Could not find artifact a:b:jar:3 in central",
+    ),
+    (
         "npm",
         "npm error code E404\n"
         "npm error 404 Not Found - GET https://user:token@r.example/nonesuch - Not found\n"

@@ -18,7 +18,8 @@ _BLAMES: Final = re.compile(
 )
 _SAYS_NOTHING: Final = re.compile(
     r"(?i)could not compile|aborting due to|subprocess-exited-with-error|re-run Maven|For more information"
-    r"|\[Help 1\]|exit code|This error originates|command failed with|process .* did not complete"
+    r"|\[Help \d\]|Some problems were encountered|Unknown packaging"
+    r"|exit code|This error originates|command failed with|process .* did not complete"
     r"|\[ERROR\] (?:->|After correcting|To see the full stack)|ELIFECYCLE"
 )
 
