@@ -186,9 +186,11 @@ def test_a_site_whose_packages_route_in_the_browser_names_its_fallback(tmp_path,
 FASTAPI = {"requirements.txt": "fastapi\n", "app/main.py": "from fastapi import FastAPI\napp = FastAPI()\n"}
 
 
-@pytest.mark.parametrize("more", ["", "ENV PYTHONUNBUFFERED 1\n"])
-def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(tmp_path, more):
-    dockerfile = f"FROM python:3.11\n{more}COPY . .\n"
+@pytest.mark.parametrize(
+    "base", ["python:3.11", "python\nENV PYTHONUNBUFFERED 1", "tiangolo/uvicorn-gunicorn-fastapi:python3.9"]
+)
+def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(tmp_path, base):
+    dockerfile = f"FROM {base}\nCOPY . .\n"
     made = read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})
     assert made.start.text.startswith("uvicorn app.main:app")
     assert "has neither CMD nor ENTRYPOINT" in made.remarks[0]

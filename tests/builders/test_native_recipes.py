@@ -137,3 +137,12 @@ async def test_django_is_served_by_a_server_for_production(site):
     artifact = await site.build(files)
     assert artifact.release[-1].endswith("python manage.py migrate --noinput")
     assert site.run(artifact) == "django shop.wsgi:application --bind 0.0.0.0:8000 --workers 2"
+
+
+@pytest.mark.parametrize("more", [{}, {"Procfile": "web: gunicorn shop.wsgi\n"}])
+async def test_the_build_log_says_what_django_needs_to_answer_at_its_public_host(site, more):
+    with_wheels(site, "django", "gunicorn", module="shop.wsgi")
+    manage = 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n'
+    files = {"requirements.txt": "django\ngunicorn\n", "manage.py": manage, "shop/wsgi.py": ""}
+    await site.build({**files, **more, "shop/settings.py": "ALLOWED_HOSTS = os.environ['HOSTS'].split()\n"})
+    assert "Set the variable HOSTS to the public host of the application, or to *" in site.log()

@@ -191,13 +191,11 @@ async def test_another_python_than_the_named_one_is_said_where_it_is_enough(site
     assert site.run(artifact) == "runs"
 
 
-def python_at(folder, version):
+def python_at(folder, version, code='exec /usr/bin/python3 "$@"'):
     """Makes a Python that says it has this version, and runs code with another one."""
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / f"python{version.rpartition('.')[0]}"
-    program.write_text(
-        f'#!/bin/sh\ncase "$*" in *platform*) echo {version};; *) exec /usr/bin/python3 "$@";; esac\n'
-    )
+    program.write_text(f'#!/bin/sh\ncase "$*" in *platform*) echo {version};; *) {code};; esac\n')
     program.chmod(0o755)
 
 
@@ -209,6 +207,14 @@ async def test_a_python_that_the_operator_has_installed_with_uv_or_pyenv_is_used
     site.builder = NativeBuilder(site.kept, {"HOME": str(tmp_path / "home"), "UV_PYTHON_DOWNLOADS": "never"})
     artifact = await site.build({".python-version": "3.8\n", "main.py": "print('runs')"})
     assert "Install Python" not in site.log()
+    assert site.run(artifact) == "runs"
+
+
+async def test_a_python_that_pip_is_too_new_for_is_not_used(site, tmp_path):
+    python_at(tmp_path / ".pyenv" / "versions" / "3.6.1", "3.6.1", code="exit 1")
+    site.builder = NativeBuilder(site.kept, {"HOME": str(tmp_path), "UV_PYTHON_DOWNLOADS": "never"})
+    artifact = await site.build({".python-version": "3.6\n", "main.py": "print('runs')"})
+    assert "Install Python 3.6 " in site.log()
     assert site.run(artifact) == "runs"
 
 

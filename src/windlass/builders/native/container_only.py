@@ -33,7 +33,7 @@ _IMAGES: Final = {
     "Java": r"maven|gradle|eclipse-temurin|openjdk|amazoncorretto|.*jdk.*",
     "Node": r"node|bun",
     "PHP": r"php|composer",
-    "Python": r"python",
+    "Python": r"python|uvicorn-gunicorn.*",
     "Ruby": r"ruby",
     "Rust": r"rust",
 }

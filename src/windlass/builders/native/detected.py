@@ -100,7 +100,7 @@ def follow(
         added=tuple(recipe.added_packages) if is_its_own else (),
         port=recipe.port,
         steps=steps,
-        lines=() if procfile else tuple(_lines_of(recipe, is_its_own=is_its_own)),
+        lines=tuple(recipe.problems if procfile else _lines_of(recipe, is_its_own=is_its_own)),
     )
 
 

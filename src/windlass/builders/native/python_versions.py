@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
-from windlass.builders.native.pip import own_python
+from windlass.builders.native.pip import find_pip, own_python
 from windlass.builders.native.python_homes import installed_pythons
 from windlass.builders.native.python_managers import UV, find_program
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains
@@ -134,7 +134,15 @@ async def _find(tools: Tools, minor: str) -> Interpreter | None:
         return None
     tools.cells.readable.append(program.parent.parent)
     present = await _ask(tools, str(program), minor)
-    return replace(present, programs=program.parent) if present else None
+    return (
+        replace(present, programs=program.parent) if present and await _can_install(tools, program) else None
+    )
+
+
+async def _can_install(tools: Tools, program: Path) -> bool:
+    """True unless it is too old for the pip that would install its packages."""
+    pip = await find_pip(tools, str(program))
+    return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
 
 
 async def _nearest(tools: Tools, own: Interpreter, wanted: WantedPython) -> Interpreter:
