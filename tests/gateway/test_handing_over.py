@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.conftest import GatewayTown, processes_of
+from tests.routers.test_held_ports import can_be_taken
 from tests.routers.town import SHOP, Heard, calling, reply, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, connect_to
@@ -38,6 +39,13 @@ async def test_routes_stay_while_no_server_is_there(town: GatewayTown):
     await town.router.stop()
     assert (await kept.ask(request())).body == b"one"
     assert (await town.ask(request())).body == b"one"
+
+
+async def test_a_gateway_that_takes_over_holds_the_port_in_the_other_family(town: GatewayTown):
+    before = await town.process()
+    await town.replace()
+    await until(lambda: before not in processes_of(town.folder))
+    assert not can_be_taken("::1", town.router.port)
 
 
 async def test_a_killed_gateway_is_started_again_with_its_routes(town: GatewayTown):

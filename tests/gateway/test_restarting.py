@@ -14,9 +14,11 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
+from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.whole import Place, Visitors, page, place, until
 from tests.world import ADMIN
 
@@ -129,6 +131,18 @@ async def test_no_request_fails_while_the_server_restarts():
         assert (await page(url)).text == "me"
     folder = Path(there.folder) / "gateway"
     await until(lambda: _gone(folder))
+
+
+async def test_no_service_can_take_the_port_of_the_api_with_ipv6():
+    """A client that connects to localhost tries it first, and would send its token there."""
+    async with place("process") as there:
+        server = ServerProcess(there)
+        await server.start()
+        port = urlsplit(server.url).port
+        assert port is not None
+        assert not any(can_be_taken(address, port) for address in IPV6)
+        await server.end(signal.SIGTERM)
+        assert all(can_be_taken(address, port) for address in IPV6)
 
 
 async def _seen(visitors: Visitors, count: int) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import shutil
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ import uvloop
 from windlass import __version__
 from windlass.base.cleanup import on_failure
 from windlass.base.hardening import refuse_dumps, wipe_variables
+from windlass.base.held_ports import hold_other_family
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.subprocesses import in_thread
@@ -56,6 +57,7 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
             listening = listen(settings.host, settings.port)
         except OSError as error:
             raise cannot_listen(settings.host, settings.port, error) from error
+        held = hold_other_family(settings.host, listening.getsockname()[1])
         # A port that was left to the system is known now, and is a part of the built-in issuer's name.
         settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
         installation = await install(settings, adopt=adopt, gateway=gateway)
@@ -69,7 +71,8 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
         if isolation:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
-    await serve(installation, listening, announce)
+    with held or nullcontext():
+        await serve(installation, listening, announce)
     await asyncio.gather(*reporting)
     if message := goodbye(settings, installation.left_running):
         click.echo(message, err=True)

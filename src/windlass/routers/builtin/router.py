@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
 
+from windlass.base.held_ports import hold_other_family
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
@@ -32,10 +33,13 @@ _LAST_REQUESTS: Final = 10.0
 """Seconds after which a router that was left answers no requests that wait behind others."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
 
+_OTHER_FAMILY: Final = "other family"
+"""The address, among sockets that are handed over, of the one that holds the port of the gateway."""
+
 Addresses = set[tuple[str, int]]
 Servers = dict[tuple[str, int], asyncio.Server]
 Sockets = dict[tuple[str, int], socket.socket]
-"""Sockets that listen, by address and port."""
+"""Sockets that listen or hold a port, by address and port."""
 
 
 class BuiltinRouter:
@@ -55,6 +59,7 @@ class BuiltinRouter:
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
+        self._held: socket.socket | None = None
         self._port = port
         self._shared = SharedState(bounds or Bounds(), trusts)
         self._shared.is_complete = is_complete
@@ -89,6 +94,8 @@ class BuiltinRouter:
             undo.push_async_callback(self._shared.stop)
             self._gateway = await _serve(listening, self._connection)
             undo.pop_all()
+        at = _OTHER_FAMILY, self._port
+        self._held = self._inherited.pop(at, None) or hold_other_family(self._host, self._port)
 
     async def stop(self) -> None:
         async with self._changing:
@@ -97,6 +104,7 @@ class BuiltinRouter:
             if self._gateway is not None:
                 servers.append(self._gateway)
                 self._gateway = None
+            self._let_go()
             for server in servers:
                 server.close()
             await self._shared.stop()
@@ -109,6 +117,7 @@ class BuiltinRouter:
         """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
         if self._gateway is not None:
             self._gateway.close()
+        self._let_go()
         self._shared.stopping = True
         try:
             await self.drain([*self._shared.peers], patience)
@@ -185,14 +194,20 @@ class BuiltinRouter:
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Closes nothing: other routers of an earlier process have ended with it."""
 
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
     # Handing over to another process
 
     def listening(self) -> Sockets:
-        """Returns all sockets that listen."""
+        """Returns all sockets that listen, and the one that holds the port of the gateway."""
         servers = {at: server for held in self._listening.values() for at, server in held.items()}
         if self._gateway is not None:
             servers[self._host, self._port] = self._gateway
-        return {at: server.sockets[0] for at, server in servers.items()}
+        held = {} if self._held is None else {(_OTHER_FAMILY, self._port): self._held}
+        return {at: server.sockets[0] for at, server in servers.items()} | held
 
     def leave(self, give: GiveAway) -> None:
         """Takes no connections any more. Gives those that wait for nothing to `give`, each as soon as its

@@ -1,0 +1,45 @@
+"""Keeps a port that listens in one family of addresses from other programs in the other one.
+
+Clients that connect to a name, such as localhost, try IPv6 first. A service that shares the network of the
+machine could listen there at the port of the API, or of the gateway, and get what is meant for them. A socket
+that is bound and does not listen takes the port away, and answers nobody: clients go on to the next address.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from windlass.base.log import log
+
+_log = log("ports")
+
+
+def hold_other_family(host: str, port: int) -> socket.socket | None:
+    """Returns a socket that holds the port while it is open. None where the family is missing, `host` has
+    both, or another program was faster."""
+    if host == "::":
+        return None
+    is_ipv6 = ":" in host
+    held = socket.socket(socket.AF_INET if is_ipv6 else socket.AF_INET6, socket.SOCK_STREAM)
+    try:
+        if held.family == socket.AF_INET6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        held.bind((_place(host, is_ipv6=is_ipv6), port))
+    except OSError as error:
+        held.close()
+        if error.errno == errno.EADDRINUSE:
+            _log.warning(
+                "another program has the port in the other family of addresses: connect to the address of "
+                "Windlass, and not to a name such as localhost",
+                extra={"host": host, "port": port},
+            )
+        return None
+    return held
+
+
+def _place(host: str, *, is_ipv6: bool) -> str:
+    """Returns the address to hold. At a loopback address, the others of the machine are left to others."""
+    if host == "::1" or host.startswith("127."):
+        return "127.0.0.1" if is_ipv6 else "::1"
+    return ""
