@@ -140,8 +140,9 @@ async def test_no_service_can_take_the_port_of_the_api_with_ipv6():
         await server.start()
         port = urlsplit(server.url).port
         assert port is not None
-        assert not any(can_be_taken(address, port) for address in IPV6)
+        taken = [address for address in IPV6 if can_be_taken(address, port)]
         await server.end(signal.SIGTERM)
+        assert not taken
         assert all(can_be_taken(address, port) for address in IPV6)
 
 
