@@ -8,6 +8,7 @@ from tests.builders.native_sites import Site
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.hints import ExecForm, Shell
 from windlass.core.deploy.automatic_port import choose_port
+from windlass.core.detect import Recipe
 
 GIVEN = "${WINDLASS_PORT_80:-80}"
 
@@ -68,12 +69,14 @@ async def test_a_dockerfile_with_a_port_that_needs_root_gets_another_one(site: S
         (Shell("flask db upgrade && flask --app shop run"), 8000),
         (Shell("celery -A shop worker"), 0),
         (ExecForm(("python", "bot.py")), 0),
+        (ExecForm(("python", "/code/app.py")), 8000),
+        (Shell("sleep 1 && python app.py"), 8000),
         (Shell("echo gunicorns"), 0),
         (None, 0),
     ],
 )
 def test_a_known_server_is_made_public(command, port):
-    assert web_port(command) == port
+    assert web_port(command, Recipe(framework="Flask", start="gunicorn app:app", port=8000)) == port
 
 
 async def test_a_server_of_a_dockerfile_that_exposes_nothing_gets_a_public_port(site: Site):

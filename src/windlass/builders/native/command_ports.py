@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.core.detect import Recipe
 
 _PORT: Final = re.compile(
     r"(?<![\w.:'$-])(?P<flag>(?:-b|--[a-z]+)=)?(?P<before>0\.0\.0\.0:|:|--(?:[a-z]+[.-])?port[= ]|-[pl] )"
@@ -24,6 +25,7 @@ _SERVER: Final = re.compile(
     r"|streamlit run|flask (?:\S+ ){0,3}run|manage\.py runserver|http\.server|puma|rackup|unicorn"
     r"|thin start|rails s(?:erver)?|php -S|next start|http-server)(?:\s|$)"
 )
+_FILE: Final = re.compile(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
 USUAL: Final = 8000
 """The port of a server that names none. If it is found to listen on another, it gets that one."""
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
@@ -36,9 +38,16 @@ def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
     return number if 0 < number < 2**16 and number in (exposed or {number}) else None
 
 
-def web_port(command: Command | None) -> int:
-    """Returns a port for a command that starts a known server of HTTP; 0 for others."""
-    return USUAL if command and _SERVER.search(_text_of(command)) else 0
+def web_port(command: Command | None, recipe: Recipe) -> int:
+    """Returns a port for a command that starts a known server of HTTP, or the file that the recipe of a
+    framework starts; 0 for others."""
+    if command is None:
+        return 0
+    if _SERVER.search(_text_of(command)):
+        return USUAL
+    file = _FILE.search(_text_of(command))
+    serves = file and recipe.framework and re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start)
+    return recipe.port if serves else 0
 
 
 def with_given_port(command: Command, number: int) -> Command:

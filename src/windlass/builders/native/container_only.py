@@ -110,12 +110,16 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
 
 def refusal(folder: Path, reason: str) -> NeedsContainer:
     """Returns the message about a Dockerfile that processes cannot follow."""
-    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    recipe = recipe_of(folder)
     if not recipe.is_runnable:
         message = f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}"
     else:
         message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
     return NeedsContainer(message, reason, recipe)
+
+
+def recipe_of(folder: Path) -> Recipe:
+    return detect(Tree(file_names(folder), partial(read_beginning, folder)))
 
 
 def _describe(recipe: Recipe) -> str:

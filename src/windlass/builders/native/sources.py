@@ -219,15 +219,16 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         container_only.check_start(hinted, layout, name, installs=bool(wish or package))
     skipped = hinted.skipped
     port = fixed_port(hinted.command, hinted.ports)
+    chosen = _start(hinted, layout, package, name, order.settings)
     return Sources(
         layout=layout,
-        start=_start(hinted, layout, package, name, order.settings),
+        start=chosen,
         package=package,
         wish=wish,
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports) or ((port,) if port else ()),
-        web_port=web_port(hinted.command),
+        web_port=web_port(chosen.command, container_only.recipe_of(layout.folder)),
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,
