@@ -59,6 +59,11 @@ ROWS = [
         {"start": "main.py serves when it is run."},
     ),
     Row(
+        "Flask that an extension of it brings",
+        {"requirements.txt": "flask-admin\n", "main.py": FLASK},
+        {"framework": "Flask", "start": f"gunicorn main:app {GUNICORN}"},
+    ),
+    Row(
         "Flask that serves on the port that a variable names",
         {
             "requirements.txt": "flask\n",

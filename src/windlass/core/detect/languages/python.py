@@ -194,14 +194,15 @@ def _script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonF
 def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
     """Frameworks whose application is an object that a server loads."""
     for name in (*_ASGI, *_WSGI):
-        if _MODULES[name] not in needed:
+        origin = _file_naming(_MODULES[name], needed)
+        if not origin:
             continue
         for file in code:
             variable = file.made_by(name)
             factory = file.factory if not variable and file.imports(_MODULES[name]) else ""
             if not variable and not factory:
                 continue
-            because = f"{needed[_MODULES[name]]} names {name}; {file.path} defines `{variable or factory}`"
+            because = f"{origin} names {name}; {file.path} defines `{variable or factory}`"
             recipe.choose(f"{because}.", framework=name)
             if entry := next((file for file in code if file.path in _ENTRY and file.starts_a_server), None):
                 recipe.choose(
@@ -219,6 +220,12 @@ def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> I
                 _serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
             yield True
             return
+
+
+def _file_naming(module: str, needed: dict[str, str]) -> str:
+    """Returns the file that names a package, or one of its extensions, which bring it: flask-admin."""
+    extensions = (file for name, file in needed.items() if name.startswith(f"{module}-"))
+    return needed.get(module) or next(extensions, "")
 
 
 def _serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
