@@ -59,6 +59,15 @@ ROWS = [
         {"start": "main.py serves when it is run."},
     ),
     Row(
+        "Flask that serves on the port that a variable of its own names",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK
+            + 'if __name__ == "__main__":\n    app.run(port=int(os.getenv("SHOP_PORT", "9090")))\n',
+        },
+        {"start": "python app.py", "port": 9090},
+    ),
+    Row(
         "Flask that an extension of it brings",
         {"requirements.txt": "flask-admin\n", "main.py": FLASK},
         {"framework": "Flask", "start": f"gunicorn main:app {GUNICORN}"},

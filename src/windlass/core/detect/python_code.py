@@ -26,7 +26,8 @@ _MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]
 _RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
 _RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
 _PORT: Final = re.compile(
-    r"\bport\b\s*+=\s*+(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
+    r"\bport\s*+=\s*+(?:int\()?(?:os\.[\w.]{1,40}+\(['\"]\w{1,40}+['\"]\s*+,\s*+(?:default\s*+=\s*+)?)?['\"]?"
+    r"(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
     re.IGNORECASE,
 )
 _USUAL_PORT: Final = 8000
