@@ -6,6 +6,7 @@ The only place that reads the environment.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -108,6 +109,18 @@ def for_tools() -> dict[str, str]:
     return dict(os.environ)
 
 
+_TYPES = re.compile(r"^Expected `(\w+)`, got `(\w+)`$")
+_BOUNDS = re.compile(r"^Expected `\w+` ([<>]=?) (\S+)$")
+_PATTERN = re.compile(r"^Expected `str` matching regex .*$", re.DOTALL)
+_TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str": "text", "array": "a list"}
+
+
+def _in_words(message: str) -> str:
+    """Says what a value should be, without types and patterns of Python."""
+    message = _TYPES.sub(lambda found: f"must be {_TYPE_NAMES.get(found[1], found[1])}", message)
+    return _PATTERN.sub("does not have the right form", _BOUNDS.sub(r"must be \1 \2", message))
+
+
 def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
@@ -115,12 +128,15 @@ def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
         message, _, path = str(error).partition(" - at `$")
         name = path.strip("`.").split("[")[0]
         if not name:
+            unknown = message.removeprefix("Object contains unknown field ")
             raise BadSetting(
-                f"{message} (a setting of that name is not known; see `windlass config`)"
+                f"{unknown}: there is no setting of this name; `windlass config` lists them"
             ) from error
         where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
         meaning = _declared_settings()[name].meaning
-        raise BadSetting(f"{where.get(sources.get(name, ''), name)}: {message}; it is: {meaning}") from error
+        raise BadSetting(
+            f"{where.get(sources.get(name, ''), name)}: {_in_words(message)}: {meaning}"
+        ) from error
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
