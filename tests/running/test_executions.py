@@ -15,6 +15,7 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.api.executions import ExecutionSocket
 from windlass.api.streaming import Streams
+from windlass.core.deploy.static_site import StaticSite
 from windlass.engines.engine import TerminalSize
 
 
@@ -199,6 +200,14 @@ async def test_a_service_that_is_scaled_to_none_is_told_to_be_given_an_instance(
     async with opening(world, f"/application/{app}/exec") as socket:
         answer = await socket.answer()
     assert (answer.status, answer.message.startswith("Give ")) == (409, True), answer.message
+
+
+async def test_a_static_site_is_told_that_it_has_no_instance(world):
+    world.builder.names = {"static": StaticSite(folder="dist")}
+    app = await deployed(world)
+    async with opening(world, f"/application/{app}/exec") as socket:
+        answer = await socket.answer()
+    assert (answer.status, "is a static site, which has no instance" in answer.message) == (409, True)
 
 
 async def test_the_audit_has_the_beginning_and_the_end_of_each_command(world, app):

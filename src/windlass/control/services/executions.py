@@ -12,9 +12,10 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, status_of
 from windlass.control.records.reachability import check_here
 from windlass.control.records.recording import about_itself, emit
+from windlass.control.records.sealed_workload import workload_of
 from windlass.control.request.paths import target
 from windlass.core.declare.executions import ExecRequest
-from windlass.core.deploy.workload import Instance, Phase
+from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.core.words.events import Event
 from windlass.engines.engine import (
     EngineAway,
@@ -119,19 +120,22 @@ async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | No
     if not named:
         if current:
             return min(current, key=lambda copy: (not copy.is_ready, copy.index))
-        raise Conflict(_why_no_instance(name, is_deployed=serving is not None))
+        workload = await workload_of(ctx, serving.id) if serving else None
+        raise Conflict(_why_no_instance(name, workload))
     for copy in [*current, *running]:
         if named in {str(copy.index), copy.id, f"{name}-{copy.generation}-{copy.index}"}:
             return copy
     raise Conflict(f"instance: choose one that runs: {_names_of(name, running)}")
 
 
-def _why_no_instance(name: str, *, is_deployed: bool) -> str:
-    if not is_deployed:
+def _why_no_instance(name: str, workload: Workload | None) -> str:
+    if workload is None:
         return f"Deploy {name} first, or look at its status: no instance of it runs"
+    if workload.artifact.static is not None:
+        return f"Choose another service: {name} is a static site, which has no instance to run a command in"
     return (
         f"Give {name} an instance, with min_running_instances or `windlass scale {name}=1`, or look at its "
-        "status: none runs. A static site has no instances"
+        "status: none runs"
     )
 
 
