@@ -324,6 +324,15 @@ def test_backup_and_restore_say_what_they_did_and_what_to_keep(tmp_path):
     assert asyncio.run(contents(settings)) == asyncio.run(contents(Settings(data_dir=str(tmp_path / "new"))))
 
 
+def test_a_backup_says_that_uploaded_folders_are_to_be_copied(tmp_path):
+    settings = asyncio.run(stopped(tmp_path / "old", ""))
+    folder, file = tmp_path / "old" / "uploads", str(tmp_path / "all.zip")
+    assert f"Copy the folder {folder}" not in run("backup", file, "--data-dir", settings.data_dir).stderr
+    (folder / "app").mkdir(parents=True)
+    (folder / "app" / "upload").touch()
+    assert f"Copy the folder {folder}" in run("backup", file, "--data-dir", settings.data_dir).stderr
+
+
 def test_a_refused_restore_prints_one_line(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "old", ""))
     file = tmp_path / "all.zip"

@@ -23,6 +23,7 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.log_store import LOGS, recover, replaced_folder, restored_folder
+from windlass.control.context.upload_files import UPLOADS
 from windlass.control.records.sealing_keys import read_keys
 from windlass.core.deploy.workload import StoredData
 from windlass.install import last_backup, mark
@@ -70,6 +71,18 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
             writer.finish(manifest, encryption)
     _note(settings, BackupNote(at=now))
     return manifest
+
+
+def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
+    """Yields what a backup does not have and a restore needs, for people."""
+    where = "WINDLASS_KEY" if settings.key else key_file(settings)
+    yield (
+        f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
+        "can restore this."
+    )
+    uploads = Path(settings.data_dir) / UPLOADS
+    if any(uploads.glob("*/*")):
+        yield f"Copy the folder {uploads}, too: uploaded folders are not in it."
 
 
 def _note(settings: Settings, note: BackupNote) -> None:

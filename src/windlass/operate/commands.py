@@ -16,7 +16,6 @@ import msgspec
 
 from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, to_type
-from windlass.install.key import key_file
 from windlass.operate.plain import plainly
 from windlass.operate.settings import example, flags, settings_from, to_text
 from windlass.terminal.sections import Command
@@ -172,21 +171,18 @@ def backup(file: Path, **options: Any) -> None:
     """Write a backup of the installation to FILE, a zip archive. The server may keep running.
 
     It does not contain the key that decrypts the secrets: keep the file `key` of the data directory
-    elsewhere. It does not contain the data of deployed services, either.
+    elsewhere. It does not contain the data of deployed services or uploaded folders, either.
     """
     with plainly():
         settings, _ = settings_from(options)
         from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
+        from windlass.operate.backup import to_keep_beside  # noqa: PLC0415 (the same)
 
         backup = asyncio.run(back_up(settings, file))
     size = file.stat().st_size
     click.echo(f"{file}: {_contents(backup)}; {_size_text(size)}.", err=True)
-    where = "WINDLASS_KEY" if settings.key else key_file(settings)
-    click.echo(
-        f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
-        "can restore this.",
-        err=True,
-    )
+    for line in to_keep_beside(settings, backup):
+        click.echo(line, err=True)
 
 
 @click.command("restore", cls=Command, params=flags("data_dir"))
