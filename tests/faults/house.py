@@ -7,6 +7,7 @@ among the processes of this machine.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -64,6 +65,8 @@ class House:
         self.books = Books(self.data, url)
         self.acknowledged: dict[str, str] = {}
         """Every deployment that was answered with 202, and its service."""
+        self.uploads: dict[str, Any] = {}
+        """Every upload, by its path: what was answered last about it."""
         self.deaths: list[str] = []
         """The last point that each of those came to who were killed."""
         self.convergences: list[float] = []
@@ -204,8 +207,9 @@ class House:
     async def call(self, method: str, path: str, body: Any = None) -> Any:
         """The answer; of what is refused, a document with its status. Raises Died."""
         assert self._http
+        sent: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body or {}}
         try:
-            async with self._http.request(method, self._url + path, json=body or {}) as answer:
+            async with self._http.request(method, self._url + path, **sent) as answer:
                 text = await answer.read()
         except TimeoutError:
             paused = " and is paused" if self.is_paused else ""
@@ -260,6 +264,18 @@ class House:
 
         await self._until(there)
         return seen
+
+    async def upload(self, app: str, archive: bytes) -> str:
+        """Sends an archive in two parts and completes it. Returns the id of the upload."""
+        digest = hashlib.sha256(archive).hexdigest()
+        announced = {"size": len(archive), "sha256": digest}
+        made = await self.call("POST", f"/application/{app}/upload", announced)
+        assert "id" in made, made
+        path, half = f"/application/{app}/upload/{made['id']}", len(archive) // 2
+        for start, part in ((0, archive[:half]), (half, archive[half:])):
+            self.uploads[path] = await self.call("PUT", f"{path}/content?offset={start}", part)
+        self.uploads[path] = await self.call("POST", f"{path}/complete")
+        return str(made["id"])
 
     # Looked up
 
@@ -333,6 +349,9 @@ class House:
         assert {row.status for row in rows if row.status in OPEN} == set()
         events = await self.books.events()
         assert mistold(events, rows) == []
+        for path, told in self.uploads.items():
+            seen = await self.call("GET", path)
+            assert (seen["offset"], seen.get("git_commit_id")) >= (told["offset"], told.get("git_commit_id"))
         known = {row.id for row in rows} | {json.loads(event.body).get("deployment_id") for event in events}
         assert set(self.acknowledged) <= known
 
@@ -360,7 +379,7 @@ class House:
         """Returns all remains that should be gone after the last service was deleted."""
         found = await self.ground.left()
         found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
-        for folder in ("work", "git", "logs"):
+        for folder in ("work", "git", "logs", "sites", "uploads"):
             found += [str(path) for path in (self.data / folder).glob("*")]
         return f"these are left: {found}" if found else ""
 

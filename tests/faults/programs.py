@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.builders.repositories import Repository
+from tests.builders.test_uploads import entry, packed
 from tests.engines.dockers import BOX
 from tests.faults.witness import CALLS, Witness
 
@@ -114,6 +115,7 @@ class Code:
         self._put("deaf", "sleeps")
         self._put("frail", "serves")
         self._repository.put({"nothing/README": "Nothing that could be started.\n"})
+        self._repository.put({"page/index.html": "<h1>A page</h1>\n"})
         self._repository.put({f"endless/{name}": text for name, text in ENDLESS.items()})
         self._repository.put({"endless/Procfile": START})
         self.good = self.push()
@@ -132,6 +134,10 @@ class Code:
         """A new commit, which has to be built."""
         self.newest = self._repository.commit()
         return self.newest
+
+    def folder(self) -> bytes:
+        """Returns the archive of a folder that was never sent before: a static site."""
+        return packed(entry("index.html", os.urandom(1000)))
 
     def grow(self, name: str, megabytes: int) -> str:
         """As much of what cannot be made smaller."""

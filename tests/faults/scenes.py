@@ -28,9 +28,12 @@ class Street:
         self.store = await house.application("frail", ports=[HTTP], storage=[STORAGE])
         self.deaf = await house.application("deaf", ports=[HTTP])
         self.empty = await house.application("nothing")
+        self.site = await house.application("page")
+        self.folder = await house.application("uploaded", source="UPLOAD", git_repository=None)
         self.task = await house.task("echo begun; sleep 2.2")
-        for app in (self.web, self.pair, self.store):
+        for app in (self.web, self.pair, self.store, self.site):
             await house.do(app, "deploy")
+        await self.upload()
         await house.converges()
 
     async def release(self) -> None:
@@ -71,6 +74,21 @@ class Street:
         """A run to its end, for longer than its worker waits for it."""
         answer = await self.house.call("POST", f"/task/{self.task}/deploy")
         assert answer["action"] == "RUN", answer
+
+    async def run_in_build(self) -> None:
+        """A command in the build of an application that goes on meanwhile."""
+        answer = await self.house.call("POST", f"/application/{self.web}/run", {"command": ["sleep", "2.2"]})
+        assert answer["action"] == "RUN", answer
+
+    async def publish(self) -> None:
+        self.house.code.push()
+        id = await self.house.do(self.site, "deploy")
+        await self.house.reaches(self.site, id)
+        await self.house.do(self.site, "rollback")
+
+    async def upload(self) -> None:
+        id = await self.house.upload(self.folder, self.house.code.folder())
+        await self.house.do(self.folder, "deploy", upload_id=id)
 
     async def calm(self) -> None:
         """Cancels the deployment that an interrupted scene should have cancelled."""
@@ -134,6 +152,9 @@ SCENES = {
     "cancel": Scene(Street.cancel),
     "delete": Scene(Street.delete),
     "run": Scene(Street.run),
+    "run in a build": Scene(Street.run_in_build),
+    "publish": Scene(Street.publish),
+    "upload": Scene(Street.upload),
     "grow": Scene(Street.nothing, Street.grow),
     "shrink": Scene(Street.nothing, Street.shrink),
     "stop": Scene(Street.stop),

@@ -27,6 +27,7 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
     if folder := await find_folder(ctx, workload):
         return folder
     release = release_of(workload)
+    await ctx.point("about to put files in place")
     try:
         report = await ctx.sites.put(
             workload.service,
@@ -36,6 +37,7 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
         )
     except PublishError as error:
         raise EngineError(str(error)) from error
+    await ctx.point("files put in place")
     say = ctx.logs.build(workload.service, workload.deployment)
     for line in report.lines() if report else ():
         say(line)

@@ -120,6 +120,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
                 await in_thread(file.append, piece)
         finally:
             await in_thread(file.sync)
+            await ctx.point("part arrived")
             row = await _note(ctx, row, {"offset": file.size})
         return Reply(in_dialect(call, row.body), row.tag, headers={_OFFSET: str(file.size)})
 
@@ -153,6 +154,7 @@ async def check_content(ctx: Context, call: Call) -> None:
             await in_thread(ctx.uploads.remove, row)
             await _note(ctx, row, {"offset": 0})
             raise Invalid(str(error)) from error
+        await ctx.point("upload checked")
         await _note(
             ctx,
             row,
