@@ -39,7 +39,9 @@ async def test_a_build_that_cannot_be_repeated_is_tried_once(world: World):
     world.builder.broken = "the compiler is gone, too"
     await lose_builds(world)
     await world.run(100)
-    assert await world.state(f"/application/{app}") == "ERROR"
+    status = (await world.get(f"/application/{app}/status")).json
+    assert status["state"] == "ERROR"
+    assert status["message"].startswith("the compiler is gone, too"), status["message"]
     assert [one["status"] for one in await deployments(world, app)] == [Progress.FAILED, Progress.SUCCEEDED]
 
 

@@ -17,31 +17,34 @@ _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _REMEMBERED: Final = 20
 
 
-async def rebuild(ledger: Ledger) -> bool:
-    """Asks for a deployment of the version that serves. Returns False if one was tried since that version was
-    deployed: then the failure of that one is for people."""
+async def rebuild(ledger: Ledger) -> str | None:
+    """Asks for a deployment of the version that serves. Asks for none if one was tried since that version was
+    deployed, and returns how that one failed: this is for people."""
     ctx, service = ledger.ctx, ledger.service
 
-    async def change(tx: Tx) -> bool:
+    async def change(tx: Tx) -> str | None:
         await fence(tx, ledger.claim)
         status = await status_of(tx, service)
         serving = await tx.deployments.get(status.serving) if status.serving else None
-        if serving is None or await _was_tried(tx, serving):
-            return False
+        tried = await _find_tried(tx, serving) if serving else None
+        if serving is None or tried is not None:
+            return particulars(tried).message if tried else ""
         await accept(tx, service, Do.DEPLOY, _call(ctx, service), _version_of(serving))
-        return True
+        return None
 
-    is_asked = await ctx.store.write(change)
-    if is_asked:
+    failure = await ctx.store.write(change)
+    if failure is None:
         ctx.logs.write(
             service.id, ctx.clock.now(), "What was built for this service is gone: it is built again"
         )
-    return is_asked
+    return failure
 
 
-async def _was_tried(tx: Tx, serving: DeploymentRow) -> bool:
+async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
+    """Returns the newest deployment that was asked for because the build was gone."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
-    return any(row.number > serving.number and particulars(row).actor.id == SYSTEM.id for row in later)
+    asked = (row for row in later if row.number > serving.number and particulars(row).actor.id == SYSTEM.id)
+    return next(asked, None)
 
 
 def _version_of(serving: DeploymentRow) -> ChosenVersion:

@@ -38,7 +38,9 @@ async def export_folder(docker: Docker, installation: str, image: str, folder: s
         created = await docker.json("POST", "/containers/create", body=body)
     except EngineRefused as refused:
         if refused.status == 404:
-            raise ArtifactLost("The image of this site is gone") from refused
+            raise ArtifactLost(
+                "The image of this site is no longer on the Docker engine: deploy again"
+            ) from refused
         raise
     archive = into.with_name(f"{into.name}.tar")
     try:

@@ -109,7 +109,7 @@ def built_folder(artifact: Artifact, folder: str) -> Path:
     name it, and steps of its build may put a link in its place: it could be one of another organization."""
     app = Path(artifact.ref).resolve() / "app"
     if not app.is_dir():
-        raise ArtifactLost("The build of this site is gone")
+        raise ArtifactLost("The build of this site is gone: deploy again, which builds it again")
     built = (working_directory(app.parent, artifact.workdir) / folder).resolve()
     if not built.is_relative_to(app):
         raise EngineError(f"Choose a static_folder inside of what is built: {folder} leads out of it")

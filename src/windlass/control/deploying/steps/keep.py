@@ -35,8 +35,8 @@ async def keep(ledger: Ledger) -> None:
         raise
     except (EngineError, RouteError) as error:
         await _note_what_is_left(ledger, workload)
-        is_rebuilt = isinstance(error, ArtifactLost) and await rebuild(ledger)
-        await (ledger.rest() if is_rebuilt else _report(ledger, workload, error))
+        failure = await rebuild(ledger) if isinstance(error, ArtifactLost) else ""
+        await (ledger.rest() if failure is None else _report(ledger, workload, failure or str(error)))
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
@@ -47,9 +47,9 @@ async def keep(ledger: Ledger) -> None:
     await ledger.rest()
 
 
-async def _report(ledger: Ledger, workload: Workload, error: Exception) -> None:
+async def _report(ledger: Ledger, workload: Workload, why: str) -> None:
     """Records why a service cannot run, and tries again later."""
-    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, str(error))
+    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, why)
     await ledger.put_off(TRY_AGAIN)
 
 
