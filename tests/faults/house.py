@@ -367,6 +367,9 @@ class House:
     async def tidied(self) -> None:
         """Deleted services are erased, at the latest by the next sweep."""
         await self.kill()
+        await self.start()
+        await self.converges()  # A sweep leaves alone what is not deleted yet.
+        await self.kill()
         await self.books.ask_to_tidy()
         before = len(self.points)
         await self.start()
