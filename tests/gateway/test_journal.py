@@ -1,0 +1,72 @@
+"""The journal of a gateway."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from windlass.gateway.files import JOURNAL
+from windlass.gateway.journal import Journal
+from windlass.gateway.messages import Change, Open, Reserve
+
+
+def test_a_journal_is_whole_again_when_the_disk_has_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / JOURNAL
+    journal = Journal(path)
+    journal.open()
+    journal.note(Open("local", "127.0.0.1", 80))
+
+    def write_half(file: int, content: memoryview) -> int:
+        if len(content) > 5:
+            return write(file, content[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write_half)
+        journal.note(Reserve("local", "shop", ()))
+        assert not list(tmp_path.iterdir())
+    journal.note(Reserve("local", "desk", ()))
+    journal.close()
+    again = Journal(path)
+    again.open()
+    again.close()
+    assert set(again.told) == set(journal.told)
+    assert len(again.told) == 3
+
+
+def test_a_journal_whose_last_change_is_torn_has_all_others(tmp_path: Path):
+    path = tmp_path / JOURNAL
+    journal = Journal(path)
+    journal.open()
+    changes: list[Change] = [
+        Open("local", "127.0.0.1", 80),
+        *(Reserve("local", f"s{n}", ()) for n in range(10)),
+    ]
+    for change in changes:
+        journal.note(change)
+    journal.close()
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        again = Journal(path)
+        again.open()
+        told = list(again.told)
+        assert told == changes[: len(told)]
+        assert len(told) >= size * len(changes) // len(whole) - 2
+        again.close()
+
+
+def test_a_journal_does_not_grow_with_changes_that_were_replaced(tmp_path: Path):
+    journal = Journal(tmp_path / JOURNAL)
+    journal.open()
+    lasting: list[Change] = [Open("local", "127.0.0.1", 80), Reserve("local", "shop", ())]
+    for _ in range(10_000):
+        for change in lasting:
+            journal.note(change)
+    assert (tmp_path / JOURNAL).stat().st_size < 200_000
+    assert list(journal.told) == lasting
+    journal.close()
