@@ -104,7 +104,7 @@ HELLOS = (
         commands=(("go", "build", "-o", "bin/", "."),),
         start=("bin/hello",),
     ),
-    Hello("static", "no tool", {"index.html": f"<p>{_PAGE}</p>"}),
+    Hello("a static site", "no tool", {"index.html": f"<p>{_PAGE}</p>"}),
 )
 
 
@@ -140,12 +140,12 @@ def _measured(bench: Bench, hello: Hello, server: Windlass, environment: str) ->
     beyond = [ours - limit for ours, limit in zip(rounds["ours"], rounds["limit"], strict=True)]
     return [
         Line(
-            what=f"a page of {hello.name} from POST to answer, against {hello.tools}",
+            what=f"{hello.name}: from POST to the page, against {hello.tools}",
             unit="s",
             ours=rounds["ours"],
             limit=rounds["limit"] if hello.start else (),
         ),
-        Line(what=f"{hello.name}: beyond what {hello.tools} took", unit="s", ours=beyond, target=_AT_MOST),
+        Line(what=f"{hello.name}: beyond its tools", unit="s", ours=beyond, target=_AT_MOST),
     ]
 
 

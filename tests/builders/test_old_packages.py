@@ -6,8 +6,10 @@ import pytest
 
 from tests.builders.native_sites import Site, wheel
 from windlass.builders.native import NativeBuilder
-from windlass.builders.native.old_packages import old_package_in
 from windlass.builders.native.python import needs, wish_of
+from windlass.core.detect import Tree, detect
+from windlass.core.detect.dockerfile import DockerfileOptions, dockerfile
+from windlass.core.detect.old_packages import old_package_in
 
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 
@@ -28,6 +30,16 @@ LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 )
 def test_an_old_package_is_recognized_by_its_version(text, old):
     assert old_package_in(text) == old
+
+
+@pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), ("23.0.0", False)])
+def test_the_dockerfile_of_a_recipe_installs_it_too(version, is_added):
+    files = {"requirements.txt": f"flask\ngunicorn=={version}\n", "app.py": "app = Flask(__name__)\n"}
+    tree = Tree(list(files), lambda path, most: files[path].encode())
+    recipe = detect(tree)
+    assert recipe.added_packages == ["setuptools<81"] * is_added
+    text = dockerfile(recipe, tree, DockerfileOptions())
+    assert ("install 'setuptools<81'" in text) == is_added
 
 
 @pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), ("23.0.0", False)])

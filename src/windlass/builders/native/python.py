@@ -20,7 +20,6 @@ from windlass.base import subprocesses as group
 from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import pipfile, tree
-from windlass.builders.native.old_packages import SETUPTOOLS, old_package_in
 from windlass.builders.native.pip import find_pip, pip_install
 from windlass.builders.native.pyproject import (
     dependencies_in,
@@ -35,6 +34,7 @@ from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
 from windlass.core.detect.languages.python import REQUIREMENTS
+from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 
 _MOST_OF_LOCK: Final = 8 * 1024**2
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
@@ -115,7 +115,8 @@ def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies
             declared = _of_lock(wish)
         case _:
             declared = _of_project(wish.folder)
-    if old := old_package_in(declared.requirements or _lock_text(declared)):
+    old = old_package_in(declared.requirements or _lock_text(declared))
+    if old and SETUPTOOLS not in added:  # a recipe that is followed whole has it already
         say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
         added = [*added, SETUPTOOLS]
     return replace(declared, added=_text(added))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
 from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
@@ -83,7 +84,7 @@ def _of_uv(recipe: Recipe) -> dict[str, str]:
 
 
 def _install(stage: BuildStage, recipe: Recipe, files: KnownFiles, caches: tuple[CacheMount, ...]) -> None:
-    added = " ".join(recipe.added_packages)
+    added = shlex.join(recipe.added_packages)
     adding = (
         [RunStep(f"{_SYSTEM} -m pip --python {VENV}/bin/python install {added}", (_PIP,))] if added else []
     )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from windlass.core.detect.django_settings import apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
+from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.core.detect.python_code import PythonFile, python_files
 from windlass.core.detect.recipe import ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
@@ -50,6 +51,7 @@ _MODULES: Final = {
     "Bottle": "bottle",
     "Dash": "dash",
 }
+_LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 _ENTRY: Final = ("main.py", "app.py")
 
 
@@ -63,6 +65,13 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if not _django(files, recipe, needed):
         _choose_script(files, recipe, needed)
         _by_code(files, recipe, needed)
+    _add_setuptools(files, recipe)
+
+
+def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
+    names = [*_requirements(files), *(name for name in _LOCKS if files.has(name))]
+    if old := old_package_in("\n".join(files.text(name) for name in names)):
+        _add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")
 
 
 def dependencies(files: KnownFiles) -> dict[str, str]:
@@ -258,11 +267,14 @@ def _choose_start(recipe: Recipe, start: str, because: str) -> None:
 
 
 def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
-    if server in needed:
-        return
+    if server not in needed:
+        _add_package(recipe, server, "The start command needs it, and no file names a server.")
+
+
+def _add_package(recipe: Recipe, name: str, reason: str) -> None:
     if recipe.added_packages:
-        recipe.added_packages.append(server)
-    recipe.choose("The start command needs it, and no file names a server.", added_packages=[server])
+        recipe.added_packages.append(name)
+    recipe.choose(reason, added_packages=[name])
 
 
 def _celery(
