@@ -60,7 +60,7 @@ class InitAnswers(Struct, frozen=True):
     "init",
     cls=Command,
     params=[
-        Option(["name", "--name"], metavar="NAME", help="Name of the application.  [that of the folder]"),
+        Option(["name", "--name"], metavar="NAME", help="Name of the application.  [the name of the folder]"),
         environment_option(),
         Option(
             ["port", "--port"],

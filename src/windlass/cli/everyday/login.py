@@ -38,8 +38,9 @@ _FORM: Final = partial(Option, [FORM, "--json/--text"], default=None, help="As J
 def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | None) -> None:
     """Log in to the server at URL: try a token, and keep it for this user.
 
-    Asks for an API token, without showing it. The token is kept in a file that only this user can read, and
-    is sent to this address only. The server becomes the current context. Without URL: the present server.
+    Without URL: the server in WINDLASS_URL with the token in WINDLASS_TOKEN, or that of the current context.
+    Otherwise asks for an API token, without showing it. The token is kept in a file that only this user can
+    read, and is sent to this address only. The server becomes the current context.
     """
     by_option, environment, _ = given_access({})
     token = "" if token_stdin or url else by_option.token or environment.token
