@@ -321,6 +321,7 @@ async def test_a_failure_that_a_setting_mends_names_the_command_and_that_command
     windlass, message, option, field
 ):
     await shop(windlass)
+    await windlass.done("application", "edit", "web", "--port", "80")
     windlass.world.builder.broken = message
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
     command = f"windlass application edit web {option}"
@@ -330,12 +331,31 @@ async def test_a_failure_that_a_setting_mends_names_the_command_and_that_command
     assert {**edited, **(edited["ports"] or [{}])[0]}[name] == value
 
 
-async def test_a_command_that_would_drop_other_ports_is_not_named(windlass):
+PUBLIC = {"internal_port": 80, "publicly_accessible": True, "protocol": "HTTP"}
+
+
+@pytest.mark.parametrize(
+    ("ports", "is_named"),
+    [
+        ([PUBLIC], True),
+        ([], False),
+        ([PUBLIC, {**PUBLIC, "internal_port": 81}], False),
+        ([{**PUBLIC, "publicly_accessible": False}], False),
+        ([{**PUBLIC, "protocol": "TCP"}], False),
+        ([{**PUBLIC, "protocol": "GRPC"}], False),
+        ([{**PUBLIC, "name": "web"}], False),
+        ([{**PUBLIC, "external_port": 8443}], False),
+        ([{**PUBLIC, "public_path": "/api"}], False),
+    ],
+)
+async def test_a_command_that_would_change_more_than_the_number_is_not_named(windlass, ports, is_named):
+    """`--port` makes one public port for HTTP: a private one must not become public by it."""
     await shop(windlass)
-    await windlass.done("application", "edit", "web", "--port", "80", "--port", "81")
+    await windlass.done("application", "edit", "web", "--ports", json.dumps(ports))
     windlass.world.builder.broken = "Set ports[0].internal_port to 3000: it listens there"
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
-    assert "windlass: mend this and deploy web again: Set ports[0]" in said.err
+    assert ("windlass application edit web --port 3000" in said.err) == is_named
+    assert "deploy web again: Set ports[0]" in said.err
 
 
 async def test_an_environment_without_services_has_nothing_to_wait_for(windlass):

@@ -87,22 +87,34 @@ def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, An
 
 
 def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
-    """Returns the command that sets the field which the reason begins with, or an empty text. `--port` sets
-    the whole list: it is not offered where there are several."""
+    """Returns the command that sets the field which the reason begins with, or an empty text. `--port` makes
+    the whole list one public port: it is offered only where that is what there is."""
     match = _TO_SET.match(_why(deployment))
     if match is None:
         return ""
     field, of_port, value = match.groups()
     if of_port:
         try:
-            ports = insist(lambda: api.get(started.path), Patience()).get("ports") or ()
+            ports = insist(lambda: api.get(started.path), Patience()).get("ports") or []
         except ApiRefused:
             return ""
-        if len(ports) > 1:
+        if len(ports) != 1 or not _is_plain(ports[0]):
             return ""
     option = "--port" if of_port else f"--{kebab(field)}"
     family = started.path.split("/")[1]
     return f"windlass {kebab(family)} edit {shlex.quote(started.name)} {option} {value}"
+
+
+def _is_plain(port: Mapping[str, Any]) -> bool:
+    """True if a port is public, for HTTP, and says nothing else: its name follows from its number."""
+    usual: dict[str, tuple[Any, ...]] = {
+        "publicly_accessible": (True,),
+        "protocol": ("HTTP",),
+        "name": (None, f"p{port['internal_port']}"),
+        "external_port": (None, 443),
+    }
+    free = ("id", "internal_port", "is_default")
+    return all(port[name] in usual.get(name, (None, "")) for name in port if name not in free)
 
 
 def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
