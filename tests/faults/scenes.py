@@ -108,8 +108,18 @@ class Street:
     async def forgotten(self) -> None:
         await self.house.comes_to("logs forgotten", self.seen)
 
+    async def delete_open_uploads(self) -> None:
+        """Each death in the middle of one leaves an open upload, and an application has few of them."""
+        top = f"/application/{self.folder}/upload"
+        for upload in (await self.house.call("GET", top))["results"]:
+            if upload["state"] == "OPEN":
+                told = self.house.uploads.pop(f"{top}/{upload['id']}", upload)
+                assert upload["offset"] >= told["offset"], "acknowledged bytes are lost"
+                await self.house.call("DELETE", f"{top}/{upload['id']}")
+
     async def runs(self) -> None:
         """As before the first scene, whatever the last one was cut short of."""
+        await self.delete_open_uploads()
         for app in (self.web, self.pair, self.store):
             status = await self.house.call("GET", f"/application/{app}/status")
             assert "state" in status, status
