@@ -98,6 +98,12 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
         return self.in_place or bool(self.build or self.package.own_scripts)
 
     @property
+    def may_keep_copy(self) -> bool:
+        """True if packages change only where a build changes them: scripts of the application run after each
+        copy, and links to packages of the repository lead to their present code."""
+        return not self.package.own_scripts and not any(path.is_dir() for path in self.local)
+
+    @property
     def names(self) -> list[str]:
         """The names of the packages that are asked for by the application itself."""
         parts = (self.package, self.root)

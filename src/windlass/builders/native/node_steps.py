@@ -13,6 +13,7 @@ from windlass.base.erasing import erase
 from windlass.builders.native import node
 from windlass.builders.native.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
 from windlass.builders.native.kept import KeptFolders
+from windlass.builders.native.node_copies import PackageCopy
 from windlass.builders.native.node_engines import EngineNotes, OtherNode, check_packages, check_refusal
 from windlass.builders.native.node_managers import manager_of
 from windlass.builders.native.node_runtime import NodeRuntime, find_manager, find_node
@@ -138,7 +139,11 @@ async def _install_and_build(
         if present is not None:
             _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
-        await node.beside(state.tools, needed, present, {**for_steps, **settings})
+        copy = PackageCopy(state.caches, present, folder) if present and needed.may_keep_copy else None
+        if copy is None or not await group.in_thread(copy.put_in):
+            await node.beside(state.tools, needed, present, {**for_steps, **settings})
+            if copy:
+                await group.in_thread(copy.note_copied)
         if may_change and not present:
             await group.in_thread(check_packages, folder, needed.names, runtime.version)
         kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
@@ -148,11 +153,16 @@ async def _install_and_build(
         finally:
             await group.in_thread(kept.take_out)
         state.check()
+        is_as_installed = copy is not None and await group.in_thread(copy.take_out)
         if state.sources.static_folder:
             await group.in_thread(erase, folder / "node_modules")
             return
-        await node.move_out(needed, state.made, state.layout.app)
-        present = state.made
+        if is_as_installed:
+            assert present
+            _link(state, "node_modules", present)
+        else:
+            await node.move_out(needed, state.made, state.layout.app)
+            present = state.made
     else:
         assert present
         _link(state, "node_modules", present)
