@@ -79,7 +79,11 @@ class PackageCopy:
         which no program can set back."""
         if not _is_folder(self._place) or _names(self._place) != _names(self._packages / "node_modules"):
             return True
-        return any(found >= finished for name in _names(self._place) for found in _times(self._place / name))
+        return any(
+            changed_at >= finished
+            for name in _names(self._place)
+            for changed_at in _times(self._place / name)
+        )
 
 
 def _is_folder(path: Path) -> bool:
