@@ -16,6 +16,7 @@ from windlass.core.deploy.workload import (
     Volume,
 )
 from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker.containers import is_passing
 from windlass.engines.engine import EngineAway
 
 
@@ -150,3 +151,18 @@ class TestKilled:
         await when_back(lambda: watched.engine.remove(it.service, grace=0))
         assert await watched.engine.copies(it.service) == []
         await nothing_left(watched)
+
+
+@pytest.mark.parametrize(
+    ("message", "passes"),
+    [
+        ("id already in use", True),
+        ('Conflict. The container name "/a" is already in use', True),
+        ("container 8f3a: already exists", True),
+        ("driver failed programming external connectivity: address already in use", True),
+        ('exec: "nothing": executable file not found in $PATH', False),
+        ("invalid CPU count", False),
+    ],
+)
+def test_a_start_is_tried_again_where_a_new_container_mends_it(message, passes):
+    assert is_passing(EngineRefused(500, message)) is passes

@@ -21,10 +21,10 @@ LEAVING: Final = 60.0
 """Seconds that the Docker engine may take to stop a container beyond its grace."""
 
 # Failures between creating and starting a container that creating it again fixes.
-# "already exists": an engine that was killed while it started a container finds a trace of that.
+# "already exists", "id already in use": an engine that was killed while it started a container finds a trace.
 PASSING: Final = (
     "network",
-    "address already in use",
+    "already in use",
     "port is already allocated",
     "marked for removal",
     "already exists",
