@@ -243,7 +243,17 @@ async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usa
 def test_the_process_table_keeps_known_processes_and_adopts_no_other(tmp_path: Path):
     me = kernel.stat(os.getpid())
     assert me is not None
-    known = OwnedProcess(me, str(tmp_path / "home"), "")
+    known = OwnedProcess(me, str(tmp_path / "home"), "", is_told=True)
     assert count(tmp_path, ProcessTable([known])).by_pid[me.pid].home == known.home
     another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
     assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
+
+
+def test_a_process_that_was_seen_between_two_programs_is_looked_at_again(tmp_path: Path, monkeypatch):
+    """The kernel shows no environment of it for a moment. It is in a cell, so that it would stay unknown."""
+    me = kernel.stat(os.getpid())
+    assert me is not None
+    unknown = OwnedProcess(me, "", "", space=7)
+    environ = {b"WINDLASS_INSTANCE": b"web-1", b"WINDLASS_FILES": os.fsencode(tmp_path / "home" / "files")}
+    monkeypatch.setattr(kernel, "environment", lambda pid: environ if pid == me.pid else {})
+    assert count(tmp_path, ProcessTable([unknown])).by_pid[me.pid].home == str(tmp_path / "home")

@@ -46,6 +46,8 @@ class OwnedProcess(Struct, frozen=True, gc=False):
     """It runs beside the program, for the Windlass named."""
     space: int = 0
     """The number of the process namespace right below ours that it is in; 0: in none."""
+    is_told: bool = False
+    """It shows an environment. One whose program is just being replaced by another shows none."""
 
 
 class ProcessTable:
@@ -65,8 +67,8 @@ class ProcessTable:
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
-    """Counts the processes. Entries of `before` about ours and those in cells are reused: they never
-    change."""
+    """Counts the processes. Entries of `before` about ours and those in cells are reused: they never change
+    once the process has shown its environment."""
     prefix, processes, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
     return ProcessTable(
         _reuse(processes, stat) or _member(stat, prefix, spaces)
@@ -77,9 +79,11 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
 
 def _reuse(processes: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
     before = processes.get(stat.pid)
-    if before is None or not (before.home or before.space) or before.stat.start != stat.start:
+    if before is None or not before.is_told or not (before.home or before.space):
         return None
-    return OwnedProcess(stat, before.home, before.executed_by, before.space)
+    if before.stat.start != stat.start:
+        return None
+    return OwnedProcess(stat, before.home, before.executed_by, before.space, is_told=True)
 
 
 def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
@@ -92,6 +96,7 @@ def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
         home=os.fsdecode(files.rpartition(b"/")[0]) if ours else "",
         executed_by=by.decode() if ours and _EXECUTED_BY.fullmatch(by) else "",
         space=spaces.of(stat.pid),
+        is_told=bool(environ),
     )
 
 
