@@ -17,7 +17,7 @@ from windlass.core.deploy.workload import HealthProbe, Instance, Phase, ProbeKin
 from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.listeners import queued_at
 from windlass.engines.by_hand.probes import ask
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.process import listening
 
 ENGINE = SimpleNamespace(has_go_between=False)
@@ -108,6 +108,16 @@ async def test_a_program_that_ends_without_having_accepted_does_not_pass(listene
     def end(port: int) -> int | None:
         listener.close()
         return listening.queued(port)
+
+    trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
+    assert trouble == "it does not answer on port 8080 (the connection is closed at once)"
+
+
+async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(listener):
+    """As a container, whose network goes with it before it can say that a connection is closed."""
+
+    def end(port: int) -> int | None:
+        raise InstanceEnded("gone")
 
     trouble = await ask(seeing(end), instance(listener.getsockname()[1]), ACCEPTED)
     assert trouble == "it does not answer on port 8080 (the connection is closed at once)"

@@ -77,6 +77,10 @@ class EngineError(Exception):
     """The engine cannot do it; the message is for the person who deployed."""
 
 
+class InstanceEnded(EngineError):
+    """The instance does not run any more, or another run of it has begun."""
+
+
 class EngineAway(EngineError):
     """The engine does not answer now; the same call may succeed later."""
 

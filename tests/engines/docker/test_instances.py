@@ -20,7 +20,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import DockerEngine
 from windlass.engines.docker import names as words
 from windlass.engines.docker.resources import DockerResources
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, InstanceEnded
 
 
 async def test_an_instance_has_the_capabilities_that_official_images_need_and_no_more(engine):
@@ -73,6 +73,14 @@ async def test_an_ended_instance_is_restarted_and_keeps_the_reason(engine, watch
     await until(lambda: watched.noticed.count(it.service) >= 2)
     found = await seen(engine, it.service, lambda each: each.exit_code == 3)
     assert found.reason == "exited with code 3"
+
+
+async def test_connections_of_an_ended_instance_are_not_taken_for_unseen_ones(engine, raw):
+    found = await engine.run(wanted(), 0)
+    assert await engine.queued(found, 8080) is None  # the control: it runs, and listens nowhere
+    await raw.raw("POST", f"/containers/{found.id}/stop", params={"t": 0})
+    with pytest.raises(InstanceEnded):
+        await engine.queued(found, 8080)
 
 
 async def test_services_of_one_environment_find_each_other_by_name_and_others_do_not(engine):

@@ -47,7 +47,7 @@ class Copies(Protocol):
 
     async def queued(self, instance: Instance, port: int) -> int | None:
         """Returns how many connections to a port of an instance wait until the program accepts them. None if
-        that cannot be seen."""
+        that cannot be seen. Raises InstanceEnded if it ended meanwhile."""
         ...
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
@@ -68,5 +68,5 @@ class Executor(Protocol):
 
     async def queued(self, instance: Instance, port: int) -> int | None:
         """Returns how many connections to a port of an instance wait until the program accepts them. None if
-        that cannot be seen."""
+        that cannot be seen. Raises InstanceEnded if it ended meanwhile."""
         ...

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
 from windlass.engines.by_hand.copies import Executor
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, InstanceEnded
 
 _HEAD = 4096
 _HTTP = b"HTTP/1."
@@ -43,6 +43,8 @@ async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
         return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
     except ConnectionRefusedError:
         return _refused_message(probe)
+    except InstanceEnded:
+        return _closed_message(probe)
     except OSError as error:
         return f"it does not answer {_where(probe)} ({error.strerror or error})"
 
@@ -123,6 +125,8 @@ async def _wait_for_acceptance(
 async def _count_queued(engine: Executor, instance: Instance, probe: HealthProbe) -> int | None:
     try:
         return await engine.queued(instance, probe.port)
+    except InstanceEnded:
+        raise
     except EngineError:  # such as one whose proxy allows only a part of its API
         return None
 

@@ -41,6 +41,14 @@ class LastExit(Struct, frozen=True):
     """Further details."""
 
 
+def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """True if a container ran, and still runs without having been started again."""
+    if before is None or after is None or not before["State"]["Running"]:
+        return False
+    was, now = before["State"], after["State"]
+    return all(was[name] == now[name] for name in ("Running", "Pid", "StartedAt"))
+
+
 def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
     state = inspection["State"]
     service, generation, index = words.identity(inspection["Config"]["Labels"])
