@@ -97,6 +97,24 @@ async def test_a_repository_that_names_commits_by_sha_256_is_fetched_by_a_full_i
     assert "names its commits by sha256" in await refused(git, GitSource(repository.url))
 
 
+async def test_the_paths_that_differ_between_two_commits_are_listed_without_their_content(git, repository):
+    repository.write(old__txt="1", same__txt="1").commit("before")
+    before = repository.git("rev-parse", "HEAD")
+    repository.put({"web/näme.html": "2", "old.txt": "2", "moved.txt": "1"}).commit("between")
+    repository.git("rm", "-q", "same.txt")
+    after = repository.commit("after")
+    source = GitSource(repository.url)
+    assert sorted(await git.changed_paths(source, before, after)) == [
+        "moved.txt",
+        "old.txt",
+        "same.txt",
+        "web/näme.html",
+    ]
+    assert await git.changed_paths(source, after, after) == []
+    with pytest.raises(GitError):
+        await git.changed_paths(source, "0" * 39 + "1", after)
+
+
 async def test_the_newest_commits_are_listed_newest_first(git, repository):
     ids = [repository.commit(f"Change {number}") for number in range(5)]
     repository.git("tag", "first", ids[0])

@@ -21,10 +21,13 @@ class FakeRepositories:
         self.broken = ""
         """If set, no repository can be read, for this reason."""
         self.fetched: list[GitSource] = []
+        self.changes: dict[str, list[str]] = {}
+        """The paths that commits change, by commit."""
 
-    def push(self, what: str) -> str:
-        """Makes a new commit."""
+    def push(self, what: str, *paths: str) -> str:
+        """Makes a new commit, which changes these files."""
         self.newest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
+        self.changes[self.newest] = [*paths]
         return self.newest
 
     async def head(self, source: GitSource) -> tuple[str, str]:
@@ -40,6 +43,12 @@ class FakeRepositories:
         self.fetched.append(source)
         await in_thread(into.mkdir, 0o700, True)
         return _commit((source.commit or self.newest).ljust(40, "0"))
+
+    async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
+        self._answer()
+        if after not in self.changes:
+            raise GitError(f"Choose another commit: there is no {before[:12]}.")
+        return self.changes[after]
 
     async def sweep(self) -> None:
         return None

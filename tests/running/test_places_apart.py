@@ -124,5 +124,5 @@ async def test_work_of_a_cluster_that_is_gone_is_still_claimed():
 async def queues(world: World) -> dict[int, Any]:
     """The queues of deployments that have work."""
     due = await world.installation.ctx.store.reads.work.due()
-    others = {Queue.QUICK, Queue.LOCAL, Queue.DELIVER}
+    others = {Queue.QUICK, Queue.LOCAL, Queue.DELIVER, Queue.BRANCHES}
     return {queue: since for queue, since in due.items() if queue not in others}

@@ -124,6 +124,12 @@ def an_application_without_a_repository_is_built_from_uploads(operation: Operati
 
 
 @rule
+def an_application_from_uploads_follows_no_branch(operation: Operation, body: Body) -> None:
+    if body.get("source") == "UPLOAD":
+        body.pop("auto_deploy", None)
+
+
+@rule
 def a_deploy_names_a_commit_or_an_upload(operation: Operation, body: Body) -> None:
     chosen = body.get("applications")
     for deploy in (body, *(chosen if isinstance(chosen, list) else ())):

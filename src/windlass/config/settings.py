@@ -117,6 +117,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         _says("How many deployments run at once, on this machine and on each other engine", ge=1, le=1000),
     ] = 4
+    auto_deploy_seconds: Annotated[
+        int,
+        _says("How often the branch of an application with `auto_deploy` is looked at", ge=5, le=86_400),
+    ] = 60
     build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
         int, _says("How long a new release may take to become healthy, unless its probes ask for more", ge=1)

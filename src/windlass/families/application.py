@@ -12,6 +12,7 @@ from windlass.core.declare.build_shapes import (
     ProcessName,
     StaticHeader,
     SystemPackage,
+    WatchedPath,
 )
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
@@ -120,6 +121,21 @@ class Application(Program):
     system_packages: Annotated[
         list[SystemPackage],
         Meta(max_length=100, description="Debian packages for its image, in addition to the detected ones"),
+    ] = []
+    auto_deploy: Annotated[
+        bool | None,
+        Meta(
+            description="True deploys each new commit of the branch, once it was deployed. To turn it on, or "
+            "to change git_repository while it is on, needs Deploy"
+        ),
+    ] = False
+    watch_paths: Annotated[
+        list[WatchedPath],
+        Meta(
+            max_length=100,
+            description="With auto_deploy, only commits are deployed that change one of these paths of the "
+            "repository, such as web, docs/*.md or !web/test; empty watches all",
+        ),
     ] = []
     automatic_port: Annotated[
         Maybe[bool],

@@ -12,6 +12,7 @@ from typing import TypeVar
 from windlass.base import ids
 from windlass.store.nudges import events_word, inside_word
 from windlass.store.tables.audit import AuditSearch
+from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTable
 from windlass.store.tables.budgets import BudgetChanges, BudgetTable
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
@@ -44,14 +45,15 @@ class Reads:
     """The reading half of every table, on one session."""
 
     __slots__ = (
-        "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
-        "idempotency", "identities", "key_holders", "links", "lists", "names", "owners", "receivers",
+        "audit", "branch_heads", "budgets", "counters", "deletions", "deliveries", "deployments", "events",
+        "facts", "idempotency", "identities", "key_holders", "links", "lists", "names", "owners", "receivers",
         "resources", "sealed", "session", "statuses", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
         self.session = session
         self.audit = AuditSearch(session)
+        self.branch_heads = BranchHeadTable(session)
         self.budgets = BudgetTable(session)
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
@@ -83,6 +85,7 @@ class Tx(Reads):
     __slots__ = ()
 
     session: ChangeSession
+    branch_heads: BranchHeadChanges
     budgets: BudgetChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
@@ -108,6 +111,7 @@ class Tx(Reads):
         # Not `super().__init__()`: it would make the reading halves in vain, once for each group.
         self.session = changing = ChangeSession(session, now)
         self.audit = AuditSearch(changing)
+        self.branch_heads = BranchHeadChanges(changing)
         self.budgets = BudgetChanges(changing)
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
@@ -179,7 +183,7 @@ class Tx(Reads):
     async def _forget(self, id: str) -> bool:
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
-            self.identities, self.volumes, self.names, self.tokens,
+            self.identities, self.volumes, self.names, self.tokens, self.branch_heads,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.source import GitError, GitSource, wanted_commit, wanted_ref
 
 WANTED: Final = "refs/windlass/wanted"
+BEFORE: Final = "refs/windlass/before"
 CONFIG: Final = {
     "sha1": "[core]\nrepositoryformatversion = 0\nbare = false\n",
     "sha256": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectFormat = sha256\n",
@@ -39,6 +41,13 @@ class Copy(Struct, frozen=True):
         if not (listed := commits(await self.remote.ask(*words, copy=self.folder), tags)):
             raise GitError("This is not a commit.")
         return listed
+
+    async def changed_paths(self, before: str, after: str) -> list[str]:
+        """Fetches two commits without the content of their files, and returns the paths that differ."""
+        _lay_out(self.folder / ".git", "sha256" if len(after) == 64 else "sha1")
+        await self._pull((f"{before}:{BEFORE}", f"{after}:{WANTED}"), "--depth=1")
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", BEFORE, WANTED, "--")
+        return (await self.remote.ask(*words, copy=self.folder)).split("\0")[:-1]
 
     async def check_out(self, commit: str) -> None:
         listing = TreeListing(self.remote.limits)
@@ -64,12 +73,12 @@ class Copy(Struct, frozen=True):
         commit = wanted_commit(self.source)
         _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
         if commit is None:
-            await self._pull(wanted_ref(self.source), f"--depth={most}")
+            await self._pull((f"{wanted_ref(self.source)}:{WANTED}",), f"--depth={most}")
         elif len(commit) not in (40, 64):
             await self._search(commit)
         else:
             try:
-                await self._pull(commit, f"--depth={most}")
+                await self._pull((f"{commit}:{WANTED}",), f"--depth={most}")
             except NotByName:
                 await self._search(commit)
 
@@ -77,7 +86,7 @@ class Copy(Struct, frozen=True):
         """Looks for a commit on the branch: one given by its first digits, or on a server that gives none by
         name."""
         self.progress("The server cannot be asked for this commit alone; fetching the whole branch.")
-        await self._pull(wanted_ref(self.source))
+        await self._pull((f"{wanted_ref(self.source)}:{WANTED}",))
         try:
             words = ("rev-parse", "--verify", f"{commit}^{{commit}}")
             answer = await self.remote.ask(*words, copy=self.folder)
@@ -88,9 +97,10 @@ class Copy(Struct, frozen=True):
             ) from error
         await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
 
-    async def _pull(self, ref: str, *depth: str) -> None:
+    async def _pull(self, refs: Sequence[str], *depth: str) -> None:
+        """Fetches `refs`: each what is there, and what it is called here."""
         fixed = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
-        words = ("fetch", *fixed, *self.options, *depth, "--", self.remote.url, f"+{ref}:{WANTED}")
+        words = ("fetch", *fixed, *self.options, *depth, "--", self.remote.url, *(f"+{ref}" for ref in refs))
         objects = self.folder / ".git" / "objects"
         await self.remote.run(*words, copy=self.folder, progress=self.progress, watched=objects)
 

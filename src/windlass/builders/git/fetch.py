@@ -98,6 +98,16 @@ class Git:
 
         return await self._at(source, action)
 
+    async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
+        """Returns the paths of all files that differ between two commits, from the top of the repository."""
+
+        async def action(remote: Remote) -> list[str]:
+            async with self._scratch() as scratch:
+                options = ("--filter=blob:none",)
+                return await Copy(remote, source, scratch, options=options).changed_paths(before, after)
+
+        return await self._at(source, action)
+
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
         await group.in_thread(group.end_all_with, "HOME", str(self._home))

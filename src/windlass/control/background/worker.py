@@ -16,10 +16,12 @@ from windlass.base.outage import Outage
 from windlass.base.turn_budget import TurnBudget
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping
+from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
+from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.outbox import DELIVER
 from windlass.control.request import repeats
@@ -34,8 +36,8 @@ _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _PAUSE = 1.0
 """Seconds after an error."""
-QUICK_SLOTS, CALLING_SLOTS = 8, 256
-"""Slots: of what is soon done, and of what waits for other people's servers."""
+QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
+"""Slots: of what is soon done, of what waits for other people's servers, and of what starts git for that."""
 _log = log("worker")
 
 Job = Callable[[Context, Claim], Coroutine[Any, Any, None]]
@@ -55,6 +57,7 @@ def jobs() -> dict[str, Job]:
         DELIVER: deliver,
         repeats.FORGET: repeats.forget,
         RESEAL: reseal_as_work,
+        AUTO_DEPLOY: deploy_new_commit,
     }
 
 
@@ -120,7 +123,7 @@ class Worker:
 
     def _order(self, queues: Iterable[int]) -> list[int]:
         """Returns queues in the order in which they are claimed from: deployments first."""
-        later = {Queue.QUICK, Queue.DELIVER, self._ctx.ownership.queues.housekeeping}
+        later = {Queue.QUICK, Queue.DELIVER, Queue.BRANCHES, self._ctx.ownership.queues.housekeeping}
         return sorted(queues, key=lambda number: (number in later, number))
 
     def _queue(self, number: int) -> WorkQueue:
@@ -129,12 +132,13 @@ class Worker:
         return self._queues[number]
 
     def _slots(self, number: int) -> int:
-        """Returns the number of slots of a queue. All queues but three hold deployments, of this machine or
+        """Returns the number of slots of a queue. All queues but four hold deployments, of this machine or
         of a cluster."""
         fixed: dict[int, int] = {
             Queue.QUICK: QUICK_SLOTS,
             self._ctx.ownership.queues.housekeeping: QUICK_SLOTS,
             Queue.DELIVER: CALLING_SLOTS,
+            Queue.BRANCHES: BRANCH_SLOTS,
         }
         return fixed.get(number, self._ctx.settings.parallel_deployments)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -41,6 +41,8 @@ class Repositories(GitReader, Protocol):
     """Repositories of source code, read and fetched; see `builders.git`."""
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
+
+    async def changed_paths(self, source: GitSource, before: str, after: str) -> Sequence[str]: ...
 
     async def sweep(self) -> None: ...
 

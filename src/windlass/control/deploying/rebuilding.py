@@ -43,8 +43,14 @@ async def rebuild(ledger: Ledger) -> str | None:
 async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
     """Returns the newest deployment that was asked for because the build was gone."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
-    asked = (row for row in later if row.number > serving.number and particulars(row).actor.id == SYSTEM.id)
+    asked = (row for row in later if row.number > serving.number and _repeats(row, serving))
     return next(asked, None)
+
+
+def _repeats(deployment: DeploymentRow, serving: DeploymentRow) -> bool:
+    """True if Windlass asked for a deployment of what serves."""
+    details = particulars(deployment)
+    return details.actor.id == SYSTEM.id and details.of == serving.id
 
 
 def _version_of(serving: DeploymentRow) -> ChosenVersion:

@@ -16,6 +16,7 @@ from windlass.control.workloads.automatic_ports import (
     shown_ports,
     with_automatic_port,
 )
+from windlass.control.workloads.branch_choice import watch_created, watch_updated
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.making import Making
 from windlass.core.declare.spec import Spec
@@ -39,10 +40,12 @@ class ApplicationKind(ProgramKind[Application]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
         settle_ports(draft.spec, None, is_full=draft.is_full)
         await super().creating(ctx, tx, draft)
+        await watch_created(ctx, tx, draft)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
         settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)
         await super().updating(ctx, tx, change)
+        await watch_updated(ctx, tx, change)
         new, before = change.spec.git_repository, change.before.git_repository
         if new and before and before.url == new.url:
             stored = msgspec.to_builtins(change.row.read(ApplicationShown).git_repository)
@@ -56,6 +59,10 @@ class ApplicationKind(ProgramKind[Application]):
 
     def needs_upload(self, service: Row) -> bool:
         return service.read(Application).source != GIT
+
+    def deploys_new_commits(self, service: Row) -> bool:
+        spec = service.read(Application)
+        return bool(spec.auto_deploy and spec.source == GIT)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         return await build(ctx, making)

@@ -94,6 +94,10 @@ class ServiceKind(Generic[S]):
         """True if each deploy of a service takes an upload: the newest, unless it names one."""
         return False
 
+    def deploys_new_commits(self, service: Row) -> bool:
+        """True if new commits of the branch of a service are deployed by themselves."""
+        return False
+
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         """Returns the settings that a version replaces, with their values."""
         return {}

@@ -57,6 +57,7 @@ class Change(Struct, Generic[S]):
     before: S
     """Its former spec, with the fields that are sealed."""
     spec: S
+    actor: Actor
     extras: dict[str, object]
     """Fields that are laid over the new document."""
     is_full: bool = False

@@ -87,7 +87,7 @@ async def _apply_changes(
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
     behaviour = behaviour_of(family)
-    change = Change(row, read_decoded(old, family.spec), spec, {}, call.dialect.is_full)
+    change = Change(row, read_decoded(old, family.spec), spec, call.actor, {}, call.dialect.is_full)
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})
     # What the server sealed for an address, as a secret that is being replaced, does not go to another one.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
+from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
+from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
 from windlass.control.request.changing import apply_changes
 from windlass.control.workloads.uploads import with_upload
@@ -32,6 +34,8 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     if settings := kind.settings(version):
         await apply_changes(ctx, tx, call, service, settings)
         service = await tx.resources.get(service.id) or service
+    if kind.deploys_new_commits(service):  # settings of earlier versions had no effect
+        await watch_branch(tx, service.id, service.org, tx.now + ctx.settings.auto_deploy_seconds * SECOND)
     return await accept(tx, service, kind.deploys_by, call, version)
 
 

@@ -34,6 +34,7 @@ _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.RECONCILE: "deployments",
     Queue.DELIVER: "deliveries",
     Queue.LOCAL: "housekeeping",
+    Queue.BRANCHES: "branches",
     None: "clusters",
 }
 """By class of work, at all places together; None: all clusters with an engine of their own, together."""

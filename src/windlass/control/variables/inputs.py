@@ -25,9 +25,9 @@ from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store import Reads, Row
 
 # What people read about a service, and what only later deployments do with it.
-_SAYS_NOTHING_OF_RUNNING: Final = frozenset(
-    {"description", "icon_uri", "auto_deploy", "auto_preview", "annotations_groups", "labels_groups"}
-)
+_FOR_PEOPLE: Final = {"description", "icon_uri", "annotations_groups", "labels_groups"}
+_OF_LATER_DEPLOYMENTS: Final = {"auto_deploy", "watch_paths", "auto_preview"}
+_SAYS_NOTHING_OF_RUNNING: Final = frozenset(_FOR_PEOPLE | _OF_LATER_DEPLOYMENTS)
 _KINDS: Final = (variable, secret)
 _BY_LEVEL: Final = "2-"
 """Prefix of digests that contain one for each level."""

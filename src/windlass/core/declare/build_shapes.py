@@ -50,6 +50,18 @@ File = Annotated[
         ),
     ),
 ]
+WatchedPath = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        pattern=shaped(
+            rf"^!?(?![!#]){_PATH}/?\Z",
+            "must be a path of the repository, such as web or docs/*.md, without .. and not beginning with "
+            "/; ! before it excludes",
+        ),
+    ),
+]
 LanguageVersion = Annotated[
     str,
     Meta(

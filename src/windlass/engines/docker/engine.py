@@ -11,7 +11,7 @@ import asyncio
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
@@ -42,21 +42,13 @@ from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
 from windlass.engines.docker.export import export_folder
-from windlass.engines.docker.inspection import instance, is_same_run, outcome_of
+from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners, queued
 from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
-from windlass.engines.engine import (
-    EngineAway,
-    EngineError,
-    Execution,
-    ExecutionRequest,
-    InstanceEnded,
-    Notice,
-    Sink,
-)
+from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
 
 PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
 """Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
@@ -189,13 +181,7 @@ class DockerEngine(EngineByHand):
 
     async def queued(self, instance: Instance, port: int) -> int | None:
         with self._translated():
-            before, count = await self._containers.inspect(instance.id), None
-            with suppress(EngineError, EngineRefused):  # a proxy may allow only a part of its API
-                count = await queued(self._docker, before, port) if before else None
-            # Of a container that ends, nothing is seen either.
-            if count is None and not is_same_run(before, await self._containers.inspect(instance.id)):
-                raise InstanceEnded("The instance does not run")
-            return count
+            return await queued(self._docker, self._containers, instance.id, port)
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int

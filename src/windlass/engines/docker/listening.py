@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base.subprocesses import in_thread
-from windlass.docker import Docker
+from windlass.docker import Docker, EngineRefused
 from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
-from windlass.engines.docker.containers import Inspection
+from windlass.engines.docker.containers import ContainerClient, Inspection
 from windlass.engines.docker.execute import execute
+from windlass.engines.docker.inspection import is_same_run
+from windlass.engines.engine import EngineError, InstanceEnded
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
@@ -27,9 +29,20 @@ async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
     return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
 
 
-async def queued(docker: Docker, detail: Inspection, port: int) -> int | None:
+async def queued(docker: Docker, containers: ContainerClient, name: str, port: int) -> int | None:
     """Returns how many connections to a port of a container wait to be accepted. None if that cannot be seen:
-    in a container that has ended, or in one on another machine, of an image without `cat`."""
+    in one on another machine, of an image without `cat`, or where a proxy allows only a part of the API.
+    Raises InstanceEnded if the container ended meanwhile."""
+    before, count = await containers.inspect(name), None
+    with suppress(EngineError, EngineRefused):
+        count = await _count(docker, before, port) if before else None
+    # Of a container that ends, nothing is seen either.
+    if count is None and not is_same_run(before, await containers.inspect(name)):
+        raise InstanceEnded("The instance does not run")
+    return count
+
+
+async def _count(docker: Docker, detail: Inspection, port: int) -> int | None:
     pid, container = int(detail["State"]["Pid"]), str(detail["Id"])
     if not pid:
         return None

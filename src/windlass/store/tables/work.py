@@ -27,6 +27,8 @@ class Queue(IntEnum):
     DELIVER = 2
     LOCAL = 3
     """Housekeeping at the place `local`, as RECONCILE has its deployments."""
+    BRANCHES = 4
+    """Looks at branches, which wait for other people's servers."""
 
 
 FIRST_PLACE: Final = "local"
@@ -37,6 +39,7 @@ _QUEUES: Final = {
     "tidy": Queue.LOCAL,
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,
+    "auto deploy": Queue.BRANCHES,
 }
 """Kinds of work with a queue of their own; all others are quick."""
 _FRONT: Final = 64
@@ -46,7 +49,8 @@ _AT_ONCE: Final = 16
 
 
 _FIRST_CLUSTER: Final = 3
-"""Never changes: numbers of queues are stored. Only an id of zeros would have the number of another queue."""
+"""Never changes: numbers of queues are stored. Only an id of zeros and one digit would have the number of
+another queue."""
 _DIGITS: Final = 15
 """Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
 

@@ -1,0 +1,159 @@
+"""Deploys new commits of services that ask for it: the newest commit of the branch, once it is another.
+
+Each such service is a piece of work that comes again and again. The commit that was seen last is stored with
+the deployment of it, so that none is deployed twice or missed, whatever server looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from pathlib import PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import SECOND
+from windlass.base.errors import Conflict
+from windlass.builders import ignore
+from windlass.builders.git import GitError, GitSource
+from windlass.control.context.call import Call, Dialect, Origin
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.branch_watches import NEXT_COMMIT, watched_service
+from windlass.control.records.deployments import accept, particulars
+from windlass.control.workloads.repositories import source_of
+from windlass.core.access import SYSTEM
+from windlass.core.deploy.progress import ChosenVersion
+from windlass.core.deploy.states import OPEN, RELEASES, Do
+from windlass.store import Claim, Reads, Row, Tx
+
+LONGEST_PAUSE: Final = 10
+"""Times the usual pause, while a branch cannot be read."""
+_REMEMBERED: Final = 50
+"""Deployments among which a commit is looked for."""
+_WORDS: Final = Dialect(name="plain", state=str, event=str)
+_FROM_GIT: Final = Origin("GIT")
+
+
+class WatchSettings(Struct):
+    """The part of a service that says which commits are deployed by themselves."""
+
+    watch_paths: list[str] = []
+
+
+class CommitStep(Enum):
+    DEPLOY = auto()
+    NOTE = auto()
+    """It is seen, and not deployed: it was deployed before, or nothing is to run."""
+    WAIT = auto()
+    """A deployment that waits may be of this commit."""
+
+
+async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
+    """Looks at the branch of a service, deploys its newest commit if it is new, and is due again later."""
+    service = await ctx.store.reads.resources.get(watched_service(claim.id))
+    if service is None or not ctx.kinds[service.family].deploys_new_commits(service):
+        await ctx.store.write(lambda tx: _end(tx, claim))
+        return
+    pause = ctx.settings.auto_deploy_seconds * SECOND
+    try:
+        source = await source_of(ctx, ctx.store.reads, service, None)
+        branch, head = await ctx.git.head(source)
+        says = await _consider(ctx, claim, service, source, head)
+    except (GitError, Conflict) as failure:
+        if claim.attempts == 1:
+            _say(ctx, service, f"New commits are not deployed now: {failure}")
+        later = pause * min(2**claim.attempts, LONGEST_PAUSE)
+        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + later, claim.attempts))
+        return
+    if says:
+        _say(ctx, service, says.format(commit=head[:12], branch=branch))
+    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + pause))
+
+
+async def _end(tx: Tx, claim: Claim) -> None:
+    """The next time that it is asked for, the commit that was deployed last counts."""
+    await tx.branch_heads.forget(watched_service(claim.id))
+    await tx.work.done(claim)
+
+
+async def _consider(ctx: Context, claim: Claim, service: Row, source: GitSource, head: str) -> str:
+    """Deploys a commit if it is to be deployed. Returns what to say of it."""
+    seen = await _find_seen(ctx.store.reads, service)
+    if head == seen:
+        return ""
+    is_watched = not seen or await _changes_watched(ctx, service, source, seen, head)
+
+    async def change(tx: Tx) -> str:
+        await fence(tx, claim)
+        current = await tx.resources.get(service.id)
+        if current is None or current.tag != service.tag:
+            return ""  # its settings changed meanwhile
+        step = await _choose_step(tx, service.id, head) if seen and is_watched else CommitStep.NOTE
+        if step is CommitStep.WAIT:
+            return ""
+        await tx.branch_heads.note(service.id, head)
+        if step is CommitStep.DEPLOY:
+            await accept(tx, service, Do.DEPLOY, _call(ctx, service), ChosenVersion(git_commit_id=head))
+            return "Commit {commit} is new on {branch}: it is deployed"
+        return "" if is_watched else "Commit {commit} of {branch} is not deployed: it changes no watch_paths"
+
+    await ctx.point("about to deploy a new commit")
+    return await ctx.store.write(change)
+
+
+async def _find_seen(source: Reads, service: Row) -> str:
+    """Returns the commit that was seen last; before the first look, the one that was deployed last."""
+    seen = await source.branch_heads.seen(service.id)
+    if seen is not None:
+        return seen
+    past = await source.deployments.latest(service.id, _REMEMBERED)
+    commits = (particulars(deployment).commit_id for deployment in past)
+    return next(filter(None, commits), NEXT_COMMIT)
+
+
+async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
+    past = [
+        (deployment, details)
+        for deployment in await tx.deployments.latest(service, _REMEMBERED)
+        if not (details := particulars(deployment)).command
+    ]
+    if not past or past[0][0].action not in RELEASES:
+        return CommitStep.NOTE
+    if any(details.commit_id and head.startswith(details.commit_id) for _, details in past):
+        return CommitStep.NOTE
+    if any(row.status in OPEN and row.action == Do.DEPLOY and not details.commit_id for row, details in past):
+        return CommitStep.WAIT
+    return CommitStep.DEPLOY
+
+
+async def _changes_watched(ctx: Context, service: Row, source: GitSource, seen: str, head: str) -> bool:
+    """True if a file that is watched differs. Commits that cannot be compared are taken to differ: the branch
+    may have been rewritten, and the former commit be gone."""
+    patterns = service.read(WatchSettings).watch_paths
+    if not patterns:
+        return True
+    try:
+        changed = await ctx.git.changed_paths(source, seen, head)
+    except GitError:
+        return True
+    return is_any_watched(changed, patterns)
+
+
+def is_any_watched(paths: Sequence[str], patterns: Sequence[str]) -> bool:
+    """True if one of the paths matches: the last pattern that matches a path decides. If all of them exclude,
+    everything else is watched."""
+    excludes_only = all(pattern.startswith("!") for pattern in patterns)
+    watched = ignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
+    return any(watched(PurePosixPath(path)) for path in paths)
+
+
+def _say(ctx: Context, service: Row, message: str) -> None:
+    ctx.logs.write(service.id, ctx.clock.now(), message)
+
+
+def _call(ctx: Context, service: Row) -> Call:
+    """Returns the call that would do the same."""
+    operation, *_ = ctx.registry.handled_by(f"{service.family}.deploy")
+    return Call(operation=operation, actor=SYSTEM, ids=(service.id,), dialect=_WORDS, origin=_FROM_GIT)

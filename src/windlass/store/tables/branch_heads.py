@@ -1,0 +1,32 @@
+"""Branch heads: the newest commit that was seen of each service that deploys new commits by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.store.tables.table import ChangeSession, Table
+
+SEEN: Final = "SELECT seen FROM branch_head WHERE service = $1"
+NOTE: Final = """
+INSERT INTO branch_head (service, seen) VALUES ($1, $2)
+ON CONFLICT (service) DO UPDATE SET seen = excluded.seen"""
+FORGET: Final = "DELETE FROM branch_head WHERE service = $1"
+
+
+class BranchHeadTable(Table):
+    __slots__ = ()
+
+    async def seen(self, service: str) -> str | None:
+        row = await self._session.one(SEEN, service)
+        return None if row is None else str(row[0])
+
+
+class BranchHeadChanges(BranchHeadTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def note(self, service: str, commit: str) -> None:
+        await self._session.all(NOTE, service, commit)
+
+    async def forget(self, service: str) -> None:
+        await self._session.all(FORGET, service)

@@ -1,0 +1,262 @@
+"""Applications with `auto_deploy`: a new commit of the branch is deployed, once, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tests.running.deployments import deploy, deployed, deployments
+from tests.world import REPOSITORY, World
+from windlass.builders.git import GitSource
+from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
+from windlass.control.background.worker import LEASE
+from windlass.control.deploying.ledger import LostClaim
+from windlass.store import Queue
+
+EVERY = 60
+
+
+async def look(world: World) -> None:
+    """Lets the time pass after which branches are looked at again."""
+    await world.settle()
+    world.clock.turn(EVERY + 1)
+    await world.settle()
+
+
+async def commits(world: World, app: str) -> list[str]:
+    """The commits that were deployed, newest first."""
+    return [one["git_commit_id"] for one in await deployments(world, app)]
+
+
+async def said(world: World, app: str) -> str:
+    lines = (await world.get(f"/application/{app}/log"))["results"]
+    return "\n".join(line["message"] for line in lines)
+
+
+async def test_a_new_commit_is_deployed_once(world: World):
+    app = await deployed(world, auto_deploy=True)
+    first = world.git.newest
+    await look(world)
+    assert await commits(world, app) == [first]
+    second = world.git.push("second")
+    for _ in range(3):
+        await look(world)
+    assert await commits(world, app) == [second, first]
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert f"Commit {second[:12]} is new on main: it is deployed" in await said(world, app)
+    newest, _ = await deployments(world, app)
+    assert (newest["origin"], newest["triggered_by"]) == ("GIT", "windlass")
+
+
+async def test_without_auto_deploy_a_new_commit_is_not_deployed(world: World):
+    """The control of the test above."""
+    app = await deployed(world)
+    world.git.push("second")
+    await look(world)
+    assert len(await commits(world, app)) == 1
+
+
+async def test_a_commit_of_the_first_minute_is_not_missed(world: World):
+    """The branch was never looked at before."""
+    app = await deployed(world, auto_deploy=True)
+    second = world.git.push("second")
+    await look(world)
+    assert (await commits(world, app))[0] == second
+
+
+async def test_an_application_that_was_never_deployed_or_was_stopped_stays_so(world: World):
+    new = await world.application(auto_deploy=True)
+    stopped = await deployed(world, auto_deploy=True)
+    await world.post(f"/application/{stopped}/stop")
+    await world.settle()
+    world.git.push("second")
+    await look(world)
+    assert await commits(world, new) == []
+    assert await world.state(f"/application/{stopped}") == "STOPPED"
+
+
+async def test_a_rollback_stays_until_the_next_commit(world: World):
+    app = await deployed(world, auto_deploy=True)
+    first = world.git.newest
+    second = world.git.push("second")
+    await look(world)
+    before = (await deployments(world, app))[-1]["id"]
+    assert (await world.post(f"/application/{app}/rollback", {"deployment_id": before})).status == 202
+    await world.settle()
+    await look(world)
+    assert await commits(world, app) == [first, second, first]
+    third = world.git.push("third")
+    await look(world)
+    assert (await commits(world, app))[0] == third
+
+
+async def test_a_commit_that_somebody_deploys_by_hand_is_not_deployed_again(world: World):
+    app = await deployed(world, auto_deploy=True)
+    world.git.push("second")
+    await deploy(world, app)
+    await world.settle()
+    await look(world)
+    assert len(await commits(world, app)) == 2
+
+
+async def test_the_commit_that_mends_a_failed_deployment_is_deployed(world: World):
+    app = await deployed(world, auto_deploy=True)
+    world.git.push("broken")
+    world.builder.broken = "the compiler says no"
+    await look(world)
+    assert await world.state(f"/application/{app}") != "READY"
+    await look(world)
+    assert len(await commits(world, app)) == 2
+    world.builder.broken = ""
+    mended = world.git.push("mended")
+    await look(world)
+    assert (await commits(world, app))[0] == mended
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_only_commits_that_change_watched_paths_are_deployed(world: World):
+    app = await deployed(world, auto_deploy=True, watch_paths=["web", "!web/test"])
+    first = world.git.newest
+    for paths in (["README.md"], ["web/test/a.py", "docs/b.md"]):
+        world.git.push(f"changes {paths}", *paths)
+        await look(world)
+    assert await commits(world, app) == [first]
+    assert "is not deployed: it changes no watch_paths" in await said(world, app)
+    watched = world.git.push("changes the page", "web/page.html", "README.md")
+    await look(world)
+    assert await commits(world, app) == [watched, first]
+
+
+async def test_commits_that_cannot_be_compared_are_deployed(world: World):
+    """The branch was rewritten, and the former commit is gone."""
+    app = await deployed(world, auto_deploy=True, watch_paths=["web"])
+    world.git.newest = "f" * 40
+    await look(world)
+    assert (await commits(world, app))[0] == "f" * 40
+
+
+async def test_a_branch_that_cannot_be_read_is_told_once_and_looked_at_again(world: World):
+    app = await deployed(world, auto_deploy=True)
+    second = world.git.push("second")
+    world.git.broken = "Choose another branch: there is no main."
+    for _ in range(3):
+        await look(world)
+    assert (await said(world, app)).count("New commits are not deployed now: Choose another branch") == 1
+    world.git.broken = ""
+    world.clock.turn(11 * EVERY)
+    await world.settle()
+    assert (await commits(world, app))[0] == second
+
+
+async def test_another_branch_is_followed_from_its_next_commit_on(world: World):
+    app = await deployed(world, auto_deploy=True)
+    world.git.push("the head of the other branch")
+    answer = await world.patch(f"/application/{app}", {"git_repository": {"branch": "next"}})
+    assert answer.status == 200, answer
+    await look(world)
+    assert len(await commits(world, app)) == 1
+    newer = world.git.push("newer")
+    await look(world)
+    assert (await commits(world, app))[0] == newer
+
+
+async def test_turned_off_nothing_is_deployed_and_turned_on_the_newest_is(world: World):
+    app = await deployed(world, auto_deploy=True)
+    await world.patch(f"/application/{app}", {"auto_deploy": False})
+    second = world.git.push("second")
+    await look(world)
+    assert len(await commits(world, app)) == 1
+    await world.patch(f"/application/{app}", {"auto_deploy": True})
+    await look(world)
+    assert (await commits(world, app))[0] == second
+
+
+async def test_a_deleted_application_is_not_looked_at_any_more(world: World):
+    app = await deployed(world, auto_deploy=True)
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    await look(world)
+    rows = await world.installation.ctx.store.reads.session.all(
+        "SELECT id FROM work WHERE kind = 'auto deploy'"
+    )
+    assert list(rows) == []
+
+
+async def test_a_server_that_lost_the_work_deploys_nothing(world: World, monkeypatch):
+    """It was paused while it read the branch, and another server took over."""
+    app = await deployed(world, auto_deploy=True, watch_paths=["web"])
+    second = world.git.push("second", "web/page.html")
+    world.clock.turn(EVERY + 1)
+    (claim,) = await world.installation.ctx.store.write(lambda tx: tx.work.claim(LEASE, 4, Queue.BRANCHES))
+    read = world.git.changed_paths
+
+    async def paused(source: GitSource, before: str, after: str) -> list[str]:
+        monkeypatch.undo()
+        world.clock.turn(LEASE // 1000 + 1)
+        await world.settle()
+        return cast(list[str], await read(source, before, after))
+
+    monkeypatch.setattr(world.git, "changed_paths", paused)
+    with pytest.raises(LostClaim):
+        await deploy_new_commit(world.installation.ctx, claim)
+    await world.settle()
+    assert (await commits(world, app)).count(second) == 1
+
+
+class TestRights:
+    """New commits are deployed with the rights of the person who chose the branch."""
+
+    @pytest.fixture
+    async def writer(self, world: World) -> Any:
+        return await world.new_token("Write")
+
+    async def test_turning_it_on_needs_deploy(self, world: World, writer):
+        body = {"name": "mine", "git_repository": {"url": REPOSITORY, "branch": "main"}}
+        path = f"/environment/{await world.environment()}/application"
+        refused = await world.post(path, {**body, "auto_deploy": True}, token=writer)
+        assert refused.status == 403
+        assert refused["detail"].startswith("auto_deploy: use a token with the scope Deploy")
+        assert (await world.post(path, body, token=writer)).status == 201
+
+    async def test_changing_the_repository_while_it_is_on_needs_deploy(self, world: World, writer):
+        app = await deployed(world, auto_deploy=True)
+        path = f"/application/{app}"
+        elsewhere = {"git_repository": {"url": "https://git.example/mallory/shop.git", "branch": "main"}}
+        refused = await world.patch(path, elsewhere, token=writer)
+        assert (refused.status, refused["detail"][:14]) == (403, "git_repository")
+        assert (await world.patch(path, {"description": "same code"}, token=writer)).status == 200
+        assert (await world.patch(path, {"auto_deploy": False}, token=writer)).status == 200
+        assert (await world.patch(path, elsewhere, token=writer)).status == 200
+
+
+async def test_an_application_from_uploads_has_no_branch(world: World):
+    path = f"/environment/{await world.environment()}/application"
+    refused = await world.post(path, {"name": "folder", "source": "UPLOAD", "auto_deploy": True})
+    assert (refused.status, refused["detail"].startswith("auto_deploy: leave it out")) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns", "watched"),
+    [
+        (["web/a.py"], ["web"], True),
+        (["web/a.py"], ["web/"], True),
+        (["website/a.py"], ["web"], False),
+        (["docs/a.md"], ["docs/*.md"], True),
+        (["docs/more/a.md"], ["docs/*.md"], False),
+        (["docs/more/a.md"], ["docs/**/*.md"], True),
+        (["docs/a.md"], ["!docs"], False),
+        (["docs/a.md", "a.py"], ["!docs"], True),
+        (["web/test/a.py"], ["web", "!web/test"], False),
+        ([], ["web"], False),
+    ],
+)
+def test_patterns_are_those_of_dockerignore(paths, patterns, watched):
+    assert is_any_watched(paths, patterns) is watched
+
+
+@pytest.mark.parametrize("path", ["/web", "../web", "web\n", "#web", "!!web", "", "!"])
+async def test_a_pattern_that_is_no_path_is_refused(world: World, path):
+    body = {"name": "web", "git_repository": {"url": REPOSITORY}, "watch_paths": [path]}
+    refused = await world.post(f"/environment/{await world.environment()}/application", body)
+    assert (refused.status, "watch_paths[0]" in refused["detail"]) == (400, True)
