@@ -21,6 +21,7 @@ TRACEBACK = "Traceback (most recent call last):\n"
 VARIABLE = "Set the variable API_TOKEN, such as with `windlass env set API_TOKEN=…`"
 LINE_ENDINGS = "Save the script with the line endings of Unix (LF), and commit it"
 EXECUTABLE = "Make ./start.sh executable with `git update-index --chmod=+x ./start.sh`, and commit that"
+SCRIPT = "Commit the script ./start.sh with a first line such as `#!/bin/sh` and the line endings of Unix"
 INSTALL = "Install gunicorn with the dependencies, or correct the start command"
 LOW_PORT = "Make web listen on the port in the variable PORT"
 FLASK = "Add flask to the dependencies, or correct the name"
@@ -75,6 +76,11 @@ FAILURES = [
     ("runc: not executable", 'runc create failed: exec: "./start.sh": permission denied', EXECUTABLE),
     ("dash: no program", "sh: 1: gunicorn: not found", INSTALL),
     ("bash: no program", "bash: line 1: gunicorn: command not found", INSTALL),
+    ("busybox: no program", "sh: exec: line 0: gunicorn: not found", INSTALL),
+    ("tini: no program", "[FATAL tini (7)] exec gunicorn failed: No such file or directory", INSTALL),
+    ("tini: not executable", "[FATAL tini (7)] exec ./start.sh failed: Permission denied", EXECUTABLE),
+    ("tini: no interpreter", "[FATAL tini (7)] exec ./start.sh failed: No such file or directory", SCRIPT),
+    ("dash: no interpreter", "./start.sh: 1: exec: ./start.sh: not found", SCRIPT),
     ("runc: no program", 'exec: "gunicorn": executable file not found in $PATH', INSTALL),
     (
         "python: no pkg_resources",
@@ -162,6 +168,16 @@ def test_lines_that_tell_no_reason_are_left_to_the_person(output):
         failure,
         "Mend what web reports: `KeyError: 'a'`. web exited with code 1 while it was starting",
     }
+
+
+def test_the_lines_of_a_program_that_is_not_found_tell_more_than_its_end():
+    end = f"{LOOK}web exited with code 127 while it was starting: the command was not found"
+    assert with_remedy(end, "web", ["sh: 1: gunicorn: not found"]).startswith(INSTALL)
+
+
+def test_a_program_that_is_killed_for_its_memory_needs_more_whatever_it_wrote_before():
+    end = f"{LOOK}web used more than its memory of 512 MB while it was starting"
+    assert with_remedy(end, "web", ["KeyError: 'A_NAME'"]).startswith(MEMORY)
 
 
 def test_a_failure_that_says_already_what_to_do_is_left_as_it_is():

@@ -17,6 +17,9 @@ LOOKED_AT: Final = 60
 _LONGEST: Final = 300
 _NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
 _FILE: Final = r"[\w./@+-]+"
+_SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
+_AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
+"""Stands in messages of shells between the shell and the program; busybox names the line after `exec`."""
 _QUOTE: Final = r"[\"'`‘’“”]?"
 
 _VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
@@ -32,6 +35,10 @@ _NOT_EXECUTABLE: Final = (
 _NO_PROGRAM: Final = (
     "Install {0} with the dependencies, or correct the start command: there is no "
     "program {0} where {name} runs"
+)
+_NO_SCRIPT: Final = (
+    "Commit the script {0} with a first line such as `#!/bin/sh` and the line endings of Unix (LF), or "
+    "correct the start command: the script, or the program of its first line, is not where {name} runs"
 )
 _NO_MODULE: Final = "Add {0} to the dependencies, or correct the name: {name} has no module {0}"
 _SETUPTOOLS: Final = "Add setuptools<81 to the dependencies: {name} needs its module {0}"
@@ -99,16 +106,19 @@ _RULES: Final = tuple(
             r"|listen tcp \S{0,60}:\d{1,5}: bind: permission denied",
             "Make {name} listen on the port in the variable PORT: it may not listen on the one of its choice",
         ),
-        (rf"(?:exec:? |: ){_QUOTE}({_FILE}){_QUOTE}: [Pp]ermission denied", _NOT_EXECUTABLE),
+        (rf"(?:exec:? |: ){_QUOTE}({_FILE}){_QUOTE}(?: failed)?: [Pp]ermission denied", _NOT_EXECUTABLE),
         (
             r"[Ee]xec format error",
             "Begin the script with a line such as `#!/bin/sh`, or build the program for the "
             "processor of this "
             "machine: {name} cannot be executed here",
         ),
+        (rf"sh: {_AT_LINE}({_SCRIPT}): not found", _NO_SCRIPT),
+        (rf"exec ({_SCRIPT}) failed: No such file or directory", _NO_SCRIPT),
         (rf"exec: \"({_FILE})\": executable file not found", _NO_PROGRAM),
-        (rf"sh: (?:line )?(?:\d+: )?(?:exec: )?({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"sh: {_AT_LINE}({_FILE}): (?:command )?not found", _NO_PROGRAM),
         (rf"^({_FILE}): (?:command )?not found", _NO_PROGRAM),
+        (rf"exec ({_FILE}) failed: No such file or directory", _NO_PROGRAM),
         (rf"exec:? {_QUOTE}({_FILE}){_QUOTE}: (?:stat \S+: )?[Nn]o such file or directory", _NO_PROGRAM),
         # Modules that are missing
         (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
@@ -159,8 +169,8 @@ _RULES: Final = tuple(
         ),
     )
 )
+_KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
-    (re.compile(r"out of memory|used more than its memory"), _MEMORY),
     (
         re.compile(r"the command was not found"),
         "Correct the start command, or install its program with the dependencies: it was not found",
@@ -171,7 +181,7 @@ _ENDED_FOR: Final = (
     ),
     (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
 )
-"""Remedies by the words in which an engine describes an end."""
+"""Remedies by the words in which an engine describes an end, where the lines of the program tell less."""
 _EXCEPTION: Final = re.compile(
     r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
     r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
@@ -192,15 +202,17 @@ def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
 
 def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     """Returns what to do about a program, from how it ended and its last lines; empty if they do not tell."""
+    if _KILLED_FOR_MEMORY.search(end):
+        return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
-    for pattern, words in _ENDED_FOR:
-        if pattern.search(end):
-            return words.format(name=name)
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
                 words = _DATABASE
             return words.format(*(_plain(group or "") for group in match.groups()), name=name)
+    for pattern, words in _ENDED_FOR:
+        if pattern.search(end):
+            return words.format(name=name)
     if line := next(_exceptions(output), ""):
         return f"Mend what {name} reports: `{line}`"
     return ""
