@@ -67,6 +67,7 @@ async def test_later_crashes_show_in_the_state_with_their_number_and_reason(worl
     await noticed(world)
     status = await world.get(f"/application/{app}/status")
     assert status["state"] == "ERROR"
+    assert status["message"].startswith("Look at the log: ")
     assert "exited with code 3; it was restarted once" in status["message"]
     world.engine.recovers(app)
     await noticed(world)

@@ -12,6 +12,7 @@ from windlass.control.deploying.rebuilding import rebuild
 from windlass.control.deploying.release import apply, count_of, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.records.deployments import status_of
+from windlass.core.deploy.remedies import LOOK, with_remedy
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance, Observation, Phase, Workload
 from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
@@ -105,7 +106,8 @@ def health_of(
     if troubled:
         worst = max(troubled, key=lambda instance: instance.restarts)
         times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
-        message = f"{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
+        end = f"{LOOK}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
+        message = with_remedy(end, workload.name, ())
     was = State(status.state)
     recovered = was is State.DEPLOYMENT_ERROR and status.deployment == status.serving
     state = State.DEPLOYMENT_ERROR if broken else State.DEPLOYED if recovered else was
