@@ -14,6 +14,7 @@ from msgspec import Struct
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import container_only, tools
 from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.native.language_tools import OR_DOCKER, advice_to_install
 from windlass.builders.native.layout import Layout
 from windlass.core.words.shell import plain_words
 
@@ -148,6 +149,8 @@ def _refuse_missing(program: str, site: Site, file: str = "") -> str:
         raise BuildError(
             f"Commit the file {program}, or correct the start command: there is no file {program}.{otherwise}"
         )
+    if advice := advice_to_install(program, f"The start command begins with {program}"):
+        raise BuildError(f"{advice}{otherwise or OR_DOCKER}")
     raise BuildError(
         f"Add {program} to the dependencies, or correct the start command: {program} is neither a "
         f"file of the application nor a program of this machine.{otherwise}"

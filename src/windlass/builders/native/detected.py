@@ -19,7 +19,7 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, Shell
-from windlass.builders.native.language_tools import is_installed, programs_of
+from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
 from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
@@ -197,8 +197,7 @@ def _refuse_missing(recipe: Recipe, toolchain: Toolchain) -> BuildError:
     return BuildError(
         f"Install {toolchain.title}{_version(recipe)} on this machine: "
         f"`{toolchain.installation(recipe.language_version)}`. This is {recipe.language} ({shown_by}), and "
-        f"the machine that runs Windlass has no {toolchain.program}. Or add a Dockerfile, and "
-        "deploy to a cluster with the engine docker."
+        f"the machine that runs Windlass has no {toolchain.program}.{OR_DOCKER}"
     )
 
 

@@ -24,6 +24,7 @@ from windlass.core.detect.toolchain import is_old, version_numbers
 _PARTS: Final = re.compile(r"&&|\|\||[;|\n]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _WHEEL: Final = "wheel"
+OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the engine docker."
 
 
 class FoundToolchain(Struct, frozen=True):
@@ -116,20 +117,22 @@ class ToolchainSearch:
 
 def check_programs(commands: Iterable[str], path: list[str], why: str) -> None:
     """Refuses commands that begin with a program which belongs to a known language and is not installed."""
-    installations = {
-        name: (toolchain.title, f"apt-get install {package}" if package else toolchain.newer)
-        for language in languages()
-        if (toolchain := language.toolchain)
-        for name, package in toolchain.programs.items()
-    }
     for program in dict.fromkeys(name for command in commands for name in programs_of(command)):
-        if program in installations and not find_program(program, path):
-            title, install = installations[program]
-            raise BuildError(
+        if not find_program(program, path) and (advice := advice_to_install(program, why)):
+            raise BuildError(f"{advice}{OR_DOCKER}")
+
+
+def advice_to_install(program: str, why: str) -> str:
+    """Returns what to do about a program of a known language that is absent. Empty for other programs."""
+    for language in languages():
+        if (toolchain := language.toolchain) and program in toolchain.programs:
+            package = toolchain.programs[program]
+            install = f"apt-get install {package}" if package else toolchain.newer
+            return (
                 f"Install {program} on this machine: `{install}`. {why}, and the machine that runs Windlass "
-                f"has no {program} ({title}). Or add a Dockerfile, and deploy to a "
-                "cluster with the engine docker."
+                f"has no {program} ({toolchain.title})."
             )
+    return ""
 
 
 def programs_of(command: str) -> list[str]:
@@ -178,5 +181,5 @@ def _refuse_version(
     newer = f" {wanted} or newer" if least else ""
     return BuildError(
         f"Install {toolchain.title}{newer} on this machine: `{command}`. {why}, and the machine that runs "
-        f"Windlass has {has}.{reason} Or add a Dockerfile, and deploy to a cluster with the engine docker."
+        f"Windlass has {has}.{reason}{OR_DOCKER}"
     )
