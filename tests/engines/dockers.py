@@ -191,12 +191,14 @@ class Dockerd:
         self.host = f"unix://{self.socket}"
         self.options: Sequence[str] = ()
         """Further options of dockerd."""
+        self.features: Mapping[str, bool] = {}
 
     def start(self) -> None:
         self._home.mkdir(exist_ok=True)
         configuration = self._home / "daemon.json"
         # Docker 20.10 makes its id of this key, later versions keep it in the data root.
-        configuration.write_text(json.dumps({"deprecated-key-path": str(self._home / "key.json")}))
+        key = str(self._home / "key.json")
+        configuration.write_text(json.dumps({"deprecated-key-path": key, "features": self.features}))
         with (self._folder / "says").open("ab") as says:
             self._process = subprocess.Popen(
                 [
