@@ -61,6 +61,23 @@ def test_the_build_log_has_the_dockerfile_and_each_value_with_its_reason(chosen)
     assert "  FROM python:3.13-slim-bookworm" in lines
 
 
+DJANGO = {
+    "requirements.txt": "django\n",
+    "manage.py": "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n",
+    "shop/settings.py": "ALLOWED_HOSTS = ['shop.example']\n",
+    "shop/wsgi.py": "",
+}
+
+
+def test_the_build_log_says_what_would_keep_the_application_from_answering(chosen):
+    assert [line for line in chosen(DJANGO).lines if "ALLOWED_HOSTS of the settings" in line]
+
+
+def test_the_build_log_does_not_ask_for_a_command_that_a_setting_gives(chosen):
+    lines = chosen({"Cargo.toml": '[package]\nname="shop"\n'}, has_command=True).lines
+    assert not [line for line in lines if "start_command" in line]
+
+
 OWN = {**FLASK, "Dockerfile": "FROM own:1\n"}
 CHOICES = [
     ({}, "own:1"),

@@ -24,7 +24,7 @@ from windlass.builders.native.node import Package, package
 from windlass.builders.native.node_builds import builds_of
 from windlass.builders.native.node_workspaces import workspace_of
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.detect import Recipe, Tree, apply_settings, detect
+from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect
 from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
@@ -151,5 +151,6 @@ def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
 def _lines(recipe: Recipe, text: str) -> Iterator[str]:
     for name, value, reason in recipe.values:
         yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
+    yield from (problem for problem in recipe.problems if problem != advice_for(recipe))
     yield "The image is built by this Dockerfile:"
     yield from (f"  {line}" for line in text.splitlines())
