@@ -51,6 +51,12 @@ OUTPUTS = [
         "npm error Lifecycle script `build` failed\nnpm ERR! code ELIFECYCLE\n",
         "Error: Cannot find module 'vite'",
     ),
+    (
+        "an exception of Python by its full name",
+        "Traceback (most recent call last):\n    raise ImproperlyConfigured(\n"
+        "django.core.exceptions.ImproperlyConfigured: Set STATIC_ROOT.\n",
+        "django.core.exceptions.ImproperlyConfigured: Set STATIC_ROOT",
+    ),
     ("go", "# shop\n./main.go:5:2: undefined: x\n", "./main.go:5:2: undefined: x"),
     (
         "cargo",

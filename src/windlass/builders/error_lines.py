@@ -13,6 +13,7 @@ _NPM: Final = re.compile(r"npm (?:error|ERR!) (?!A complete log|code |errno |sys
 _BLAMES: Final = re.compile(
     r"(?:\[?ERROR\]?|error(?:\[\w+\])?|fatal(?: error)?|E|ERR!|Error|make(?:\[\d+\])?: \*\*\*)[: ] *\S"
     r"|(?:[A-Za-z_][\w.]{0,80}(?:Error|Exception))(?::|\Z)"
+    r"|(?:[a-z_]\w{0,40}\.){1,8}[A-Z]\w{0,60}: \S"
     r"|\S{1,300}:\d+:\d+: \S"
     r"|.{1,300}: (?:not found|No such file or directory|Permission denied|No space left on device)\Z"
 )
