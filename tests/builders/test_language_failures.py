@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.builders.remedies import failure
+from windlass.builders.remedies import build_remedy, failure
 
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
@@ -84,6 +84,85 @@ ROWS = [
 def test_a_failed_step_of_another_language_says_first_what_to_do(line, remedy):
     message = failure("the step", 1, ["first line", line])
     assert message.startswith(remedy), message
+
+
+OF_IMAGES = [
+    (
+        "go: x@v1: requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)",
+        "Choose Go 1.99, with language_version or in the FROM line of the Dockerfile: a module needs it.",
+    ),
+    (
+        "error: package `x v1` cannot be built because it requires rustc 1.99 or newer",
+        "Name an image with a newer Rust than 1.99 in the FROM line",
+    ),
+    ("[ERROR] error: release version 25 not supported", "Choose a JDK of version 25, with language_version"),
+    (
+        "Your Ruby version is 3.1.2, but your Gemfile specified >= 3.2, < 4.0",
+        "Choose Ruby >= 3.2, < 4.0, with language_version or in the FROM line of the Dockerfile, or change",
+    ),
+    (
+        "- Root composer.json requires PHP extension ext-pdo_sqlite * but it is missing from your system.",
+        "Install the extension pdo_sqlite in the Dockerfile, such as by docker-php-ext-install: composer",
+    ),
+]
+
+
+LIBRARIES = [
+    ("Error: pg_config executable not found.", "libpq-dev", "pg_config"),
+    ("OSError: mysql_config not found", "default-libmysqlclient-dev", "mysql_config"),
+    ("x.c:3:10: fatal error: Python.h: No such file or directory", "python3-dev", "Python.h"),
+    ("x.c:3:10: fatal error: ffi.h: No such file or directory", "the Debian package that has it", "ffi.h"),
+    ("error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory", "build-essential", "gcc"),
+    ("error: command 'cargo' failed: No such file or directory", "cargo", "cargo"),
+]
+
+
+@pytest.mark.parametrize(("line", "package", "missing"), LIBRARIES)
+def test_a_program_or_header_that_is_missing_is_told_with_the_package_of_debian_that_brings_it(
+    line, package, missing
+):
+    message = build_remedy(1, [line])
+    assert message.startswith(f"Add {package} to system_packages on the engine docker, ask the operator")
+    assert message.endswith(f"{missing} is missing.")
+    of_image = build_remedy(1, [line], is_image=True)
+    assert of_image.startswith(
+        f"Add {package} to system_packages, install it in the Dockerfile, or depend on"
+    )
+
+
+@pytest.mark.parametrize(("line", "remedy"), OF_IMAGES)
+def test_nobody_is_asked_to_install_on_the_machine_what_a_step_lacks_in_an_image(line, remedy):
+    assert build_remedy(1, [line], is_image=True).startswith(remedy)
+    assert build_remedy(1, [line]).startswith("Ask the operator")
+
+
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [
+        ("php_network_getaddresses: getaddrinfo for api.github.com failed: Name", "api.github.com"),
+        ("fatal: unable to access 'https://h/': Could not resolve host: github.com", "github.com"),
+        ("ssh: Could not resolve hostname git.example: Name or service not known", "git.example"),
+        ("npm error request failed, reason: getaddrinfo ENOTFOUND registry.npmjs.org", "registry.npmjs.org"),
+        ("go: x@v1: dial tcp: lookup proxy.golang.org on 10.0.0.1:53: no such host", "proxy.golang.org"),
+        ("Caused by: java.net.UnknownHostException: repo.example", "repo.example"),
+        ("HTTPSConnectionPool(host='pypi.org', port=443): Max retries exceeded", "pypi.org"),
+        ("npm error network read ECONNRESET", "one"),
+    ],
+)
+def test_a_registry_that_was_not_reached_is_named(line, host):
+    assert build_remedy(1, [line]).endswith(
+        f" to let builds reach their registries: {host} could not be reached."
+    )
+
+
+def test_a_package_is_not_blamed_for_a_registry_that_was_not_reached():
+    lines = [
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(': failed')'",
+        "ERROR: Could not find a version that satisfies the requirement flask (from versions: none)",
+        "ERROR: No matching distribution found for flask",
+    ]
+    assert build_remedy(1, lines).startswith(REGISTRY)
+    assert "flask" in build_remedy(1, lines[1:])
 
 
 def test_a_message_of_maven_holds_its_own_words():

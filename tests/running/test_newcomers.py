@@ -212,14 +212,14 @@ BUILDS = [
         "pip: a compiler",
         1,
         "error: command 'gcc' failed: No such file or directory",
-        "Add gcc to system_packages",
+        "Add build-essential to system_packages",
     ),
-    ("pip: a library", 1, "Error: pg_config executable not found.", "Add pg_config to system_packages"),
+    ("pip: a library", 1, "Error: pg_config executable not found.", "Add libpq-dev to system_packages"),
     (
         "pip: a header",
         1,
         "fatal error: Python.h: No such file or directory",
-        "Add Python.h to system_packages",
+        "Add python3-dev to system_packages",
     ),
     (
         "npm: no package",

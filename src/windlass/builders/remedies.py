@@ -17,14 +17,35 @@ _MEMORY: Final = (
     "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
 )
 _NETWORK: Final = (
-    "Deploy again, or ask the operator to let builds reach their registries: one could not be reached."
+    "Deploy again, or ask the operator to let builds reach their registries: {0} could not be reached."
 )
+_HOST: Final = (
+    r"(?:getaddrinfo for|[Cc]ould not resolve host(?:name)?:?|ENOTFOUND|EAI_AGAIN|dial tcp: lookup"
+    r"|UnknownHostException:|Failed to resolve|\bhost=) ?'?([\w.-]{0,200}\w)"
+)
+"""Words of tools before the name of a host that they did not reach."""
 _VERSION: Final = "Correct {0} in the dependencies: no version that fits is to be had for this Python."
 _PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
-_LIBRARY: Final = (
-    "Add {0} to system_packages on the engine docker, ask the operator to install it, or depend on a package "
-    "that comes built: {0} is missing."
-)
+_LIBRARIES: Final = {
+    r"(pg_config)(?: executable)? not found": "libpq-dev",
+    r"(mysql_config)(?: executable)? not found": "default-libmysqlclient-dev",
+    r"fatal error: (Python\.h): No such file": "python3-dev",
+    r"fatal error: ([\w./-]+\.h): No such file": "the Debian package that has it",
+    **{
+        rf"(?:command|unable to execute) '?({program})'?(?: failed)?: (?:No such file|not found)": package
+        for program, package in (
+            (r"(?:[\w-]+-)?(?:gcc|g\+\+|cc|clang|make)", "build-essential"),
+            ("cargo|rustc", "cargo"),
+            ("cmake", "cmake"),
+        )
+    },
+}
+"""What a tool says about a program or a header that is missing, and the Debian package that brings it."""
+_LIBRARY: Final = {
+    package: f"Add {package} to system_packages on the engine docker, ask the operator to install it, or "
+    "depend on a package that comes built: {0} is missing."
+    for package in _LIBRARIES.values()
+}
 _EXTENSION: Final = r"requires (?:PHP extension )?ext-({}) \S+ (?:->|but) .{{0,40}}missing"
 _NEEDS_EXTENSION: Final = "composer.json needs the extension {0}."
 _EXTENSIONS: Final = (
@@ -35,6 +56,32 @@ _EXTENSIONS: Final = (
     (r"\w+", ""),
 )
 """Extensions of PHP, and the word of the Debian package that brings them, where it is another."""
+_PHP: Final = {
+    names: f"Ask the operator to install php-{package or '{0}'}: {_NEEDS_EXTENSION}"
+    for names, package in _EXTENSIONS
+}
+_GO: Final = "Ask the operator to install Go {0}: a module needs it."
+_RUST: Final = "Ask the operator for a newer Rust than {0}, or depend on older packages: one refuses it."
+_JAVA: Final = "Ask the operator to install a JDK of version {0}: the project is written for it."
+_RUBY: Final = "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another."
+_IN_FROM: Final = "with language_version or in the FROM line of the Dockerfile"
+_OF_IMAGES: Final = {
+    _GO: f"Choose Go {{0}}, {_IN_FROM}: a module needs it.",
+    _RUST: "Name an image with a newer Rust than {0} in the FROM line of a Dockerfile, or depend on older "
+    "packages: one refuses it.",
+    _JAVA: f"Choose a JDK of version {{0}}, {_IN_FROM}: the project is written for it.",
+    _RUBY: f"Choose Ruby {{0}}, {_IN_FROM}, or change it in the Gemfile: the image has another.",
+    **dict.fromkeys(
+        _PHP.values(),
+        "Install the extension {0} in the Dockerfile, such as by docker-php-ext-install: " + _NEEDS_EXTENSION,
+    ),
+    **{
+        words: f"Add {package} to system_packages, install it in the Dockerfile, or depend on a package that "
+        "comes built: {0} is missing."
+        for package, words in _LIBRARY.items()
+    },
+}
+"""What to do instead where a step ran in an image, whose programs are not those of this machine."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
@@ -54,7 +101,7 @@ _RULES: Final = tuple(
         ),
         (
             r"go\.mod requires go >= ([\d.]+)|requires go >= ([\d.]+) \(running",
-            "Ask the operator to install Go {0}: a module needs it.",
+            _GO,
         ),
         (
             r"lock file .{0,200} needs to be updated but --locked",
@@ -62,23 +109,19 @@ _RULES: Final = tuple(
         ),
         (
             r"rustc ([\d.]+) is not supported by|requires rustc ([\d.]+) or newer",
-            "Ask the operator for a newer Rust than {0}, or depend on older packages: one refuses it.",
+            _RUST,
         ),
         (
             r"release version (\d+) not supported|invalid target release: (\d+)",
-            "Ask the operator to install a JDK of version {0}: the project is written for it.",
+            _JAVA,
         ),
         (
             r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
-            "Ask the operator to install Ruby {0}, or change it in the Gemfile: the machine has another.",
+            _RUBY,
         ),
-        *(
-            (
-                _EXTENSION.format(names),
-                f"Ask the operator to install php-{package or '{0}'}: {_NEEDS_EXTENSION}",
-            )
-            for names, package in _EXTENSIONS
-        ),
+        *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
+        # Of a pip that reaches nothing: it goes on to say that there is no such version.
+        (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
             r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",
@@ -96,13 +139,7 @@ _RULES: Final = tuple(
             r"Could not open requirements file: .*'(?:[^'\n]*/)?([^'/\n]+)'",
             "Commit the file {0}: the requirements name it, and it is not there.",
         ),
-        (r"(pg_config|mysql_config)(?: executable)? not found", _LIBRARY),
-        (r"fatal error: ([\w./-]+\.h): No such file", _LIBRARY),
-        (
-            r"(?:command|unable to execute) '?((?:[\w-]+-)?(?:gcc|g\+\+|cc|clang|cargo|rustc|make|cmake))'?"
-            r"(?: failed)?: (?:No such file|not found)",
-            _LIBRARY,
-        ),
+        *((pattern, _LIBRARY[package]) for pattern, package in _LIBRARIES.items()),
         (
             r"can only install packages when your package\.json and .{1,80} are in sync|lockfile "
             r"needs to be updated"
@@ -139,6 +176,7 @@ _RULES: Final = tuple(
             r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
             "Add {0} to the dependencies: the build calls it.",
         ),
+        (_HOST, _NETWORK),
         (
             r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
             r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
@@ -146,7 +184,7 @@ _RULES: Final = tuple(
             r"|Network is unreachable|no such host|UnknownHostException|Could not transfer artifact"
             r"|Could not reach host|Could not fetch specs|curl error|dial tcp"
             r"|getaddrinfo for \S+ failed|Could not resolve hostname",
-            _NETWORK,
+            _NETWORK.format("one"),
         ),
         (
             r"Unable to find installation candidates for ([\w.-]+)",
@@ -204,11 +242,13 @@ def blamed_line(last: Sequence[str]) -> str:
     return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
 
 
-def build_remedy(code: int, last: Sequence[str]) -> str:
-    """Returns what to do about a step that exited with this code; empty if its last lines do not tell."""
+def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False) -> str:
+    """Returns what to do about a step that exited with this code; empty if its last lines do not tell.
+    `is_image`: it ran in an image, with the programs that are there."""
     text = "\n".join(last)
     for pattern, words in _RULES:
         if match := pattern.search(text):
+            words = _OF_IMAGES.get(words, words) if is_image else words
             named = [group for group in match.groups() if group] or [""]
             return words.format(*(_plain(group) for group in named)) if "{" in words else words
     return _MEMORY if code in (_KILLED, -9) else ""

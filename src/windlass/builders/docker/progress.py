@@ -102,7 +102,8 @@ class BuildProgress:
         step = _MOUNTS.sub("", self._step)
         step = step if len(step) <= SHOWN else f"{step[:SHOWN]}…"
         reason = f"{step}: {why}" if step else why
-        if remedy := build_remedy(int(code[1]) if code else 0, [*self._last, self.error]):
+        number = int(code[1]) if code else 0
+        if remedy := build_remedy(number, [*self._last, self.error], is_image=True):
             return f"{remedy} The step that failed: {reason}"
         return f"Look at the build log, and mend the step that failed: {reason}"
 
