@@ -165,6 +165,18 @@ def test_a_package_is_not_blamed_for_a_registry_that_was_not_reached():
     assert "flask" in build_remedy(1, lines[1:])
 
 
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        ("cgi", "Set language_version to an older Python, such as 3.11, or update the dependencies"),
+        ("pkg_resources", "Add setuptools<81 to the dependencies"),
+        ("flask", "Add flask to the dependencies"),
+    ],
+)
+def test_a_module_that_python_has_no_longer_is_not_asked_for_as_a_package(module, remedy):
+    assert build_remedy(1, [f"ModuleNotFoundError: No module named '{module}'"]).startswith(remedy)
+
+
 def test_a_message_of_maven_holds_its_own_words():
     assert ": cannot find symbol. " in failure("mvn", 1, ["[ERROR] cannot find symbol"])
 

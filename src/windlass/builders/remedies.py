@@ -201,6 +201,15 @@ _RULES: Final = tuple(
             "Add {0} to the dependencies: the build imports it.",
         ),
         (
+            r"^ModuleNotFoundError: No module named '(imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes)'",
+            "Set language_version to an older Python, such as 3.11, or update the dependencies: the build "
+            "imports {0}, which this Python no longer has.",
+        ),
+        (
+            r"^ModuleNotFoundError: No module named '(pkg_resources|distutils)'",
+            "Add setuptools<81 to the dependencies: the build imports its module {0}.",
+        ),
+        (
             r"^ModuleNotFoundError: No module named '([\w.]+)'",
             "Add {0} to the dependencies: the build imports it.",
         ),
