@@ -151,6 +151,38 @@ def test_a_package_of_a_workspace_is_installed_with_it_and_built_after_those_tha
     assert "Detected install: npm ci (It is that of the workspace)." in made.lines
 
 
+LIBRARY_BESIDE = [
+    ("apps/web/Cargo.toml", '[package]\nname="web"\n[dependencies]\nlib={path="../../lib"}\n', "src/main.rs"),
+    ("apps/web/Cargo.toml", '[package]\nname="web"\nversion.workspace = true\n', "src/main.rs"),
+    ("apps/web/go.mod", "module web\nreplace example.com/lib => ../../lib\n", "main.go"),
+    ("apps/web/requirements.txt", "-e ../../lib\nflask\n", "app.py"),
+    ("apps/web/Web.csproj", '<ProjectReference Include="..\\..\\lib\\lib.csproj" />', "Program.cs"),
+]
+
+
+@pytest.mark.parametrize(("manifest", "text", "code"), LIBRARY_BESIDE)
+def test_an_application_that_names_a_folder_outside_of_its_own_is_built_with_the_repository(
+    chosen, manifest, text, code
+):
+    made = chosen(
+        {manifest: text, f"apps/web/{code}": "package main", "lib/x": ""}, root="apps/web", has_command=True
+    )
+    build, last = read(made.files.text.decode()).stages
+    steps = [(instruction.name, instruction.text) for instruction in build.instructions]
+    copied = steps.index(("COPY", ". ./"))
+    assert steps[copied + 1] == ("WORKDIR", "/app/apps/web")
+    assert "COPY" not in [name for name, _ in steps[copied + 1 :]]
+    assert ("WORKDIR", "/app/apps/web") in [(step.name, step.text) for step in last.instructions]
+    assert not made.files.leaves_out("lib/x")
+    assert (made.files.folder / "lib/x").exists()
+
+
+def test_an_application_that_names_nothing_outside_is_built_with_its_folder_alone(chosen):
+    made = chosen({"web/requirements.txt": "flask\n", "web/app.py": FLASK["app.py"]}, root="web")
+    assert made.files.folder.name == "web"
+    assert "/app/web" not in made.files.text.decode()
+
+
 def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen):
     procfile = "web: gunicorn app:app --bind :$PORT\nworker: python work.py\nrelease: ./migrate now\n"
     made = chosen({**FLASK, "Procfile": procfile})

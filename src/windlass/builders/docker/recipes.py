@@ -29,6 +29,7 @@ from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile,
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.outside import names_what_is_outside
 from windlass.core.detect.recipe import LONGEST
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
@@ -74,6 +75,9 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         tree = _tree_of(workspace.folder)
         recipe = _built_in_workspace(recipe, detect(tree), folder, workspace, order.settings)
         folder = workspace.folder
+    elif below := _below_what_it_needs(recipe, tree, order, folder):
+        options = msgspec.structs.replace(options, below=below, works_below=True)
+        folder = Path(os.path.realpath(order.source))
     try:
         text = dockerfile(recipe, tree, options)
     except ValueError as error:
@@ -100,6 +104,14 @@ def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
     workspace = workspace_of(folder, Path(os.path.realpath(order.source)))
     is_plain = workspace and is_plain_path(folder.relative_to(workspace.folder).as_posix())
     return workspace if is_plain else None
+
+
+def _below_what_it_needs(recipe: Recipe, tree: Tree, order: Order, folder: Path) -> str:
+    """Returns the path of an application in its repository, if it is built with files that are outside of its
+    folder. Empty if it is not."""
+    below = folder.relative_to(os.path.realpath(order.source)).as_posix()
+    is_inside = below != "." and is_plain_path(below) and not is_static(recipe)
+    return below if is_inside and names_what_is_outside(recipe.language, tree) else ""
 
 
 def _built_in_workspace(

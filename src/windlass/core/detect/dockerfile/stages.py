@@ -78,6 +78,8 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
     """Folders of storage, which begins with the owner that the image gives to them."""
     below: str = ""
     """The folder of the application below that of its workspace, whose files all are sent."""
+    works_below: bool = False
+    """True if the commands run in the folder of the application, and not in that of its workspace."""
 
     @property
     def folder(self) -> str:

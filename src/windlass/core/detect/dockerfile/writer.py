@@ -117,10 +117,13 @@ def _build_stage(
     yield f"WORKDIR {APP}"
     arguments = [name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _NOT_GIVEN]
     yield from (f"ARG {name}" for name in arguments if _FOR_INSTALLING.fullmatch(name))
-    if stage.manifests:
+    if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)
         yield from _steps(stage.install, options)
     yield f"COPY --from={before} {APP} ./" if before else "COPY . ./"
+    if options.works_below:
+        yield f"WORKDIR {options.folder}"
+        yield from _steps(stage.install, options)
     yield from (f"ARG {name}" for name in arguments if not _FOR_INSTALLING.fullmatch(name))
     yield from _steps(stage.build, options)
 
@@ -142,7 +145,7 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         folders = shlex.join(options.mounts)
         yield instructions.run(f"install --directory --owner={USER} --group={USER} -- {folders}")
     yield f"WORKDIR {options.folder}"
-    yield from _copies(stages)
+    yield from _copies(stages, options)
     if stages.environment:
         yield instructions.env(stages.environment)
     yield f"USER {USER}:{USER}"
@@ -153,9 +156,9 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         yield f"CMD {instructions.words(argv(stages.start or recipe.start))}"
 
 
-def _copies(stages: Stages) -> Iterator[str]:
+def _copies(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
     if not stages.builds:
-        yield f"COPY --chown={USER}:{USER} . ./"
+        yield f"COPY --chown={USER}:{USER} . {f'{APP}/' if options.works_below else './'}"
         return
     source = stages.builds[-1].name
     for path in stages.results:
