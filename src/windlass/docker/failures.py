@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 REFUSES: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
 """Begins the message about a refusal that has no better remedy."""
+_NO_USER: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
+
+
+def refusal(message: str) -> str:
+    """Returns what to do about the refusal of an engine to start a container, and its reason."""
+    if match := _NO_USER.search(message):
+        kind, name = match.groups()
+        return f"Correct USER in the Dockerfile, or add the {kind} {name} there: the image has no such {kind}"
+    return f"{REFUSES}: {message}"
 
 
 class Away(Exception):

@@ -41,6 +41,20 @@ async def test_an_instance_that_docker_refuses_is_an_error_and_leaves_nothing(en
     assert await engine.copies(it.service) == []
 
 
+async def test_an_image_whose_user_it_does_not_have_is_refused_with_what_to_do(engine, raw):
+    name = "windlass-test/shopper"
+    made = (await raw.json("POST", "/containers/create", body={"Image": BOX, "Cmd": ["true"]}))["Id"]
+    params = {"container": made, "repo": name, "tag": "1", "changes": "USER shopper"}
+    await raw.json("POST", "/commit", params=params)
+    try:
+        with pytest.raises(EngineError, match=r"^Correct USER in the Dockerfile, or add the user shopper"):
+            await engine.run(wanted(artifact=Artifact(kind="image", ref=f"{name}:1")), 0)
+        assert await engine.all() == []
+    finally:
+        await raw.raw("DELETE", f"/containers/{made}")
+        await raw.raw("DELETE", f"/images/{name}:1")
+
+
 async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(engine):
     said: list[str] = []
     with pytest.raises(EngineError, match=r"Check the registry: that of localhost:1/none:1 does not answer"):

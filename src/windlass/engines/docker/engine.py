@@ -32,7 +32,7 @@ from windlass.core.deploy.workload import (
 )
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
-from windlass.docker.failures import REFUSES
+from windlass.docker.failures import refusal
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
@@ -325,7 +325,7 @@ class DockerEngine(EngineByHand):
         except Away as away:
             raise EngineAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
-            raise EngineError(f"{REFUSES}: {refused.message}") from refused
+            raise EngineError(refusal(refused.message)) from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EngineError(NONSENSE) from error
 
