@@ -24,10 +24,9 @@ _log = log("streams")
 class SharedReader:
     """Reads for all streams of one subject; subclasses define `look`."""
 
-    gathering = 0.0
-    """Seconds between a nudge and the look, so that one look sees several changes."""
     resting = 0.0
-    """Seconds after a look before the next one."""
+    """Seconds after a look before the next one, which sees all changes of that time. The first change is seen
+    at once."""
 
     def __init__(self, nudges: Nudges) -> None:
         self._nudges = nudges
@@ -76,7 +75,6 @@ class SharedReader:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE):
                         await self._called.wait()
-                await asyncio.sleep(self.gathering)
         finally:
             self.broken = True
             self.expect(set())

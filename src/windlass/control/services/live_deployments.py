@@ -43,7 +43,7 @@ async def _events(
 
 
 class _DeploymentReader(SharedReader):
-    gathering = 0.02
+    resting = 0.02
 
     def __init__(self, ctx: Context, call: Call, service: Row, id: str) -> None:
         super().__init__(ctx.nudges)

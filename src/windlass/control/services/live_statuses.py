@@ -92,7 +92,7 @@ class _StatusReader(SharedReader):
     """Reads the statuses of one environment, in one vocabulary."""
 
     # A deployment changes several things one right after the other.
-    gathering = 0.05
+    resting = 0.05
 
     def __init__(self, ctx: Context, call: Call, row: Row) -> None:
         super().__init__(ctx.nudges)
