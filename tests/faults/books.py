@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import msgspec
 
 from windlass.config import DATABASE
 from windlass.control.background.housekeeping import TIDY
-from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.branch_watches import watch_branch
+from windlass.control.records.deployments import RECONCILE, particulars
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
@@ -58,6 +59,10 @@ class Books:
         async with self.changed() as tx:
             await tx.work.ask(TIDY, TIDY, 1)
 
+    async def ask_to_look_at_branch(self, service: str) -> None:
+        async with self.changed() as tx:
+            await watch_branch(tx, service, "", 1)
+
     async def forgive(self) -> None:
         """Gives the reserved requests back. Each killed server loses a hundredth of the limit, so that after
         a hundred deaths no request would be answered."""
@@ -95,6 +100,12 @@ async def _org(reads: Reads) -> str:
     row = await reads.session.one("SELECT id FROM resource WHERE family = 'organization'")
     assert row
     return str(row[0])
+
+
+def by_themselves(deployments: Iterable[DeploymentRow]) -> Counter[tuple[str, str | None]]:
+    """Counts the deployments that were asked for by a new commit, by service and commit."""
+    details = ((row.service, particulars(row)) for row in deployments)
+    return Counter((service, each.git_commit_id) for service, each in details if each.origin == "GIT")
 
 
 def untrue(status: StatusRow, deployments: list[DeploymentRow]) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.faults.books import Books, mistold, untrue
+from tests.faults.books import Books, by_themselves, mistold, untrue
 from tests.faults.grounds import Containers, Ground, Key, Processes
 from tests.faults.programs import Code
 from tests.faults.victim import Doom
@@ -88,6 +88,7 @@ class House:
                 "ready_seconds": 10,
                 "parallel_deployments": 8,
                 "log_level": "error",
+                "auto_deploy_seconds": 86_400,
             }
             | dict(self.ground.settings)
             | settings,
@@ -347,6 +348,7 @@ class House:
                 for row in await reads.deployments.latest(id, 10_000)
             ]
         assert {row.status for row in rows if row.status in OPEN} == set()
+        assert [commit for commit, times in by_themselves(rows).items() if times > 1] == []
         events = await self.books.events()
         assert mistold(events, rows) == []
         for path, told in self.uploads.items():

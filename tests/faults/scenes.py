@@ -29,9 +29,10 @@ class Street:
         self.deaf = await house.application("deaf", ports=[HTTP])
         self.empty = await house.application("nothing")
         self.site = await house.application("page")
+        self.follower = await house.application("page", auto_deploy=True)
         self.folder = await house.application("uploaded", source="UPLOAD", git_repository=None)
         self.task = await house.task("echo begun; sleep 2.2")
-        for app in (self.web, self.pair, self.store, self.site):
+        for app in (self.web, self.pair, self.store, self.site, self.follower):
             await house.do(app, "deploy")
         await self.upload()
         await house.converges()
@@ -105,6 +106,9 @@ class Street:
     async def swept(self) -> None:
         await self.house.comes_to("swept", self.seen)
 
+    async def followed(self) -> None:
+        await self.house.comes_to("about to deploy a new commit", self.seen)
+
     async def forgotten(self) -> None:
         await self.house.comes_to("logs forgotten", self.seen)
 
@@ -143,6 +147,12 @@ class Street:
         self.seen = len(self.house.points)
         await self.house.books.ask_to_tidy()
 
+    async def commit(self) -> None:
+        """A new commit, at which the next Windlass looks at once."""
+        self.house.code.push()
+        self.seen = len(self.house.points)
+        await self.house.books.ask_to_look_at_branch(self.follower)
+
     async def haunt(self) -> None:
         """Work for a service that is no more, as who lost it may have asked for."""
         self.seen = len(self.house.points)
@@ -172,6 +182,7 @@ SCENES = {
     "uninstall": Scene(Street.uninstall),
     "begin again": Scene(Street.begin),
     "tidy": Scene(Street.swept, Street.tidy),
+    "follow": Scene(Street.followed, Street.commit),
     "haunt": Scene(Street.forgotten, Street.haunt),
 }
 """In an order in which each finds what it needs."""
