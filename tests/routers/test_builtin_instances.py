@@ -163,6 +163,8 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
     said = await town.ask(request())
     heading = {
         Absence.UNREADY: "Shop is not running",
+        Absence.NONE_WANTED: "Shop has no instances",
+        Absence.FILES_MISSING: "Shop is not ready",
         Absence.FIRST: "Shop is being deployed for the first time",
         Absence.DEPLOYING: "Shop is being deployed",
         Absence.FAILED: "Shop is not running",
@@ -171,7 +173,8 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
     }[absence]
     assert (said.status, said.body.decode().splitlines()[0]) == (503, heading)
     assert ("last deployment failed" in said.body.decode()) is (absence is Absence.FAILED)
-    passes = absence in {Absence.UNREADY, Absence.FIRST, Absence.DEPLOYING}
+    assert ("once it is scaled to 1 or more" in said.body.decode()) is (absence is Absence.NONE_WANTED)
+    passes = absence in {Absence.UNREADY, Absence.FILES_MISSING, Absence.FIRST, Absence.DEPLOYING}
     assert (b"Try again in a moment" in said.body) is ("retry-after" in said.fields) is passes
 
 

@@ -113,6 +113,37 @@ async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the
     await settling
 
 
+async def test_the_name_of_a_service_that_is_scaled_to_0_says_so(world):
+    app = await world.application(ports=[PORT], min_running_instances=0, max_running_instances=0)
+    async with building(world, app):
+        pass
+    (route,) = await routes(world, app)
+    assert (route.absence, route.endpoints) == (Absence.NONE_WANTED, ())
+    await world.patch(f"/application/{app}", {"min_running_instances": 1, "max_running_instances": 1})
+    world.git.push("next")
+    async with building(world, app) as words:
+        await until(lambda: route_word(app) in words)
+        (route,) = await routes(world, app)
+        assert (route.absence, route.endpoints) == (Absence.DEPLOYING, ())
+    (route,) = await routes(world, app)
+    assert (route.absence, len(route.endpoints)) == (Absence.UNREADY, 1)
+
+
+async def test_only_a_service_that_is_to_have_no_instances_is_called_scaled_to_0(world):
+    """The control of the test above."""
+    app = await world.application(ports=[PORT], min_running_instances=0, max_running_instances=2)
+    async with building(world, app):
+        pass
+    (route,) = await routes(world, app)
+    assert route.absence is Absence.NONE_WANTED
+    other = await world.application(name="other", ports=[PORT])
+    async with building(world, other):
+        pass
+    world.engine.instances.clear()
+    (route,) = await routes(world, other)
+    assert (route.absence, route.endpoints) == (Absence.UNREADY, ())
+
+
 async def test_a_service_without_public_ports_has_no_name_to_answer_for(world):
     app = await world.application()
     async with building(world, app):

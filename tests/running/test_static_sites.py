@@ -11,9 +11,10 @@ import pytest
 from tests.running import clusters
 from tests.running.deployments import PORT, deploy, deployed, deployment, generations
 from tests.world import World, make_world
-from windlass.control.deploying.routes import hold_names
+from windlass.control.deploying.routes import hold_names, refresh
 from windlass.control.deploying.sites import lost_sites
 from windlass.core.deploy.static_site import SiteHeader, StaticSite
+from windlass.routers.router import Absence
 from windlass.routers.sites.index import read_index
 
 HEADER = {"path": "/*", "name": "X-Frame-Options", "value": "DENY"}
@@ -169,6 +170,19 @@ async def test_a_site_whose_build_is_gone_is_built_again(world):
     assert len(world.builder.built) == built + 1
     assert await world.state(f"/application/{app}") == "RUNNING"
     assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_a_site_whose_files_are_missing_says_so_until_they_are_built_again(world):
+    app = await deployed(world)
+    await world.installation.ctx.sites.discard(app)
+    world.builder.kept.clear()
+    world.engine.builds = world.builder.kept
+    await refresh(world.installation.ctx, app)
+    assert {(route.absence, route.site) for route in world.router.routes[app]} == {
+        (Absence.FILES_MISSING, "")
+    }
+    await looked_at(world, app)
+    assert served(world, app)
 
 
 async def test_settings_of_a_site_need_no_build(world):

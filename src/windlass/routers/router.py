@@ -34,6 +34,10 @@ class Absence(StrEnum):
 
     UNREADY = "unready"
     """It is meant to run, and no instance is ready."""
+    NONE_WANTED = "none wanted"
+    """It is scaled to 0 instances."""
+    FILES_MISSING = "files missing"
+    """It is a static site whose files are not in place, as after a restore of a backup."""
     FIRST = "first"
     """The service is being deployed for the first time."""
     DEPLOYING = "deploying"

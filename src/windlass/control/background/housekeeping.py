@@ -15,7 +15,6 @@ from windlass.control.background import holdings
 from windlass.control.background.everywhere import apart, at_clusters
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.deploying.release import count_of
 from windlass.control.deploying.routes import forget
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -23,7 +22,7 @@ from windlass.control.request.deleting import DISCARD
 from windlass.control.services.uploads import sweep_uploads
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.work_folders import sweep_work
-from windlass.core.deploy.scaling import scale
+from windlass.core.deploy.scaling import count_of, scale
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Tx

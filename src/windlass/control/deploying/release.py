@@ -171,10 +171,3 @@ async def last_output(ctx: Context, workload: Workload, most: int = LAST_LINES) 
     wanted = line_filter(version=workload.deployment)
     lines = await asyncio.to_thread(ctx.logs.tail, workload.service, most, wanted)
     return "\n".join(msgspec.json.decode(line)["message"] for line in lines)
-
-
-def count_of(workload: Workload, asked: int) -> int:
-    """Returns the number of instances: the last request of scaling, within the bounds."""
-    if workload.alone:
-        return min(1, workload.instances)
-    return max(workload.instances, min(asked, workload.most))

@@ -19,6 +19,7 @@ from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
+from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
@@ -168,15 +169,25 @@ async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
         await place.router.set(service, routes)
 
 
-async def _absence(ctx: Context, status: StatusRow) -> Absence:
-    """Returns why no instance serves a service, if none does."""
+async def _absence(ctx: Context, status: StatusRow, workload: Workload | None = None) -> Absence:
+    """Returns why no instance serves a service, if none does. `workload` is the one whose routes it has."""
     if status.serving is not None:
-        return Absence.UNREADY
+        return await _absence_of_serving(ctx, status, workload)
     if await _is_begun(ctx, status.id):
         return Absence.FIRST if status.deployed_at is None else Absence.DEPLOYING
     if is_failure(status.state):
         return Absence.FAILED
     return Absence.STOPPED if status.state == State.STOPPED else Absence.UNDEPLOYED
+
+
+async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workload | None) -> Absence:
+    if workload is None:
+        return Absence.UNREADY
+    if workload.artifact.static is not None:
+        return Absence.FILES_MISSING
+    if count_of(workload, status.instances or workload.instances):
+        return Absence.UNREADY
+    return Absence.DEPLOYING if await _is_begun(ctx, status.id) else Absence.NONE_WANTED
 
 
 async def _is_begun(ctx: Context, service: str) -> bool:
@@ -219,7 +230,7 @@ async def _put(
     site: str,
 ) -> None:
     """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
-    names, absence = await _names_of(ctx, workload), await _absence(ctx, status)
+    names, absence = await _names_of(ctx, workload), await _absence(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     ctx.routing.sites.pop(workload.service, None)
     if site:  # the router speaks HTTP at all of its ports

@@ -186,10 +186,10 @@ def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
 
 
 async def nudge_names(tx: Tx, service: str) -> None:
-    """Makes routers look at a service that does not serve, because they answer whether it is being
-    deployed."""
+    """Makes routers look at a service that does not serve, or has no instances, because they answer whether
+    it is being deployed."""
     status = await tx.statuses.get(service)
-    if status and status.serving is None and await tx.names.of(service):
+    if status and not (status.serving and status.instances) and await tx.names.of(service):
         tx.nudge(route_word(service))
 
 

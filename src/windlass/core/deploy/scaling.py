@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from windlass.base.clock import SECOND
+from windlass.core.deploy.workload import Workload
 
 BUSY, IDLE, AIM = 0.8, 0.3, 0.6
 """Shares of the processor time asked for: more than busy calls for more, less than idle for fewer."""
@@ -23,3 +24,10 @@ def scale(now: int, least: int, most: int, load: float, since_change: int) -> in
     if load < IDLE and wanted < now and since_change >= DOWN_AFTER:
         return wanted
     return now
+
+
+def count_of(workload: Workload, asked: int) -> int:
+    """Returns the number of instances: the last request of scaling, within the bounds."""
+    if workload.alone:
+        return min(1, workload.instances)
+    return max(workload.instances, min(asked, workload.most))

@@ -153,6 +153,17 @@ _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
         "None of its instances is ready now. Try again in a moment; its log in Windlass says why.",
         5,
     ),
+    Absence.NONE_WANTED: (
+        "has no instances",
+        "It is scaled to 0. It is reached here again once it is scaled to 1 or more in Windlass.",
+        0,
+    ),
+    Absence.FILES_MISSING: (
+        "is not ready",
+        "Its files are missing: Windlass puts them in place, or builds them again. Try again in a moment; "
+        "its status in Windlass says if that fails.",
+        5,
+    ),
     Absence.FIRST: (
         "is being deployed for the first time",
         "It is reached here as soon as its first instance is healthy. Try again in a moment.",

@@ -15,7 +15,6 @@ from windlass.control.deploying.release import (
     ReleaseFailed,
     apply,
     bring_up,
-    count_of,
     last_output,
     retire_others,
     take_down,
@@ -29,6 +28,7 @@ from windlass.control.records.kept_builds import kept_builds, may_have_built
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.automatic_port import with_port
 from windlass.core.deploy.remedies import LOOKED_AT, remedy_of, with_remedy
+from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
