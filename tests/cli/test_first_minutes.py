@@ -9,8 +9,9 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
-from tests.world import REPOSITORY
+from tests.world import ADMIN, REPOSITORY
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
+from windlass.operate.serving import welcome
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 
@@ -106,6 +107,23 @@ async def test_init_prints_no_command_for_the_only_process(windlass, folder):
     (folder / "Procfile").write_text("worker: python app.py\n")
     said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
     assert (said.code, "  windlass " in said.err) == (0, False), said
+
+
+async def test_the_commands_that_the_first_start_prints_succeed_in_the_order_in_which_they_stand(
+    windlass, folder, tmp_path
+):
+    lines = [line for line in welcome("127.0.0.1", 9, ADMIN).splitlines() if line.startswith("  windlass ")]
+    commands = [line.split()[1] for line in lines]
+    assert commands == ["login", "demo", "init", "up"]
+    windlass.world.builder.names = {"command": ("gunicorn",)}
+    answers = {"init": ("-e", "shop/production", "--name", "web")}
+    for command in commands:
+        if command != "demo":  # it has a test of its own
+            # After the login, no variable has the token: this is a later terminal.
+            token = ADMIN if command == "login" else None
+            words = (command, *answers.get(command, ()))
+            said = await meanwhile(windlass, *words, token=token, home=tmp_path / "settings")
+            assert said.code == 0, said
 
 
 async def test_up_refuses_a_service_that_is_not_built_from_a_folder(windlass, folder):

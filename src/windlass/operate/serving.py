@@ -67,7 +67,7 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
 
     def announce(port: int) -> None:
         first = installation.first_token
-        click.echo(_welcome(settings.host, port, first), err=True)
+        click.echo(welcome(settings.host, port, first), err=True)
         if isolation:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
@@ -116,14 +116,16 @@ async def check_engine(settings: Settings) -> None:
 
 
 _FIRST_COMMANDS: Final = (
+    ("login", "first: keeps the token, so that later terminals do not need these lines"),
     ("demo", "deploys a small application with a database"),
     ("init", "in the folder of an application of yours: finds out how it runs"),
     ("up", "there: deploys it, and prints its address"),
-    ("login", "keeps the token for later terminals"),
 )
+"""In the order in which they are needed."""
 
 
-def _welcome(host: str, port: int, token: str | None) -> str:
+def welcome(host: str, port: int, token: str | None) -> str:
+    """Returns the text that a start prints. `token`: the Admin token of a first start."""
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
     lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
