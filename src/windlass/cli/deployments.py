@@ -34,6 +34,8 @@ class StartedDeployment(Struct, frozen=True):
     """The path of the service: /application/…"""
     name: str
     deployment: str
+    command: str = ""
+    """The command of the person that starts such a deployment again; empty if there is no short one."""
 
     @property
     def service(self) -> str:
@@ -55,17 +57,24 @@ class DeploymentFailed(Stopped):
     """A deployment ended in another way than it should."""
 
     def __init__(
-        self, name: str, deployment: Mapping[str, Any], *, has_newer: bool = False, command: str = ""
+        self,
+        name: str,
+        deployment: Mapping[str, Any],
+        *,
+        has_newer: bool = False,
+        command: str = "",
+        retry: str = "",
     ) -> None:
-        """`command`: an option of a command line does what the reason asks for."""
+        """`command`: an option of a command line does what the reason asks for. `retry`: the command that
+        deploys again, which is the last line."""
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
             super().__init__(self.why[:1].lower() + self.why[1:])
-        elif command:
-            super().__init__(f"run `{command}` and deploy {name} again: {self.why}")
         else:
-            super().__init__(f"{_advice(name, deployment)}: {self.why}")
+            advice = f"run `{command}` and deploy {name} again" if command else _advice(name, deployment)
+            last = f"\nThen try again: {retry}" if retry and retry not in self.why else ""
+            super().__init__(f"{advice}: {self.why}{last}")
 
 
 class ServiceDeleted(Stopped):
@@ -79,7 +88,9 @@ class ServiceDeleted(Stopped):
 def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
     """Returns what to tell of a deployment that ended in another way than it should."""
     if deployment["status"] != Progress.CANCELED:
-        return DeploymentFailed(started.name, deployment, command=_command_for(api, started, deployment))
+        retry = started.command if deployment["status"] == Progress.FAILED else ""
+        command = _command_for(api, started, deployment)
+        return DeploymentFailed(started.name, deployment, command=command, retry=retry)
     newest = _newest(api, started)
     if newest is None or newest["action"] == Do.DELETE:
         return ServiceDeleted(started.name, _why(deployment))

@@ -21,16 +21,17 @@ GOES_ON = "It goes on by itself: `windlass ps` shows its state."
 
 
 def start(
-    api: Api, service: str, name: str, action: str, body: Mapping[str, Any] | None = None
+    api: Api, service: str, name: str, action: str, body: Mapping[str, Any] | None = None, command: str = ""
 ) -> tuple[StartedDeployment, Any] | None:
-    """Starts an action on the service at this path. Returns None if there was nothing to do."""
+    """Starts an action on the service at this path. Returns None if there was nothing to do. `command`: the
+    one that starts it again."""
     api.be_patient(when_too_many)
     sent = None if body is None else msgspec.json.encode(body)
     answer = api.call("POST", f"{service}/{action}", sent).json
     if answer is None:
         say(f"{plain(name)}: there was nothing to do")
         return None
-    return StartedDeployment(service, name, answer["deployment_request_id"]), answer
+    return StartedDeployment(service, name, answer["deployment_request_id"], command), answer
 
 
 def wait_and_show(

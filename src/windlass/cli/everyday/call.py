@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -71,6 +72,14 @@ class EverydayCall:
         if path and "/" not in path:
             return f"{self.linked.link.project}/{path}"
         return path or self.linked.link.place
+
+    def command_line(self, word: str, name: str | None) -> str:
+        """Returns the line that means the same service with another everyday word, or the same one again."""
+        words = ["windlass", word, *([name] if name else [])]
+        for option, field in (("-e", "environment"), ("--context", "context")):
+            if value := self._options.get(field):
+                words += [option, str(value)]
+        return shlex.join(words)
 
     @cached_property
     def place(self) -> EnvironmentPlace:

@@ -47,7 +47,7 @@ def deploy(name: str | None, commit: str | None, detach: bool, **options: Any) -
     """
     call = EverydayCall(options)
     body = {"git_commit_id": commit} if commit else None
-    change(call, call.service(name), "deploy", body, detach=detach)
+    change(call, call.service(name), "deploy", body, detach=detach, command=call.command_line("deploy", name))
 
 
 @everyday(
@@ -93,11 +93,17 @@ def scale(counts: Sequence[str], detach: bool, **options: Any) -> None:
 
 
 def change(
-    call: EverydayCall, service: FoundService, action: str, body: dict[str, Any] | None, *, detach: bool
+    call: EverydayCall,
+    service: FoundService,
+    action: str,
+    body: dict[str, Any] | None,
+    *,
+    detach: bool,
+    command: str = "",
 ) -> None:
-    """Starts an action on a service and shows its deployment to the end."""
+    """Starts an action on a service and shows its deployment to the end. A failure ends with `command`."""
     family = registry().service_of_type(service.row["service_type"])
-    begun = start(call.api, service.path, service.name, action, body)
+    begun = start(call.api, service.path, service.name, action, body, command)
     follow_to_its_end(call.api, begun, family, as_json=call.as_json, detach=detach)
 
 

@@ -59,7 +59,7 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, **opti
     else:
         say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
         version = {"git_commit_id": git.commit}
-    change(call, service, "deploy", version, detach=detach)
+    change(call, service, "deploy", version, detach=detach, command=call.command_line("up", name))
 
 
 def _built_from_folders() -> Sequence[Family | None]:
