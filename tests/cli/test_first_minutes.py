@@ -26,6 +26,32 @@ async def test_a_port_alone_is_a_public_port_for_http(windlass):
     assert (said.code, said.err) == (2, "windlass: give --ports or --port, and not both\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        (("--port", "80", "--port", "70000"), "--port (ports[1].internal_port): must be"),
+        (("--ports", '[{"internal_port": 70000}]'), "--ports (ports[0].internal_port): must be"),
+        (("--git-repository.root-path", "a\x00b"), "--git-repository.root-path: must have"),
+        (("--min-running-instances", "-2"), "--min-running-instances: must be"),
+        (("--field", 'ports=[{"internal_port": 70000}]'), "ports[0].internal_port: must be"),
+        (("--data", '{"ports": [{"internal_port": 70000}]}'), "ports[0].internal_port: must be"),
+        (("--field", "colour=1"), "colour: "),
+    ],
+)
+async def test_a_refusal_names_the_option_that_was_typed(windlass, words, begins):
+    await shop(windlass)
+    said = await windlass("application", "edit", "web", *words)
+    assert (said.code, said.err.startswith(f"windlass: {begins}")) == (1, True), said.err
+
+
+async def test_a_refusal_of_a_missing_field_or_of_a_query_names_the_option(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    said = await windlass("environment", "create", "--project", "shop")
+    assert said.err.startswith("windlass: --name: is required"), said.err
+    said = await windlass("project", "list", "--page-size", "-1")
+    assert (said.code, said.err.startswith("windlass: --page-size: must be")) == (1, True), said.err
+
+
 async def test_a_missing_place_is_answered_with_those_that_there_are(windlass):
     said = await windlass("environment", "list")
     assert said.err == (

@@ -188,12 +188,12 @@ async def test_any_call_can_be_made_and_its_answer_is_not_touched(windlass):
 # What goes wrong
 
 
-async def test_the_message_of_the_server_is_shown_and_nothing_else(windlass):
+async def test_the_message_of_the_server_is_shown_with_the_option_and_nothing_else(windlass):
     await windlass.done("project", "create", "--name", "shop")
     said = await windlass("project", "create", "--name", "shop")
     assert said.code == 1
     assert said.out == ""
-    assert re.fullmatch(r"windlass: name: there is already .+\n", said.err)
+    assert re.fullmatch(r"windlass: --name: there is already .+\n", said.err)
 
 
 @pytest.mark.parametrize(("token", "hint"), [(None, "windlass serve"), ("wrong", "WINDLASS_TOKEN")])

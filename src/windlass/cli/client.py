@@ -40,6 +40,7 @@ class ApiRefused(Stopped):
 
     def __init__(self, message: str, answer: ApiAnswer) -> None:
         super().__init__(message)
+        self.answer = answer
         self.status = answer.status
         self.headers = answer.headers
         self.after = answer.headers.get("retry-after", "")

@@ -6,6 +6,7 @@ field that is no scalar, such as a list of ports, takes JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -28,6 +29,11 @@ _SCALARS: Mapping[type[types.Type], type] = {
 
 _FILES: Final = frozenset({"hidden", "veiled", "several_lines"})
 """Marks of fields whose text may be read from a file."""
+
+
+_NAMED: Final = re.compile(r"([A-Za-z_]\w*(?:\[\d+\])*(?:\.[A-Za-z_]\w*(?:\[\d+\])*)*): ")
+"""The field that a refusal begins with."""
+_INDEX: Final = re.compile(r"(?:\[\d+\])+$")
 
 
 class ShortForm(Struct, frozen=True):
@@ -65,6 +71,12 @@ class Field(Struct, frozen=True, kw_only=True):
     def deep(self) -> bool:
         """True for fields so deep that the list of options leaves them out."""
         return len(self.path) > 2
+
+    def name_option(self, named: str, option: str = "") -> str:
+        """Returns the option that fills the field which a refusal names. The field stands beside it where it
+        is a part of what the option takes: `--port (ports[0].internal_port)`."""
+        is_itself = named == ".".join(self.path) and not option
+        return self.option if is_itself else f"{option or self.option} ({named})"
 
     @property
     def is_deprecated(self) -> bool:
@@ -129,6 +141,17 @@ def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
             return _bare(left[0]) if len(left) == 1 else (kind, {})
         case _:
             return kind, {}
+
+
+def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | None:
+    """Returns what a refusal of the API begins with, such as `ports[0].internal_port`, and the field of which
+    it is a part. None if it begins with no field."""
+    match = _NAMED.match(message)
+    if match is None:
+        return None
+    steps = tuple(_INDEX.sub("", step) for step in match[1].split("."))
+    around = [field for field in fields if steps[: len(field.path)] == field.path]
+    return (match[1], max(around, key=lambda field: len(field.path))) if around else None
 
 
 def body_of(base: Mapping[str, Any], values: Iterable[tuple[Path, Any]]) -> dict[str, Any]:

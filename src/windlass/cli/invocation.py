@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli.client import Api, ApiAnswer, path_of
+from windlass.cli.client import Api, ApiAnswer, ApiRefused, path_of
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, ancestry
 from windlass.cli.fields import body_of
 from windlass.cli.kebab import kebab
 from windlass.cli.names import NameResolver, ResolvedResource
-from windlass.cli.options import CommandOptions, base_body, free_fields, values
+from windlass.cli.options import CommandOptions, base_body, free_fields, values, with_option
 from windlass.cli.overviews import services_in
 from windlass.core.declare.fields import SERVICE_OR_ABOVE
 from windlass.core.declare.operations import Operation, PathId
@@ -36,6 +36,8 @@ class Invocation:
         }
         self._names = NameResolver(api, registry(), self._above)
         self._chosen: CommandPath | None = None
+        self._named: set[str] = set()
+        """Fields of the body that were given by their own names, and not by options."""
 
     @property
     def path(self) -> CommandPath:
@@ -132,14 +134,19 @@ class Invocation:
         }
         headers = {"If-Match": self._given["if_match"]} if self._given.get("if_match") else {}
         sent = None if operation.body is None else msgspec.json.encode(self._body())
-        return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
+        try:
+            return self._api.call(
+                operation.method, path, sent, query=query, headers=headers | dict(more or {})
+            )
+        except ApiRefused as refused:
+            message = with_option(refused.message, self._options, self._given, self._named)
+            raise ApiRefused(message, refused.answer) from refused
 
     def _body(self) -> dict[str, Any]:
-        fields = [
-            *((field.path, self._resolve(field.refers, value)) for field, value in self._fields()),
-            *free_fields(self._options.fields, self._given),
-        ]
-        return body_of(base_body(self._given), fields)
+        base, free = base_body(self._given), list(free_fields(self._options.fields, self._given))
+        self._named = {*base, *(path[0] for path, _ in free)}
+        fields = ((field.path, self._resolve(field.refers, value)) for field, value in self._fields())
+        return body_of(base, [*fields, *free])
 
     def _fields(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._given))

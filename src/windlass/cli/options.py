@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, Struct
 from windlass.cli.connection import call_options
 from windlass.cli.derived_commands import DerivedCommand, ancestry
 from windlass.cli.everyday.names import complete_paths
-from windlass.cli.fields import Field, ShortForm, fields_of, json_of
+from windlass.cli.fields import Field, ShortForm, fields_of, json_of, named_field
 from windlass.cli.kebab import kebab
 from windlass.cli.texts import read_texts
 from windlass.core.declare.registry import Registry, is_service
@@ -85,6 +85,24 @@ def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -
 
 def _is_stdin(file: Any) -> bool:
     return getattr(file, "name", "") == "<stdin>"
+
+
+def with_option(
+    message: str, command: CommandOptions, options: Mapping[str, Any], named: Container[str]
+) -> str:
+    """Returns a refusal of the API with the option that fills its field, because options were typed. The
+    fields `named` were given by their own names, as in --data, and keep these."""
+    begins = named_field(message, (*command.fields, *command.query))
+    if begins is None:
+        return message
+    text, field = begins
+    is_query = field in command.query
+    place = (command.query if is_query else command.fields).index(field)
+    parameter = f"{'query' if is_query else 'field'}_{place}"
+    if field.path[0] in named or all(param.name != parameter for param in command.params):
+        return message
+    short = f"--{field.short.name}" if field.short and options.get(f"short_{place}") else ""
+    return field.name_option(text, short) + message.removeprefix(text)
 
 
 def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
