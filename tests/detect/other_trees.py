@@ -68,7 +68,8 @@ ROWS = [
         {
             "framework": "Micronaut",
             "start": "java -Dmicronaut.server.port=${PORT:-8080} -jar "
-            "$(ls target/*.jar | grep -v -e plain -e sources | head -n 1)",
+            "$(ls target/*.jar | grep -v -e /original- -e -plain.jar -e -sources.jar -e -javadoc.jar "
+            "| head -n 1)",
         },
     ),
     Row(
@@ -105,6 +106,20 @@ ROWS = [
             "build": "./mvnw -B -DskipTests package",
             "health_path": "/actuator/health",
             "port": 8080,
+        },
+    ),
+    Row(
+        "Kotlin with Maven",
+        {
+            "pom.xml": "<artifactId>kotlin-maven-plugin</artifactId>"
+            "<maven.compiler.release>17</maven.compiler.release>",
+            "src/main/kotlin/App.kt": "fun main() {}\n",
+        },
+        {
+            "language": "Java",
+            "framework": "",
+            "language_version": "17",
+            "build": "mvn -B -DskipTests package",
         },
     ),
     Row(

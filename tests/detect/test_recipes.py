@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.detect.rows import ROWS
@@ -74,6 +76,25 @@ def test_a_missing_toolchain_is_installed_in_the_wanted_version(language, wanted
     assert declared
     assert declared.toolchain
     assert declared.toolchain.installation(wanted) == command
+
+
+@pytest.mark.parametrize(
+    ("names", "started"),
+    [
+        (["shop-1.jar", "original-shop-1.jar"], "shop-1.jar"),
+        (["shop-1.jar", "shop-1-plain.jar", "shop-1-sources.jar", "shop-1-javadoc.jar"], "shop-1.jar"),
+        (["explain-1.jar"], "explain-1.jar"),
+    ],
+)
+def test_java_starts_the_archive_of_the_application(tmp_path, names, started):
+    start = detect(tree_of({"pom.xml": "<project/>"})).start
+    (tmp_path / "target").mkdir()
+    for name in names:
+        (tmp_path / "target" / name).touch()
+    shown = subprocess.run(
+        ["sh", "-c", start.replace("java -jar", "echo")], cwd=tmp_path, check=True, capture_output=True
+    )
+    assert shown.stdout.decode().strip() == f"target/{started}"
 
 
 def test_an_unknown_tree_says_what_to_add():

@@ -94,6 +94,71 @@ public class App {
   public String home() { return "it works"; }
 }
 """
+_KOTLIN: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>com.example</groupId>
+  <artifactId>shop</artifactId>
+  <version>1</version>
+  <properties>
+    <kotlin.version>2.0.21</kotlin.version>
+    <kotlin.compiler.jvmTarget>17</kotlin.compiler.jvmTarget>
+    <maven.compiler.release>17</maven.compiler.release>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>org.jetbrains.kotlin</groupId>
+      <artifactId>kotlin-stdlib</artifactId>
+      <version>${kotlin.version}</version>
+    </dependency>
+  </dependencies>
+  <build>
+    <sourceDirectory>src/main/kotlin</sourceDirectory>
+    <plugins>
+      <plugin>
+        <groupId>org.jetbrains.kotlin</groupId>
+        <artifactId>kotlin-maven-plugin</artifactId>
+        <version>${kotlin.version}</version>
+        <executions>
+          <execution><id>compile</id><goals><goal>compile</goal></goals></execution>
+        </executions>
+      </plugin>
+      <plugin>
+        <groupId>org.apache.maven.plugins</groupId>
+        <artifactId>maven-shade-plugin</artifactId>
+        <version>3.6.0</version>
+        <executions>
+          <execution>
+            <phase>package</phase>
+            <goals><goal>shade</goal></goals>
+            <configuration>
+              <transformers>
+                <transformer
+                    implementation="org.apache.maven.plugins.shade.resource.ManifestResourceTransformer">
+                  <mainClass>AppKt</mainClass>
+                </transformer>
+              </transformers>
+            </configuration>
+          </execution>
+        </executions>
+      </plugin>
+    </plugins>
+  </build>
+</project>
+"""
+_KOTLIN_APP: Final = """import com.sun.net.httpserver.HttpServer
+import java.net.InetSocketAddress
+
+fun main() {
+    val server = HttpServer.create(InetSocketAddress(System.getenv("PORT").toInt()), 0)
+    server.createContext("/") { exchange ->
+        val body = listOf("it", "works").joinToString(" ").toByteArray()
+        exchange.sendResponseHeaders(200, body.size.toLong())
+        exchange.responseBody.use { it.write(body) }
+    }
+    server.start()
+}
+"""
 _RUBY: Final = """require "socket"
 server = TCPServer.new("0.0.0.0", ENV["PORT"].to_i)
 loop do
@@ -182,6 +247,13 @@ LANGUAGES: Final = (
         "it works",
         "mkdir app",
         {"pom.xml": _SPRING, "src/main/java/app/App.java": _SPRING_APP},
+    ),
+    Row(
+        "Kotlin, Maven",
+        "",
+        "it works",
+        "mkdir app",
+        {"pom.xml": _KOTLIN, "src/main/kotlin/App.kt": _KOTLIN_APP},
     ),
     Row("Ruby", "", "it works", "mkdir app", {"Gemfile": 'source "https://rubygems.org"\n', "app.rb": _RUBY}),
     Row("PHP", "", "it works", "mkdir app", {"index.php": '<?php echo "it works";'}),

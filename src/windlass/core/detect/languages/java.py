@@ -26,6 +26,9 @@ _VERSIONS: Final = re.compile(
     r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
     r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
 )
+_BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
+"""Parts of the names of archives beside the one of the application: Maven's shade plugin, for example, keeps
+the archive without the dependencies as original-shop-1.jar."""
 _BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
 
 
@@ -66,7 +69,7 @@ def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
 
 
 def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
-    archive = f"$(ls {folder}/*.jar | grep -v -e plain -e sources | head -n 1)"
+    archive = f"$(ls {folder}/*.jar | grep -v {' '.join(f'-e {end}' for end in _BESIDE)} | head -n 1)"
     if recipe.framework == "Quarkus":
         start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
     elif recipe.framework in _PORTS:
