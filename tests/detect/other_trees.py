@@ -123,6 +123,29 @@ ROWS = [
         },
     ),
     Row(
+        "the plugin application of Gradle",
+        {"build.gradle": "plugins {\n    id 'application'\n}\napplication { mainClass = 'App' }\n"},
+        {
+            "build": "gradle --no-daemon installDist",
+            "start": r"$(ls build/install/*/bin/* | grep -v '\.bat$' | head -n 1)",
+        },
+        {"start": "build.gradle has the plugin application, which makes this script."},
+    ),
+    Row(
+        "the plugin application of Gradle in Kotlin",
+        {"build.gradle.kts": "plugins {\n    application\n}\n", "gradlew": ""},
+        {"build": "./gradlew --no-daemon installDist"},
+    ),
+    Row(
+        "an archive of Gradle that starts by itself",
+        {"build.gradle": "apply plugin: 'application'\njar.manifest.attributes 'Main-Class': 'App'\n"},
+        {
+            "build": "gradle --no-daemon build -x test",
+            "start": "java -jar $(ls build/libs/*.jar | grep -v -e /original- -e -plain.jar -e -sources.jar "
+            "-e -javadoc.jar | head -n 1)",
+        },
+    ),
+    Row(
         "Quarkus with Gradle",
         {"build.gradle.kts": 'plugins { id("io.quarkus") }\n', "gradlew": ""},
         {

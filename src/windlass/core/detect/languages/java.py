@@ -29,6 +29,12 @@ _VERSIONS: Final = re.compile(
 _BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives beside the one of the application: Maven's shade plugin, for example, keeps
 the archive without the dependencies as original-shop-1.jar."""
+_APPLICATION: Final = re.compile(
+    r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^\s*`?application`?\s*$""", re.MULTILINE
+)
+"""Gradle's plugin that makes a folder with the archives of an application and a script that starts it."""
+_OWN_ARCHIVE: Final = ("Main-Class", "shadow")
+"""Words of build files that make an archive which starts by itself."""
 _BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
 
 
@@ -64,8 +70,21 @@ def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
     program = "./gradlew" if files.has("gradlew") else "gradle"
     because = "gradlew is there." if files.has("gradlew") else f"{file} is there."
     goal = {"Spring Boot": "bootJar", "Ktor": "buildFatJar"}.get(recipe.framework, "build -x test")
+    if recipe.framework not in {"Quarkus", "Ktor", *_PORTS} and _is_application(files.text(file)):
+        _choose_script(recipe, because, program, file)
+        return
     recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon {goal}")
     _start(recipe, "build/libs", "build/quarkus-app/quarkus-run.jar")
+
+
+def _is_application(text: str) -> bool:
+    return bool(_APPLICATION.search(text)) and not any(word in text for word in _OWN_ARCHIVE)
+
+
+def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> None:
+    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon installDist")
+    start = r"$(ls build/install/*/bin/* | grep -v '\.bat$' | head -n 1)"
+    recipe.choose(f"{file} has the plugin application, which makes this script.", start=start)
 
 
 def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
