@@ -44,40 +44,6 @@ async def linked(windlass, folder):
     return windlass
 
 
-@pytest.mark.parametrize(
-    ("words", "retry"),
-    [
-        (("up",), "windlass up"),
-        (("up", "web"), "windlass up web"),
-        (("deploy",), "windlass deploy"),
-        (("deploy", "web", "-e", "shop/production"), "windlass deploy web -e shop/production"),
-    ],
-)
-async def test_a_failure_ends_with_the_line_that_tries_again(linked, words, retry):
-    linked.world.git.push("with a mistake")
-    linked.world.builder.broken = "Correct requirements.txt: it has no package flaks"
-    said = await meanwhile(linked, *words)
-    assert said.code == 1
-    assert said.err.splitlines()[-1] == f"Then try again: {retry}"
-    linked.world.builder.broken = ""
-    assert (await meanwhile(linked, *retry.split()[1:])).code == 0
-
-
-async def test_a_failure_whose_reason_names_the_command_does_not_repeat_it(linked):
-    linked.world.git.push("with a mistake")
-    linked.world.builder.broken = "Commit the file app.py, and use `windlass deploy`: it is not there"
-    said = await meanwhile(linked, "deploy")
-    assert (said.code, "Then try again" in said.err) == (1, False), said
-
-
-async def test_a_rollback_that_fails_names_no_command_that_would_deploy_something_else(linked):
-    linked.world.git.push("second")
-    await meanwhile(linked, "deploy")
-    linked.world.engine.exits = "it ended with exit code 3"
-    said = await meanwhile(linked, "rollback")
-    assert (said.code, "Then try again" in said.err) == (1, False), said
-
-
 def git(folder: Path, *words: str) -> str:
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     done = subprocess.run(
