@@ -91,7 +91,7 @@ async def test_a_rollback_stays_until_the_next_commit(world: World):
     assert (await commits(world, app))[0] == third
 
 
-async def test_a_commit_that_somebody_deploys_by_hand_is_not_deployed_again(world: World):
+async def test_a_commit_that_was_deployed_by_hand_is_not_deployed_again(world: World):
     app = await deployed(world, auto_deploy=True)
     world.git.push("second")
     await deploy(world, app)

@@ -1,7 +1,7 @@
-"""Deploys new commits of services that ask for it: the newest commit of the branch, once it is another.
+"""Deploys new commits of services that ask for it: the newest commit of the branch, if it is unseen.
 
-Each such service is a piece of work that comes again and again. The commit that was seen last is stored with
-the deployment of it, so that none is deployed twice or missed, whatever server looks.
+Each such service has a piece of work that is due again after each look. The commit that was seen last is
+stored in the transaction that deploys it, so that no server deploys it twice or misses one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.builders.git import GitError, GitSource
 from windlass.control.context.call import Call, Dialect, Origin
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
-from windlass.control.records.branch_watches import NEXT_COMMIT, watched_service
+from windlass.control.records.branch_watches import NEXT_COMMIT, service_of_work
 from windlass.control.records.deployments import accept, particulars
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
@@ -29,9 +29,9 @@ from windlass.core.deploy.states import OPEN, RELEASES, Do
 from windlass.store import Claim, Reads, Row, Tx
 
 LONGEST_PAUSE: Final = 10
-"""Times the usual pause, while a branch cannot be read."""
-_REMEMBERED: Final = 50
-"""Deployments among which a commit is looked for."""
+"""The longest pause while a branch cannot be read, in usual pauses."""
+_LATEST: Final = 50
+"""Number of the latest deployments in which a commit is looked for."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _FROM_GIT: Final = Origin("GIT")
 
@@ -45,14 +45,14 @@ class WatchSettings(Struct):
 class CommitStep(Enum):
     DEPLOY = auto()
     NOTE = auto()
-    """It is seen, and not deployed: it was deployed before, or nothing is to run."""
+    """Remember the commit without deploying it: it was deployed before, or the service is not to run."""
     WAIT = auto()
-    """A deployment that waits may be of this commit."""
+    """Look again later: a deployment that has not fetched its commit yet may be of this one."""
 
 
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     """Looks at the branch of a service, deploys its newest commit if it is new, and is due again later."""
-    service = await ctx.store.reads.resources.get(watched_service(claim.id))
+    service = await ctx.store.reads.resources.get(service_of_work(claim.id))
     if service is None or not ctx.kinds[service.family].deploys_new_commits(service):
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
@@ -60,26 +60,27 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
         branch, head = await ctx.git.head(source)
-        says = await _consider(ctx, claim, service, source, head)
+        message = await _deploy_if_new(ctx, claim, service, source, head)
     except (GitError, Conflict) as failure:
         if claim.attempts == 1:
-            _say(ctx, service, f"New commits are not deployed now: {failure}")
+            _log(ctx, service, f"New commits are not deployed now: {failure}")
         later = pause * min(2**claim.attempts, LONGEST_PAUSE)
         await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + later, claim.attempts))
         return
-    if says:
-        _say(ctx, service, says.format(commit=head[:12], branch=branch))
+    if message:
+        _log(ctx, service, message.format(commit=head[:12], branch=branch))
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + pause))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
-    """The next time that it is asked for, the commit that was deployed last counts."""
-    await tx.branch_heads.forget(watched_service(claim.id))
+    """Ends the work and forgets the commit that was seen: after auto_deploy is turned on again, the one that
+    was deployed last counts."""
+    await tx.branch_heads.forget(service_of_work(claim.id))
     await tx.work.done(claim)
 
 
-async def _consider(ctx: Context, claim: Claim, service: Row, source: GitSource, head: str) -> str:
-    """Deploys a commit if it is to be deployed. Returns what to say of it."""
+async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSource, head: str) -> str:
+    """Deploys a commit that is new and changes a watched path. Returns a line for the log, or nothing."""
     seen = await _find_seen(ctx.store.reads, service)
     if head == seen:
         return ""
@@ -108,7 +109,7 @@ async def _find_seen(source: Reads, service: Row) -> str:
     seen = await source.branch_heads.seen(service.id)
     if seen is not None:
         return seen
-    past = await source.deployments.latest(service.id, _REMEMBERED)
+    past = await source.deployments.latest(service.id, _LATEST)
     commits = (particulars(deployment).commit_id for deployment in past)
     return next(filter(None, commits), NEXT_COMMIT)
 
@@ -116,7 +117,7 @@ async def _find_seen(source: Reads, service: Row) -> str:
 async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
     past = [
         (deployment, details)
-        for deployment in await tx.deployments.latest(service, _REMEMBERED)
+        for deployment in await tx.deployments.latest(service, _LATEST)
         if not (details := particulars(deployment)).command
     ]
     if not past or past[0][0].action not in RELEASES:
@@ -129,8 +130,8 @@ async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
 
 
 async def _changes_watched(ctx: Context, service: Row, source: GitSource, seen: str, head: str) -> bool:
-    """True if a file that is watched differs. Commits that cannot be compared are taken to differ: the branch
-    may have been rewritten, and the former commit be gone."""
+    """True if a watched file differs. Commits that cannot be compared count as different: the branch may have
+    been rewritten, and the former commit be gone."""
     patterns = service.read(WatchSettings).watch_paths
     if not patterns:
         return True
@@ -149,11 +150,11 @@ def is_any_watched(paths: Sequence[str], patterns: Sequence[str]) -> bool:
     return any(watched(PurePosixPath(path)) for path in paths)
 
 
-def _say(ctx: Context, service: Row, message: str) -> None:
+def _log(ctx: Context, service: Row, message: str) -> None:
     ctx.logs.write(service.id, ctx.clock.now(), message)
 
 
 def _call(ctx: Context, service: Row) -> Call:
-    """Returns the call that would do the same."""
+    """Returns a call to the deploy action of the service, as Windlass itself makes it."""
     operation, *_ = ctx.registry.handled_by(f"{service.family}.deploy")
     return Call(operation=operation, actor=SYSTEM, ids=(service.id,), dialect=_WORDS, origin=_FROM_GIT)

@@ -9,19 +9,19 @@ from windlass.store import Tx
 AUTO_DEPLOY: Final = "auto deploy"
 """The kind of the work."""
 NEXT_COMMIT: Final = ""
-"""Stands for the commit that is found next: its branch was just chosen, so that it is not new."""
+"""Stands for the commit that the next look finds: it counts as seen, because its branch was just chosen."""
 
 
-def watched_service(work: str) -> str:
-    """Returns the service that a piece of this work is for."""
+def service_of_work(work: str) -> str:
+    """Returns the id of the service whose branch a piece of work looks at, from the id of the work."""
     return work.removeprefix(f"{AUTO_DEPLOY}:")
 
 
 async def watch_branch(tx: Tx, service: str, org: str, due: int) -> None:
-    """Has the branch of a service looked at from then on, until its settings end that."""
+    """Asks for looks at the branch of a service, the first when it is due, until its settings end them."""
     await tx.work.ask(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org)
 
 
-async def watch_another_branch(tx: Tx, service: str) -> None:
-    """Has the newest commit of a branch count as seen, because the branch was just chosen."""
+async def skip_next_commit(tx: Tx, service: str) -> None:
+    """Makes the commit that the next look finds count as seen, because its branch was just chosen."""
     await tx.branch_heads.note(service, NEXT_COMMIT)

@@ -1,11 +1,11 @@
-"""The branch whose new commits an application deploys by itself. Who chooses it may deploy."""
+"""The branch whose new commits an application deploys by itself. Choosing it needs the scope Deploy."""
 
 from __future__ import annotations
 
 from windlass.base.clock import SECOND
 from windlass.base.errors import Forbidden
 from windlass.control.context.context import Context
-from windlass.control.records.branch_watches import watch_another_branch, watch_branch
+from windlass.control.records.branch_watches import skip_next_commit, watch_branch
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.permissions import allows
 from windlass.core.access import Actor, Scope
@@ -28,10 +28,10 @@ async def watch_updated(ctx: Context, tx: Tx, change: Change[Application]) -> No
     if not before.auto_deploy:
         _require_branch(spec)
         await _require_deploy(tx, change.actor, row, "auto_deploy")
-    elif _code(spec) != _code(before):
+    elif _code_source(spec) != _code_source(before):
         await _require_deploy(tx, change.actor, row, "git_repository")
-    if _code(spec)[:2] != _code(before)[:2]:
-        await watch_another_branch(tx, row.id)
+    if _code_source(spec)[:2] != _code_source(before)[:2]:
+        await skip_next_commit(tx, row.id)
     await watch_branch(tx, row.id, row.org, _next_look(ctx, tx))
 
 
@@ -39,7 +39,7 @@ def _next_look(ctx: Context, tx: Tx) -> int:
     return tx.now + ctx.settings.auto_deploy_seconds * SECOND
 
 
-def _code(spec: Application) -> tuple[str, str | None, str]:
+def _code_source(spec: Application) -> tuple[str, str | None, str]:
     """Returns the address, branch and folder that an application is built from."""
     repository = spec.git_repository
     return (repository.url, repository.branch or None, repository.root_path) if repository else ("", None, "")
