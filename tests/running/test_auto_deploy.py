@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.running.deployments import deploy, deployed, deployments
 from tests.world import REPOSITORY, World
 from windlass.builders.git import GitSource
+from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
 from windlass.control.background.worker import LEASE
 from windlass.control.deploying.ledger import LostClaim
@@ -147,6 +149,14 @@ async def test_a_branch_that_cannot_be_read_is_told_once_and_looked_at_again(wor
     world.clock.turn(11 * EVERY)
     await world.settle()
     assert (await commits(world, app))[0] == second
+
+
+async def test_a_git_server_that_does_not_answer_holds_no_slot_for_long(world: World, monkeypatch):
+    app = await deployed(world, auto_deploy=True)
+    monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.01)
+    monkeypatch.setattr(world.git, "head", lambda source: asyncio.Event().wait())
+    await look(world)
+    assert "did not answer within 0.01 seconds" in await said(world, app)
 
 
 async def test_another_branch_is_followed_from_its_next_commit_on(world: World):

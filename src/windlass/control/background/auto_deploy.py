@@ -6,6 +6,7 @@ stored in the transaction that deploys it, so that no server deploys it twice or
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import PurePosixPath
@@ -28,6 +29,8 @@ from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import OPEN, RELEASES, Do
 from windlass.store import Claim, Reads, Row, Tx
 
+HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
+"""Limits of what a git server may take: a few that are slow hold all slots of this work otherwise."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, in usual pauses."""
 _LATEST: Final = 50
@@ -59,11 +62,13 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     pause = ctx.settings.auto_deploy_seconds * SECOND
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
-        branch, head = await ctx.git.head(source)
+        async with asyncio.timeout(HEAD_SECONDS):
+            branch, head = await ctx.git.head(source)
         message = await _deploy_if_new(ctx, claim, service, source, head)
-    except (GitError, Conflict) as failure:
+    except (GitError, Conflict, TimeoutError) as failure:
         if claim.attempts == 1:
-            _log(ctx, service, f"New commits are not deployed now: {failure}")
+            reason = str(failure) or f"{source.url} did not answer within {HEAD_SECONDS:g} seconds"
+            _log(ctx, service, f"New commits are not deployed now: {reason}")
         later = pause * min(2**claim.attempts, LONGEST_PAUSE)
         await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + later, claim.attempts))
         return
@@ -136,8 +141,9 @@ async def _changes_watched(ctx: Context, service: Row, source: GitSource, seen: 
     if not patterns:
         return True
     try:
-        changed = await ctx.git.changed_paths(source, seen, head)
-    except GitError:
+        async with asyncio.timeout(COMPARISON_SECONDS):
+            changed = await ctx.git.changed_paths(source, seen, head)
+    except (GitError, TimeoutError):
         return True
     return is_any_watched(changed, patterns)
 
