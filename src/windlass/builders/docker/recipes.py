@@ -24,12 +24,11 @@ from windlass.builders.native.node import Package, package
 from windlass.builders.native.node_builds import builds_of
 from windlass.builders.native.node_workspaces import workspace_of
 from windlass.core.deploy.build_settings import BuildSettings
-from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect
+from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named
 from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.outside import names_what_is_outside
 from windlass.core.detect.recipe import LONGEST
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
@@ -110,8 +109,9 @@ def _below_what_it_needs(recipe: Recipe, tree: Tree, order: Order, folder: Path)
     """Returns the path of an application in its repository, if it is built with files that are outside of its
     folder. Empty if it is not."""
     below = folder.relative_to(os.path.realpath(order.source)).as_posix()
+    language = language_named(recipe.language)
     is_inside = below != "." and is_plain_path(below) and not is_static(recipe)
-    return below if is_inside and names_what_is_outside(recipe.language, tree) else ""
+    return below if is_inside and language and language.needs_files_outside(tree) else ""
 
 
 def _built_in_workspace(

@@ -101,8 +101,8 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
     candidates: list[Candidate] = []
     outer = ""
     for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
-        own = is_one or bool(outer and folder.startswith(outer))
-        if not any(language.marker(tree, folder, own=own) for language in languages()):
+        is_inside = is_one or bool(outer and folder.startswith(outer))
+        if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
             continue
         recipe = _recipe_of(tree.below(folder))
         if recipe.is_runnable:

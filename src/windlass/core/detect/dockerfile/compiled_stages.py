@@ -9,6 +9,8 @@ from windlass.core.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.core.detect.dockerfile.instructions import CacheMount, is_plain_path
 from windlass.core.detect.dockerfile.stages import APP, BuildStage, DockerfileOptions, RunStep, Stages
 from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.language import matching_files
+from windlass.core.detect.languages.dotnet import PROJECTS
 from windlass.core.detect.recipe import Recipe
 
 CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
@@ -87,9 +89,7 @@ def dotnet(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Sta
     images = BASE_IMAGES[".NET"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build, environment={"DOTNET_CLI_TELEMETRY_OPTOUT": "1"})
-    projects = [
-        name for name in sorted(files.tree.names()) if name.endswith((".csproj", ".fsproj", ".vbproj"))
-    ]
+    projects = [*matching_files(files.tree, PROJECTS)]
     if recipe.install.startswith("dotnet restore") and len(projects) == 1 and is_plain_path(projects[0]):
         stage.manifests = [
             *projects,

@@ -6,18 +6,19 @@ import re
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
-from windlass.core.detect.language import Language
+from windlass.core.detect.language import Language, matching_files
 from windlass.core.detect.recipe import Recipe
 from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version
 
-_ENDS: Final = (".csproj", ".fsproj", ".vbproj")
+PROJECTS: Final = ("*.csproj", "*.fsproj", "*.vbproj")
+"""Files of C#, F# and Visual Basic that name a project."""
 _TARGET: Final = re.compile(r"<TargetFrameworks?>[ \t]*+net(?:coreapp)?([\d.]++)")
 _NAME: Final = re.compile(r"<AssemblyName>([\w.-]{1,200}+)<")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
-    project = next((name for name in sorted(files.tree.names()) if name.endswith(_ENDS)), "")
+    project = min(matching_files(files.tree, PROJECTS), default="")
     text = files.text(project)
     if version := _TARGET.search(text):
         choose_version(recipe, version[1], project)
@@ -35,9 +36,10 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 dotnet = Language(
     name=".NET",
-    manifests=tuple(f"*{end}" for end in _ENDS),
+    manifests=PROJECTS,
     rank=20,
     fill=fill,
+    manifests_with_paths=PROJECTS,
     toolchain=Toolchain(
         title=".NET",
         program="dotnet",

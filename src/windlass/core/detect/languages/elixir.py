@@ -40,6 +40,7 @@ elixir = Language(
     manifests=("mix.exs",),
     rank=10,
     fill=fill,
+    manifests_with_paths=("mix.exs",),
     toolchain=Toolchain(
         title="Elixir",
         program="mix",

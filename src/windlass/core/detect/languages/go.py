@@ -84,6 +84,7 @@ go = Language(
     code=("main.go",),
     rank=20,
     fill=fill,
+    manifests_with_paths=("go.mod",),
     toolchain=Toolchain(
         title="Go",
         program="go",

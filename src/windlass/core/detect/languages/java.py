@@ -105,6 +105,7 @@ java = Language(
     manifests=_BUILD_FILES,
     rank=20,
     fill=fill,
+    manifests_with_paths=("pom.xml", "settings.gradle", "settings.gradle.kts"),
     toolchain=Toolchain(
         title="Java",
         program="javac",

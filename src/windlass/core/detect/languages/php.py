@@ -87,6 +87,7 @@ php = Language(
     code=("index.php", "public/index.php"),
     rank=10,
     fill=fill,
+    manifests_with_paths=("composer.json",),
     toolchain=Toolchain(
         title="PHP",
         program="php",

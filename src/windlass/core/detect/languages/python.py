@@ -324,4 +324,5 @@ python = Language(
     code=_ENTRY,
     rank=40,
     fill=fill,
+    manifests_with_paths=("requirements.txt", "pyproject.toml"),
 )

@@ -72,6 +72,7 @@ ruby = Language(
     manifests=("Gemfile",),
     rank=10,
     fill=fill,
+    manifests_with_paths=("Gemfile",),
     toolchain=Toolchain(
         title="Ruby",
         program="bundle",

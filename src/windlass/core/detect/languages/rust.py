@@ -64,6 +64,8 @@ rust = Language(
     manifests=("Cargo.toml",),
     rank=20,
     fill=fill,
+    manifests_with_paths=("Cargo.toml",),
+    inherited_value=r"\bworkspace[ \t]*+=[ \t]*+true\b",
     toolchain=Toolchain(
         title="Rust",
         program="cargo",
