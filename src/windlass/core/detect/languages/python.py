@@ -174,13 +174,15 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
 
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     code = python_files(files)
-    if not any(_script_framework(recipe, needed, code)) and not any(_server(recipe, needed, code)):
+    if not _choose_script_framework(recipe, needed, code) and not _choose_server_framework(
+        recipe, needed, code
+    ):
         _choose_entry(recipe, code, files)
     _celery(files, recipe, needed, code)
 
 
-def _script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
-    """Frameworks whose own program runs a file."""
+def _choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+    """Chooses a framework whose own program runs a file. Returns False if there is none."""
     for file in code if "streamlit" in needed else ():
         if file.imports("streamlit"):
             because = f"{needed['streamlit']} names Streamlit; {file.path} imports it."
@@ -189,19 +191,19 @@ def _script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonF
                 because, framework="Streamlit", start=f"streamlit run {file.path} {options}", port=8501
             )
             recipe.choose("Streamlit answers there when it is ready.", health_path="/_stcore/health")
-            yield True
-            return
+            return True
     for file in code if "gradio" in needed else ():
         if file.imports("gradio") and not any(file.made_by(name) for name in (*_ASGI, *_WSGI)):
             because = f"{needed['gradio']} names Gradio; {file.path} imports it."
             place = "env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860}"
             recipe.choose(because, framework="Gradio", start=f"{place} python {file.path}", port=7860)
-            yield True
-            return
+            return True
+    return False
 
 
-def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> Iterator[bool]:
-    """Frameworks whose application is an object that a server loads."""
+def _choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+    """Chooses a framework whose application is an object that a server loads. Returns False if there is
+    none."""
     for name in (*_ASGI, *_WSGI):
         origin = _file_naming(_MODULES[name], needed)
         if not origin:
@@ -227,8 +229,8 @@ def _server(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> I
                 target = inner[1] if inner else variable or f"'{factory}()'"
                 more = " --pythonpath src" if file.in_src else ""
                 _serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
-            yield True
-            return
+            return True
+    return False
 
 
 def _file_naming(module: str, needed: dict[str, str]) -> str:
