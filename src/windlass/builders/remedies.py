@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.builders.builder import FULL
+from windlass.core.words import python_modules
 
 _LONGEST: Final = 300
 _MEMORY: Final = (
@@ -201,13 +202,13 @@ _RULES: Final = tuple(
             "Add {0} to the dependencies: the build imports it.",
         ),
         (
-            r"^ModuleNotFoundError: No module named '(imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes)'",
-            "Set language_version to an older Python, such as 3.11, or update the dependencies: the build "
-            "imports {0}, which this Python no longer has.",
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            f"Set language_version to an older Python, such as {python_modules.LAST_WITH_REMOVED}, or update "
+            "the dependencies: the build imports {0}, which this Python no longer has.",
         ),
         (
-            r"^ModuleNotFoundError: No module named '(pkg_resources|distutils)'",
-            "Add setuptools<81 to the dependencies: the build imports its module {0}.",
+            rf"^ModuleNotFoundError: No module named '({python_modules.OF_OLD_SETUPTOOLS})'",
+            f"{python_modules.ADD_SETUPTOOLS}: the build imports its module {{0}}.",
         ),
         (
             r"^ModuleNotFoundError: No module named '([\w.]+)'",

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from windlass.core.words import python_modules
+
 LOOK: Final = "Look at the log: "
 """Begins the failure of a program whose lines are not read yet."""
 LOOKED_AT: Final = 60
@@ -41,7 +43,7 @@ _NO_SCRIPT: Final = (
     "correct the start command: the script, or the program of its first line, is not where {name} runs"
 )
 _NO_MODULE: Final = "Add {0} to the dependencies, or correct the name: {name} has no module {0}"
-_SETUPTOOLS: Final = "Add setuptools<81 to the dependencies: {name} needs its module {0}"
+_SETUPTOOLS: Final = f"{python_modules.ADD_SETUPTOOLS}: {{name}} needs its module {{0}}"
 _NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
 _OWN_PORT: Final = (
     "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
@@ -123,10 +125,12 @@ _RULES: Final = tuple(
         # Modules that are missing
         (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
         (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
-        (r"^ModuleNotFoundError: No module named '?(pkg_resources|distutils)'?", _SETUPTOOLS),
+        (rf"^ModuleNotFoundError: No module named '?({python_modules.OF_OLD_SETUPTOOLS})'?", _SETUPTOOLS),
         (
-            r"^ModuleNotFoundError: No module named '(imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes)'",
-            _OLDER_PYTHON.replace("{version}", "3.11").replace("{what}", "the module {0}"),
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            _OLDER_PYTHON.replace("{version}", python_modules.LAST_WITH_REMOVED).replace(
+                "{what}", "the module {0}"
+            ),
         ),
         (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
         (
