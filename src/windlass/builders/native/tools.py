@@ -180,7 +180,7 @@ class Tools:
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
     ) -> str | None:
-        """Returns the output of a program, or an empty text if it fails."""
+        """Returns the output of a program, or None if it fails."""
         answer: list[str] = []
         heard = OutputLines(answer.append)
         try:
