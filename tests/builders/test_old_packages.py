@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.native_sites import Site, wheel
 from windlass.builders.native import NativeBuilder
-from windlass.builders.native.python import needs, wish_of
+from windlass.builders.native.python import dependencies_of, wish_of
 from windlass.core.detect import Tree, detect
 from windlass.core.detect.dockerfile import DockerfileOptions, dockerfile
 from windlass.core.detect.old_packages import old_package_in
@@ -62,6 +62,6 @@ def test_a_project_of_poetry_without_a_lock_is_read(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.poetry]\nname = "shop"\npackage-mode = false\n')
     wish = wish_of(tmp_path)
     assert wish
-    assert needs(wish, print).added == ""
+    assert dependencies_of(wish, print).added == ""
     (tmp_path / "poetry.lock").write_text(LOCK)
-    assert needs(wish, print).added == "setuptools<81\n"
+    assert dependencies_of(wish, print).added == "setuptools<81\n"

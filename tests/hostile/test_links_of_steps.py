@@ -135,7 +135,7 @@ async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_applicatio
         (app / name).write_text("{}")
     root = node.package(app)
     assert root
-    needed = node.needs(root, root, manager_of(app, ""))
+    needed = node.dependencies_of(root, root, manager_of(app, ""))
     assert any(app / way in (path, path.parent) for path in (*needed.files, *needed.local))
 
     (app / way).rename(secrets / way)
@@ -143,7 +143,7 @@ async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_applicatio
     into = tmp_path / "into"
     into.mkdir()
     with pytest.raises(BuildError, match="lead out of the application"):
-        await node.apart(None, needed, into, {})  # type: ignore[arg-type]
+        await node.install_apart(None, needed, into, {})  # type: ignore[arg-type]
 
 
 async def test_no_step_follows_one_that_puts_a_link_in_the_place_of_the_application(tmp_path):

@@ -20,7 +20,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
-from windlass.builders.native.start import Start, by_package, nothing_found, plain_to_see, without_npm
+from windlass.builders.native.start import Start, by_package, by_usual_files, nothing_found, without_npm
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.detect import (
@@ -135,7 +135,7 @@ def _choose_start(recipe: Recipe, package: node.Package | None, folder: Path) ->
         return chosen
     if recipe.language == "Python" and recipe.framework and recipe.start:
         return _start_of(recipe, package)
-    return plain_to_see(folder) or _start_without_build(recipe, package)
+    return by_usual_files(folder) or _start_without_build(recipe, package)
 
 
 def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _steps_of(
     if (
         procfile is None
         and not (is_here and recipe.framework)
-        and (by_package(package) or plain_to_see(folder))
+        and (by_package(package) or by_usual_files(folder))
     ):
         return None
     if not is_here:

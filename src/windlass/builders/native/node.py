@@ -88,14 +88,14 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
     """The commands that build the application, which need the packages for development too."""
 
     @property
-    def in_place(self) -> bool:
+    def is_installed_in_place(self) -> bool:
         """True if it can only be installed beside the code."""
         return bool(self.command or self.root.workspaces) or self.manager.is_berry
 
     @property
-    def of_its_own(self) -> bool:
+    def belongs_to_commit(self) -> bool:
         """True if the packages belong to this commit alone, because its code changes them or adds to them."""
-        return self.in_place or bool(self.build or self.package.own_scripts)
+        return self.is_installed_in_place or bool(self.build or self.package.own_scripts)
 
     @property
     def may_keep_copy(self) -> bool:
@@ -111,8 +111,8 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
         return [*installed, *(name for part in parts for name in (part.development if self.build else ()))]
 
     @property
-    def nothing(self) -> bool:
-        return not (self.package.dependencies or self.of_its_own)
+    def is_empty(self) -> bool:
+        return not (self.package.dependencies or self.belongs_to_commit)
 
 
 def package(folder: Path) -> Package | None:
@@ -148,7 +148,7 @@ def runs_build(package: Package, started: str) -> bool:
     return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
 
 
-def needs(
+def dependencies_of(
     package: Package,
     root: Package,
     manager: PackageManager,
@@ -202,7 +202,9 @@ def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> d
     return {name: variables[name] for name in named if name in variables}
 
 
-async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]) -> None:
+async def install_apart(
+    tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]
+) -> None:
     """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
         if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
@@ -219,7 +221,7 @@ async def apart(tools: Tools, needed: NodeDependencies, folder: Path, variables:
     (folder / "node_modules").mkdir(exist_ok=True)
 
 
-async def beside(
+async def put_beside_code(
     tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
     """Puts the packages beside the code: copies of `present`, or installed there."""

@@ -44,10 +44,13 @@ async def install_node(state: BuildState) -> None:
     root = state.sources.workspace or package
     manager = manager_of(root.folder, root.manager)
     needed = await group.in_thread(
-        partial(node.needs, command=state.sources.install, build=state.sources.build), package, root, manager
+        partial(node.dependencies_of, command=state.sources.install, build=state.sources.build),
+        package,
+        root,
+        manager,
     )
     wanted, named_by = state.sources.wanted_node
-    if needed.nothing:
+    if needed.is_empty:
         used = await _node_and_manager(state, needed, wanted, named_by)
     elif wanted:
         used = await _packages(state, needed, wanted, named_by, may_change=False)
@@ -88,7 +91,7 @@ async def _node_and_manager(
     runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
     if runtime.complaint:
         state.say(runtime.complaint)
-    if needed.nothing and not _is_named(state, needed.manager.name):
+    if needed.is_empty and not _is_named(state, needed.manager.name):
         return _NodeTools(runtime, None)  # no manager is run
     with explained(runtime.complaint):
         bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
@@ -131,17 +134,17 @@ async def _install_and_build(
     """Leaves the packages where instances find them."""
     variables = state.sources.variables
     settings = about_registries(variables) | node.named_variables(needed, variables)
-    present = None if needed.in_place else await _install_once(state, needed, runtime, settings)
+    present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
     if present and may_change:
         await group.in_thread(check_packages, present, needed.names, runtime.version)
     folder = needed.root.folder
-    if needed.of_its_own:
+    if needed.belongs_to_commit:
         if present is not None:
             _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         copy = PackageCopy(state.caches, present, folder) if present and needed.may_keep_copy else None
         if copy is None or not await group.in_thread(copy.put_in):
-            await node.beside(state.tools, needed, present, {**for_steps, **settings})
+            await node.put_beside_code(state.tools, needed, present, {**for_steps, **settings})
             if copy:
                 await group.in_thread(copy.note_copied)
         if may_change and not present:
@@ -194,6 +197,6 @@ async def _install_once(
     if is_present:
         state.say("The Node dependencies have not changed: they are used as they were installed before.")
     else:
-        await node.apart(state.tools, needed, deps, settings)
+        await node.install_apart(state.tools, needed, deps, settings)
         await group.in_thread(complete, deps)
     return deps

@@ -71,7 +71,7 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
     """Files and folders that decide what the manager installs."""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.requirements or self.added or self.project or self.manager or self.command)
 
     @property
@@ -104,7 +104,7 @@ def wish_of(folder: Path) -> Wish | None:
     )
 
 
-def needs(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
+def dependencies_of(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
     """Reads the declared dependencies, and adds packages that none of them names."""
     match wish.kind:
         case "requirements":

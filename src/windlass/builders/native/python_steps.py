@@ -23,13 +23,13 @@ async def install_python(state: BuildState) -> None:
     added = state.sources.added
     needed = python.PythonDependencies(added="\n".join(added), cwd=state.layout.folder) if added else None
     if wish:
-        needed = await group.in_thread(python.needs, wish, lines.append, added)
+        needed = await group.in_thread(python.dependencies_of, wish, lines.append, added)
     for line in lines:
         state.say(line)
     if wish and state.sources.install and not state.sources.package:
         needed = python.PythonDependencies(command=state.sources.install, cwd=wish.folder)
     version = await _interpreter(state)
-    if needed is None or needed.nothing:
+    if needed is None or needed.is_empty:
         python.alone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
         _place_programs(state, version)

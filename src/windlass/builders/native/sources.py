@@ -78,7 +78,7 @@ def read(order: Order) -> Sources:
     if file and (procfile is None or order.settings.builder == "DOCKERFILE"):
         sources = _by_dockerfile(order, context, file, workspace)
     else:
-        sources = _as_it_is(order, context, procfile, workspace)
+        sources = _by_recipe(order, context, procfile, workspace)
         if file:
             remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
     sources.remarks = [
@@ -129,7 +129,10 @@ def _usual_dockerfile(order: Order, context: Path) -> Path | None:
     return None
 
 
-def _as_it_is(order: Order, context: Path, procfile: Start | None, workspace: node.Package | None) -> Sources:
+def _by_recipe(
+    order: Order, context: Path, procfile: Start | None, workspace: node.Package | None
+) -> Sources:
+    """Follows the recipe of the files, with the commands of the Procfile if there is one."""
     package = node.package(context)
     settings = order.settings
     followed = detected.follow(context, package, settings, procfile)
@@ -201,7 +204,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: node.Pack
         is_chosen = order.settings.builder == "DOCKERFILE" or order.dockerfile or order.stage
         if is_chosen or not error.gives_the_same(read, hinted):
             raise
-        sources = _as_it_is(order, context, None, workspace)
+        sources = _by_recipe(order, context, None, workspace)
         sources.ports = tuple(hinted.ports)
         sources.remarks.insert(0, f"The recipe of these files is followed, and not {name}: {error.reason}")
         return sources
@@ -268,7 +271,7 @@ def _start(
         command = start.without_npm(hinted.command, package)
         port = fixed_port(command, hinted.ports)
         return Start(with_given_port(command, port) if port else command, f"the command of {name}")
-    if chosen := start.by_package(package) or start.plain_to_see(layout.folder):
+    if chosen := start.by_package(package) or start.by_usual_files(layout.folder):
         return chosen
     if settings.has_command:
         return Start(None, "the command that is set in the application")

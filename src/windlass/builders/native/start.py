@@ -133,7 +133,8 @@ def without_npm(command: Command, package: node.Package | None) -> Command:
     return (package and script(package, name)) or command
 
 
-def plain_to_see(folder: Path) -> Start | None:
+def by_usual_files(folder: Path) -> Start | None:
+    """Returns the one script of pyproject.toml, or else a Python file of a usual name, as the command."""
     scripts = _project_scripts(folder)
     if len(scripts) == 1:
         return Start(ExecForm((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
