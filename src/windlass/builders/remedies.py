@@ -25,7 +25,7 @@ _HOST: Final = (
     r"|UnknownHostException:|Failed to resolve|\bhost=) ?'?([\w.-]{0,200}\w)"
 )
 """Words of tools before the name of a host that they did not reach."""
-_VERSION: Final = "Correct {0} in the dependencies: no version that fits is to be had for this Python."
+_VERSION: Final = "Correct {0} in the dependencies: the registry has no such version for this Python."
 _PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
 _LIBRARIES: Final = {
     r"(pg_config)(?: executable)? not found": "libpq-dev",
@@ -106,7 +106,7 @@ _RULES: Final = tuple(
         ),
         (
             r"lock file .{0,200} needs to be updated but --locked",
-            "Run `cargo build`, and commit Cargo.lock: it does not fit to Cargo.toml.",
+            "Run `cargo build`, and commit Cargo.lock: it does not match Cargo.toml.",
         ),
         (
             r"rustc ([\d.]+) is not supported by|requires rustc ([\d.]+) or newer",
@@ -147,7 +147,7 @@ _RULES: Final = tuple(
             r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE"
             # Of many packages that are missing, npm may list more than the last lines hold.
             r"|Missing: \S{1,200} from lock ?file|Invalid: lock ?file's ",
-            "Install the dependencies once on your machine, and commit the lock file: it does not fit to "
+            "Install the dependencies once on your machine, and commit the lock file: it does not match "
             "package.json.",
         ),
         (
@@ -189,7 +189,7 @@ _RULES: Final = tuple(
         ),
         (
             r"Unable to find installation candidates for ([\w.-]+)",
-            "Run `poetry lock`, and commit poetry.lock: the registry has no file of {0} that fits to it.",
+            "Run `poetry lock`, and commit poetry.lock: the registry has no file of {0} that matches it.",
         ),
         (
             r"Could not build wheels for ([\w.-]+)|[Ff]ailed building wheel for ([\w.-]+)"
