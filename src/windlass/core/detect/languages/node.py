@@ -106,7 +106,7 @@ def _choose_by_framework(
         recipe.choose(f"{because}, and its build makes static files there.", static_folder=folder)
         _choose_fallback(recipe, framework, package)
     elif start := framework.start(files, package):
-        recipe.choose(f"{because}, which starts its server so.", start=start)
+        recipe.choose(f"{because}, which starts its server by this command.", start=start)
     recipe.choose(
         f"{framework.name} listens there unless PORT names another.",
         port=framework.port if recipe.start else 0,
@@ -132,7 +132,8 @@ def _choose_build(
         recipe.choose(because, build=f"env {variables} {command}" if variables else command)
     elif framework and framework.build:
         recipe.choose(
-            f"{framework.name} is built so, and package.json has no build script.", build=framework.build
+            f"{framework.name} is built by this command, and package.json has no build script.",
+            build=framework.build,
         )
 
 

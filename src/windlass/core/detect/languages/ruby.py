@@ -61,7 +61,9 @@ def _rails(files: KnownFiles, recipe: Recipe) -> None:
     if files.has("config/database.yml"):
         recipe.choose("config/database.yml is there.", release="bundle exec rails db:migrate")
     recipe.choose(
-        "Rails starts its server so.", start="bundle exec rails server -b 0.0.0.0 -p ${PORT:-3000}", port=3000
+        "Rails starts its server by this command.",
+        start="bundle exec rails server -b 0.0.0.0 -p ${PORT:-3000}",
+        port=3000,
     )
     if files.has("app/views/pwa/manifest.json.erb") or "rails/health#show" in files.text("config/routes.rb"):
         recipe.choose("config/routes.rb names the health check of Rails.", health_path="/up")
