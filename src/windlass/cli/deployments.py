@@ -42,7 +42,7 @@ class StartedDeployment(Struct, frozen=True):
         return self.path.rpartition("/")[2]
 
     @property
-    def itself(self) -> str:
+    def deployment_path(self) -> str:
         return f"{self.path}/deployment/{self.deployment}"
 
 
@@ -227,7 +227,7 @@ def last_lines(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:
-    lines = insist(lambda: api.get(f"{started.itself}/log", tail=_LINES), Patience())["results"]
+    lines = insist(lambda: api.get(f"{started.deployment_path}/log", tail=_LINES), Patience())["results"]
     return [line["message"] for line in lines]
 
 

@@ -80,7 +80,7 @@ class DeploymentWait:
         return EndedDeployment(self._started, deployment)
 
     def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
-        return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
+        return self._api.call("GET", f"{self._started.deployment_path}/stream", headers=headers)
 
     def _last(self) -> Mapping[str, Any]:
         """Prints states and log lines until the deployment ends."""
@@ -182,7 +182,7 @@ class BuildLog:
 
     def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
         self._api = api
-        self._path = f"{started.itself}/log"
+        self._path = f"{started.deployment_path}/log"
         self._news = news
         self._reader: _StreamReader | None = None
 

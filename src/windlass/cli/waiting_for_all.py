@@ -110,7 +110,7 @@ class EnvironmentWait:
     def _read(self, started: StartedDeployment) -> Any:
         """Returns the deployment, or None if it is gone with its service."""
         try:
-            return insist(lambda: self._api.get(started.itself), Patience())
+            return insist(lambda: self._api.get(started.deployment_path), Patience())
         except ApiRefused as refused:
             if is_gone(refused):
                 return None

@@ -44,7 +44,7 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
         return
     try:
         _show_output(call.api, started, as_json=wants_json)
-        deployment = insist(lambda: call.api.get(started.itself), Patience())
+        deployment = insist(lambda: call.api.get(started.deployment_path), Patience())
     except KeyboardInterrupt:
         _cancel(call.api, started)
         click.get_current_context().exit(INTERRUPTED)
@@ -61,7 +61,7 @@ def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         query = {"follow": "true", "tail": _MOST_LINES}
-        return api.call("GET", f"{started.itself}/log", query=query, headers=headers)
+        return api.call("GET", f"{started.deployment_path}/log", query=query, headers=headers)
 
     for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
         if event.kind == LINE:
@@ -77,7 +77,7 @@ def _exit_code(deployment: Mapping[str, Any]) -> int:
 
 
 def _cancel(api: Api, started: StartedDeployment) -> None:
-    api.call("POST", f"{started.itself}/cancel")
+    api.call("POST", f"{started.deployment_path}/cancel")
     say("The command is being cancelled.")
 
 
