@@ -13,6 +13,7 @@ from windlass.core.detect.known_files import KnownFiles, table, word
 Finder = Callable[[KnownFiles, dict[str, Any]], str]
 """Returns a folder or a command, or an empty text."""
 
+_USUAL_CACHE: Final = "node_modules/.cache"
 _ENDS: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
 _EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
 _OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
@@ -34,6 +35,8 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     static_folder: Finder = _nothing
     start: Finder = _nothing
     port: int = 3000
+    build_cache: str = _USUAL_CACHE
+    """The folder that its build keeps for the next one."""
     build_variables: Finder = _nothing
     """Variables of the build, as `env` takes them."""
     missing: str = ""
@@ -109,6 +112,7 @@ FRAMEWORKS: Final = (
         package="next",
         name="Next.js",
         build="npx next build",
+        build_cache=".next/cache",
         static_folder=_next_export,
         start=_always("npx next start --port ${PORT:-3000}"),
     ),
@@ -153,11 +157,18 @@ FRAMEWORKS: Final = (
         name="Angular",
         is_single_page=True,
         build="npx ng build",
+        build_cache=".angular/cache",
         static_folder=_angular_folder,
         start=_angular_start,
         port=4000,
     ),
-    NodeFramework(package="gatsby", name="Gatsby", build="npx gatsby build", static_folder=_always("public")),
+    NodeFramework(
+        package="gatsby",
+        name="Gatsby",
+        build="npx gatsby build",
+        build_cache=".cache",
+        static_folder=_always("public"),
+    ),
     NodeFramework(
         package="@docusaurus/core",
         name="Docusaurus",
@@ -191,6 +202,12 @@ FRAMEWORKS: Final = (
 def is_built(framework: str) -> bool:
     """True for a framework that runs only after its build."""
     return framework in {entry.name for entry in FRAMEWORKS}
+
+
+def build_cache_of(framework: str) -> str:
+    """Returns the folder that a build keeps for the next one, also for an application without a framework."""
+    caches = (entry.build_cache for entry in FRAMEWORKS if entry.name == framework)
+    return next(caches, _USUAL_CACHE)
 
 
 BROWSER_ROUTERS: Final = (

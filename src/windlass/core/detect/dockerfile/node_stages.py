@@ -17,6 +17,7 @@ from windlass.core.detect.dockerfile.stages import (
     names_any,
 )
 from windlass.core.detect.known_files import KnownFiles, table, word
+from windlass.core.detect.node_frameworks import build_cache_of
 from windlass.core.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
 from windlass.core.detect.recipe import Recipe
 
@@ -57,7 +58,6 @@ _OWN_SCRIPTS: Final = frozenset({"preinstall", "install", "postinstall", "prepar
 _MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
 _LOCAL: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
 _LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
-_BUILD_CACHES: Final = {"Next.js": ".next/cache", "Angular": ".angular/cache", "Gatsby": ".cache"}
 _BY_MANAGER: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
 _ASKS: Final = (
     'fetch("http://127.0.0.1:" + (process.env.PORT || process.argv[1]) + process.argv[2])'
@@ -116,7 +116,7 @@ def _build_stage(
             stage.manifests = [name for name in _MANIFESTS if files.has(name)]
             stage.install = installing
     if recipe.build:
-        folder = _BUILD_CACHES.get(recipe.framework, "node_modules/.cache")
+        folder = build_cache_of(recipe.framework)
         name = f"{options.own}-{folder.strip('.').replace('/', '-')}"
         kept = CacheMount(name, f"{options.folder}/{folder}", is_locked=True)
         stage.build.append(RunStep(recipe.build.removeprefix("npx "), (kept,)))
