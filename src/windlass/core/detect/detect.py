@@ -11,7 +11,7 @@ from windlass.core.detect.hints import apply_hints
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.language import Language
 from windlass.core.detect.languages import languages
-from windlass.core.detect.recipe import Candidate, ProcessType, Recipe
+from windlass.core.detect.recipe import WEB, Candidate, ProcessType, Recipe
 from windlass.core.detect.tree import Tree
 
 DEEPEST: Final = 3
@@ -84,12 +84,12 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
     if language is not None:
         recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
         language.fill(files, recipe)
-    if any(process.name == "web" for process in recipe.processes):
+    if any(process.name == WEB for process in recipe.processes):
         recipe.choose(
             "A process web listens on the port in PORT, which is this one if none is named.", port=8080
         )
     if recipe.start and not recipe.processes:
-        recipe.choose(recipe.reasons["start"], processes=[ProcessType("web", recipe.start)])
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
     if recipe.build == recipe.install:
         recipe.forget("build")
     recipe.problems = [*files.problems[:20], *recipe.problems]

@@ -9,7 +9,7 @@ from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.core.detect.node_locks import LOCKS
-from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.tree import Tree
 from windlass.core.detect.versions import choose_version, choose_version_by_file
@@ -151,12 +151,12 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
 
 
 def _choose_server(recipe: Recipe, needed: dict[str, Any]) -> None:
-    """Names the library of a server that has no framework around it."""
+    """Names the library of a server without a framework, and makes a start command the web process."""
     for name, title in SERVERS.items():
         if name in needed and recipe.start:
             recipe.choose(f"package.json names {name}.", framework=title)
     if recipe.start and not recipe.processes:
-        recipe.choose(recipe.reasons["start"], processes=[ProcessType("web", recipe.start)])
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
 
 
 node = Language(

@@ -11,7 +11,7 @@ from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.core.detect.python_code import PythonFile, python_files
-from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 MOST_FILES: Final = 20
@@ -292,7 +292,7 @@ def _celery(
         return
     because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
     worker = ProcessType("worker", f"celery -A {file.module} worker --loglevel INFO")
-    web = [ProcessType("web", recipe.start)] if recipe.start else []
+    web = [ProcessType(WEB, recipe.start)] if recipe.start else []
     recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
 
 
