@@ -194,6 +194,18 @@ def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen
     assert artifact.release == ("./migrate", "now")
 
 
+def test_an_image_of_processes_without_web_is_built_for_an_application_that_chooses_one(chosen):
+    files = {**FLASK, "Procfile": "api: gunicorn app:app\nworker: python work.py\n"}
+    with pytest.raises(BuildError, match=r"^Set process to one of api, worker: "):
+        chosen(files)
+    made = chosen(files, has_command=True)
+    assert made.notes.processes == {"api": ("gunicorn", "app:app"), "worker": ("python", "work.py")}
+    assert "CMD" not in made.files.text.decode()
+    # Negative control: of one process there is no choice.
+    only = chosen({**FLASK, "Procfile": "api: gunicorn app:app\n"})
+    assert 'CMD ["gunicorn", "app:app"]' in only.files.text.decode()
+
+
 def test_processes_of_a_procfile_can_be_chosen_beside_a_dockerfile(chosen):
     procfile = f"web: serve\nworker: work --fast\nrelease: migrate\nlong: {'x' * 2001}\n"
     notes = chosen({"Dockerfile": "FROM busybox\n", "Procfile": procfile}).notes

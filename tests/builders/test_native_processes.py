@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from windlass.core.deploy.build_settings import BuildSettings
@@ -20,8 +21,15 @@ async def test_every_process_of_a_procfile_can_be_run_and_so_can_its_release(sit
     assert "The process worker of the Procfile runs in an application of its own" in site.log()
 
 
-async def test_a_procfile_without_web_leaves_the_choice_to_the_application(site):
-    artifact = await site.build({"Procfile": "a: python main.py\nb: python work.py\n", **SCRIPTS})
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("Procfile", "a: python main.py\nb: python work.py\n"),
+        ("fly.toml", "[processes]\na = 'python main.py'\nb = 'python work.py'\n"),
+    ],
+)
+async def test_processes_without_web_leave_the_choice_to_the_application(site, file, text):
+    artifact = await site.build({file: text, **SCRIPTS})
     assert artifact.command == ()
     assert artifact.processes.keys() == {"a", "b"}
 

@@ -8,7 +8,7 @@ ROWS = [
     Row(
         "a Procfile with every type",
         {
-            "Procfile": "# types\nrelease: ./migrate\nworker: python work.py\nweb:  gunicorn x:y\nno line\n",
+            "Procfile": "# types\nrelease: ./migrate\nworker: python work.py\nweb:  gunicorn x:y\n",
             "requirements.txt": "flask\n",
             "app.py": FLASK,
         },
@@ -20,6 +20,12 @@ ROWS = [
             "added_packages": [],
         },
         {"start": "The Procfile names it as web."},
+    ),
+    Row(
+        "a Procfile with one process of another name",
+        {"Procfile": "api: gunicorn x:y\n", "requirements.txt": "flask\n", "app.py": FLASK},
+        {"start": "gunicorn x:y", "processes": ["api"]},
+        {"start": "The Procfile names it as api."},
     ),
     Row(
         "a render.yaml",

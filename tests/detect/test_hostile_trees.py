@@ -14,8 +14,8 @@ from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Tree, detect
-from windlass.core.detect.hints import MOST_PROCESSES
 from windlass.core.detect.known_files import LARGEST
+from windlass.core.detect.procfile import MOST_PROCESSES
 from windlass.core.detect.recipe import LONGEST, Recipe
 
 NAMES = sorted({path for row in ROWS for path in row.files})

@@ -115,6 +115,31 @@ def test_a_known_language_without_a_start_says_what_to_add():
     ]
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("Procfile", "api: gunicorn app:app\nworker: work\n"),  # the first is what a language suggests
+        ("fly.toml", '[processes]\napi="serve"\nworker="work"\n'),
+    ],
+)
+def test_processes_without_web_are_a_choice_of_the_application(file, text):
+    named = {"requirements.txt": "flask\n", "app.py": FLASK, file: text}
+    recipe = detect(tree_of(named))
+    assert (recipe.framework, recipe.start, recipe.added_packages) == ("Flask", "", [])
+    assert [process.name for process in recipe.processes] == ["api", "worker"]
+    assert recipe.problems == [
+        "Set process to one of api, worker: the repository names these, and no process type web."
+    ]
+    nested = detect(tree_of({f"shop/{path}": text for path, text in named.items()}))
+    assert [candidate.root_path for candidate in nested.candidates] == ["/shop"]
+
+
+def test_a_line_of_a_procfile_in_another_form_is_named():
+    recipe = detect(tree_of({"Procfile": "# types\nweb: serve\n\nno line\n- x: y\n"}))
+    assert recipe.start == "serve"
+    assert recipe.problems == ["Write line 4 of the Procfile as `web: command`: it has another form."]
+
+
 def test_svelte_without_an_adapter_says_which_one_to_add():
     recipe = detect(tree_of({"package.json": package("@sveltejs/kit", build="vite build")}))
     assert recipe.problems[0].startswith("Add the package @sveltejs/adapter-node")

@@ -27,8 +27,8 @@ from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named
 from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.core.detect.dockerfile.instructions import is_plain_path
-from windlass.core.detect.hints import processes_of
 from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.procfile import PROCFILE, read_procfile
 from windlass.core.detect.recipe import LONGEST
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
@@ -144,10 +144,9 @@ def _built_in_workspace(
 def _notes_of_procfile(folder: Path) -> ImageNotes:
     """Returns the process types that an application can choose beside a Dockerfile. A release command is not
     among them: an image may release itself, as those do that were built before."""
-    files = KnownFiles(Tree(["Procfile"], partial(read_beginning, folder)))
-    processes = [process for process in processes_of(files.text("Procfile")) if process.name != "release"]
+    procfile = read_procfile(KnownFiles(Tree([PROCFILE], partial(read_beginning, folder))).text(PROCFILE))
     return ImageNotes(
-        {process.name: argv(process.command) for process in processes if len(process.command) <= LONGEST}
+        {name: argv(command) for name, command in procfile.commands.items() if len(command) <= LONGEST}
     )
 
 

@@ -20,7 +20,14 @@ from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
 from windlass.builders.native.hints import Command, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
-from windlass.builders.native.start import Start, by_package, by_usual_files, nothing_found, without_npm
+from windlass.builders.native.start import (
+    CHOSEN_PROCESS,
+    Start,
+    by_package,
+    by_usual_files,
+    nothing_found,
+    without_npm,
+)
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.detect import (
@@ -114,6 +121,8 @@ def _start_by(
     """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
     if settings.static_folder:
         return _static(recipe)
+    if recipe.processes and not recipe.is_runnable:
+        return Start(None, CHOSEN_PROCESS)
     start = _start_of(recipe, None) if steps and recipe.start else _choose_start(recipe, package, folder)
     if start is None and not settings.has_command:
         raise _nothing_to_start(recipe, folder)

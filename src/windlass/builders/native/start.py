@@ -15,13 +15,14 @@ from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
 from windlass.core.deploy.static_site import StaticSite
+from windlass.core.detect.procfile import PROCFILE, Processes, read_procfile
 
-_PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]++)\s*+:\s*+(?P<command>\S.*)")
 LOOKED_FOR: Final = (
     "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
     "[project.scripts]), main.py, app.py, manage.py"
 )
 
+CHOSEN_PROCESS: Final = "the process that the application chooses"
 _EXAMPLES: Final = (
     (".py", "python {}"),
     (".js", "node {}"),
@@ -61,38 +62,29 @@ def text_of(command: Command) -> str:
 
 
 def by_procfile(folder: Path) -> Start | None:
-    file = folder / "Procfile"
+    file = folder / PROCFILE
     if not file.is_file():
         return None
-    processes: dict[str, str] = {}
-    for number, line in enumerate(read_small_text(file).splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        process = _PROCESS.fullmatch(line.strip())
-        if not process:
-            raise BuildError(f"Write line {number} of the Procfile as `web: command`: it has another form.")
-        processes.setdefault(process["name"], process["command"])
-    if not processes:
+    procfile = read_procfile(read_small_text(file))
+    if procfile.advice:
+        raise BuildError(procfile.advice)
+    if not (procfile.commands or procfile.release):
         raise BuildError("Add a line such as `web: python main.py` to the Procfile: it names no process.")
-    release = processes.pop("release", "")
-    if not processes:
-        return None
-    return _start_of(processes, release)
+    return _start_of(procfile) if procfile.commands else None
 
 
-def _start_of(processes: Mapping[str, str], release: str) -> Start:
-    """Chooses the process web, or the only one. Of others, the application chooses one."""
-    name = "web" if "web" in processes else next(iter(processes)) if len(processes) == 1 else ""
-    others = [other for other in processes if other != name]
+def _start_of(procfile: Processes) -> Start:
+    name = procfile.main
     return Start(
-        Shell(processes[name]) if name else None,
-        f"the process {name} of the Procfile" if name else "the process that the application chooses",
+        Shell(procfile.commands[name]) if name else None,
+        f"the process {name} of the Procfile" if name else CHOSEN_PROCESS,
         tuple(
             f"The process {other} of the Procfile runs in an application of its own, with `process` {other}."
-            for other in others
+            for other in procfile.commands
+            if other != name
         ),
-        {other: Shell(command) for other, command in processes.items()},
-        Shell(release) if release else None,
+        {other: Shell(command) for other, command in procfile.commands.items()},
+        Shell(procfile.release) if procfile.release else None,
     )
 
 

@@ -39,14 +39,17 @@ _NOT_APPLICATIONS: Final = frozenset(
 def detect(tree: Tree) -> Recipe:
     """Returns the recipe of the application in a folder. Lists the folders of applications below it."""
     recipe = _recipe_of(tree)
-    recipe.candidates = _candidates(tree, is_one=recipe.is_runnable)
-    if not recipe.is_runnable and (recipe.candidates or not recipe.problems):
+    recipe.candidates = _candidates(tree, is_one=recipe.is_application)
+    if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
         recipe.problems.append(advice_for(recipe))
     return recipe
 
 
 def advice_for(recipe: Recipe) -> str:
     """Returns what to do about a recipe that starts nothing."""
+    if recipe.processes:
+        names = ", ".join(process.name for process in recipe.processes)
+        return f"Set process to one of {names}: the repository names these, and no process type {WEB}."
     if recipe.candidates:
         folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
         return f"Set root_path to the folder of one application, such as {folders}."
@@ -66,11 +69,11 @@ def language_named(name: str) -> Language | None:
 
 
 def _recipe_of(tree: Tree) -> Recipe:
-    """Returns the first recipe that starts something, or else the first of a language that is recognized."""
+    """Returns the first recipe of an application, or else the first of a language that is recognized."""
     marked = [language for language in languages() if language.marker(tree)]
     recipes = [_fill(language, tree) for language in marked]
     for recipe in recipes:
-        if recipe.is_runnable:
+        if recipe.is_application:
             return recipe
     if recipes:
         return recipes[0]
@@ -81,9 +84,13 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
     files = KnownFiles(tree)
     recipe = Recipe()
     apply_hints(files, recipe)
+    has_to_choose = bool(recipe.processes) and not recipe.start
     if language is not None:
         recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
         language.fill(files, recipe)
+    if has_to_choose:
+        # What a language suggests is none of the processes that the author names.
+        recipe.forget("start", "added_packages", "static_folder", "static_fallback")
     if any(process.name == WEB for process in recipe.processes):
         recipe.choose(
             "A process web listens on the port in PORT, which is this one if none is named.", port=8080
@@ -105,7 +112,7 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
         if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
             continue
         recipe = _recipe_of(tree.below(folder))
-        if recipe.is_runnable:
+        if recipe.is_application:
             candidates.append(Candidate(f"/{folder}", recipe.language, recipe.framework))
             outer = outer if outer and folder.startswith(outer) else f"{folder}/"
         if len(candidates) == MOST_CANDIDATES:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
 
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
+from windlass.core.detect.procfile import PROCFILE, Processes, main_process, processes_of, read_procfile
 from windlass.core.detect.recipe import ProcessType, Recipe
 
-MOST_PROCESSES: Final = 100
-_PROCESS: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 _EXPOSE: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
 _PAIR: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
 _PORTS: Final = range(1, 65_536)
@@ -29,39 +27,30 @@ def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
     _dockerfile(files, recipe)
 
 
-def processes_of(text: str) -> Iterator[ProcessType]:
-    """Yields the first process types of a Procfile. Lines of another form are left out."""
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    matches = (match for line in lines if (match := _PROCESS.fullmatch(line.strip())))
-    yield from (ProcessType(match[1], match[2].strip()) for match in islice(matches, MOST_PROCESSES))
-
-
 def _procfile(files: KnownFiles, recipe: Recipe) -> None:
-    named = {process.name: process for process in reversed([*processes_of(files.text("Procfile"))])}
-    _take_processes(named, "The Procfile", recipe)
+    procfile = read_procfile(files.text(PROCFILE))
+    if procfile.advice:
+        recipe.problems.append(procfile.advice)
+    _take_processes(procfile, "The Procfile", procfile.main, recipe)
 
 
-def _take_processes(named: dict[str, ProcessType], origin: str, recipe: Recipe) -> None:
-    if release := named.pop("release", None):
-        recipe.choose(f"{origin} names it as release.", release=release.command)
-    if not named:
-        return
-    web = named.get("web") or named.get("app") or list(named.values())[-1]
-    others = sorted((process for process in named.values() if process is not web), key=lambda p: p.name)
-    recipe.choose(f"{origin} names {', '.join(sorted(named))}.", processes=[web, *others])
-    recipe.choose(f"{origin} names it as {web.name}.", start=web.command)
+def _take_processes(named: Processes, origin: str, main: str, recipe: Recipe) -> None:
+    """Takes the processes that a file names, the main one first if there is one."""
+    recipe.choose(f"{origin} names it as release.", release=named.release)
+    processes = [ProcessType(name, command) for name, command in sorted(named.commands.items())]
+    processes.sort(key=lambda process: process.name != main)
+    recipe.choose(f"{origin} names {', '.join(sorted(named.commands))}.", processes=processes)
+    recipe.choose(f"{origin} names it as {main}.", start=named.commands.get(main, ""))
 
 
 def _fly(files: KnownFiles, recipe: Recipe) -> None:
     if not files.has("fly.toml"):
         return
     content = files.toml("fly.toml")
-    named = {
-        name: ProcessType(name, command)
-        for name, command in table(content, "processes").items()
-        if isinstance(command, str)
-    }
-    _take_processes(named, "fly.toml", recipe)
+    pairs = table(content, "processes").items()
+    named = processes_of((name, command) for name, command in pairs if isinstance(command, str))
+    main = named.main or main_process(named.commands, usual="app")
+    _take_processes(named, "fly.toml", main, recipe)
     recipe.choose("fly.toml names it as release_command.", release=word(content, "deploy", "release_command"))
     recipe.choose(
         "fly.toml names it as internal_port.", port=_port(table(content, "http_service").get("internal_port"))
@@ -82,7 +71,8 @@ def _render(files: KnownFiles, recipe: Recipe) -> None:
         ("healthCheckPath", "health_path"),
         ("staticPublishPath", "static_folder"),
     ):
-        value = service.get(name, "")
+        # One command beside a choice of processes would not be among them.
+        value = "" if field == "start" and recipe.processes else service.get(name, "")
         value = value.removeprefix("./").rstrip("/") or "." if field == "static_folder" and value else value
         recipe.choose(f"render.yaml names it as {name}.", **{field: value})
     if "startCommand" in service:

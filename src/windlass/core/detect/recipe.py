@@ -88,6 +88,11 @@ class Recipe(Struct, kw_only=True):
         return bool(self.start or self.static_folder)
 
     @property
+    def is_application(self) -> bool:
+        """True also if it names processes and leaves the choice among them."""
+        return self.is_runnable or bool(self.processes)
+
+    @property
     def values(self) -> list[tuple[str, str, str]]:
         """The name, the value as text, and the reason of each value that was found."""
         return [
