@@ -25,6 +25,7 @@ _EVERYDAY = {
     "ps": "services.ps",
     "logs": "services.logs",
     "open": "services.open_command",
+    "console": "console.console",
     "deploy": "changes.deploy",
     "rollback": "changes.rollback",
     "scale": "changes.scale",

@@ -21,7 +21,9 @@ from windlass.core.declare.registry import Operation
 Header = tuple[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
-_SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_NO_STORE = b"no-store"
+_NO_SNIFF: Header = (b"x-content-type-options", b"nosniff")
+_SAFE: tuple[Header, ...] = ((b"cache-control", _NO_STORE), _NO_SNIFF)
 # A proxy that collects an answer before it passes it on would keep a stream for ever.
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 
@@ -36,6 +38,8 @@ class HttpAnswer(Struct, frozen=True):
     """The part of a websocket that follows its opening."""
     place: StreamPlace | None = None
     """The place that a stream or a websocket takes in the quota."""
+    caching: bytes = _NO_STORE
+    """The `Cache-Control` of the answer."""
 
 
 def answer_of(operation: Operation, reply: Reply) -> HttpAnswer:
@@ -79,12 +83,12 @@ async def send_answer(
 ) -> None:
     """Sends an answer; of a stream, only the head. `further` are headers that it carries besides its own."""
     headers = rate_limit_headers(window)
-    headers += ((b"x-request-id", request.id), *_SAFE, *answer.headers)
+    headers += ((b"x-request-id", request.id), (b"cache-control", answer.caching), _NO_SNIFF, *answer.headers)
     if answer.stream is not None:
         headers += (answer.content_type, _UNBUFFERED)
     elif answer.body:
         headers += (answer.content_type, (b"content-length", b"%d" % len(answer.body)))
-    elif answer.status != 204:
+    elif answer.status not in {204, 304}:
         headers += ((b"content-length", b"0"),)  # an empty body has no content type
     headers += further
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

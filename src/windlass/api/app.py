@@ -8,11 +8,12 @@ request that failed as well, carries the three rate-limit headers and a request 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from windlass.api import sockets
 from windlass.api.access_log import access_log_of
+from windlass.api.account import AccountRequests
 from windlass.api.answers import (
     HttpAnswer,
     answer_of,
@@ -25,6 +26,7 @@ from windlass.api.body import PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.cors import CrossOrigin
 from windlass.api.executions import ExecutionSockets
+from windlass.api.files import ServedFile, file_answer
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
@@ -32,7 +34,8 @@ from windlass.api.requests import Receive, Request, Scope, Send, receive_body, r
 from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.api.uploads import UploadRequests
-from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp
+from windlass.api.wrong_paths import not_allowed, nothing_at, only_websockets
+from windlass.base.errors import Failure, Forbidden, Invalid
 from windlass.base.log import log
 from windlass.base.trace import enter_trace
 from windlass.control.context.call import Call
@@ -47,11 +50,19 @@ _log = log("api")
 
 
 class App:
-    def __init__(self, ctx: Context, callers: Callers, pages: Pages, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        callers: Callers,
+        pages: Pages,
+        metrics: Metrics,
+        console: Callable[[str], ServedFile | None],
+    ) -> None:
         self._ctx = ctx
         self._callers = callers
         self._pages = pages
         self._metrics = metrics
+        self._console = console
         self._cors = CrossOrigin(ctx.settings.cors_origins)
         self._routes = RouteTree(ctx.registry.operations)
         self._dispatch = Dispatch(ctx)
@@ -59,6 +70,7 @@ class App:
         self.stream_quota = StreamQuota()
         self._executions = ExecutionSockets(ctx, callers, self._streams)
         self._uploads = UploadRequests(ctx, callers)
+        self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
 
@@ -129,7 +141,7 @@ class App:
             self._callers.exempt(request)
             return self._cors.preflight(request, allow_header(methods))
         await self._callers.identify(request)
-        raise _not_allowed(request.method, allow_header(methods))
+        raise not_allowed(request.method, allow_header(methods))
 
     async def _answer_elsewhere(self, request: Request, receive: Receive) -> HttpAnswer:
         """Answers at a path where no operation is."""
@@ -139,22 +151,33 @@ class App:
         )
         if page:
             return await self._answer_page(request, page)
+        if request.path.startswith("/console") and (file := self._console(request.path)):
+            return self._answer_file(request, file)
         if self._uploads.has(request.path) and request.method != "OPTIONS":
             return await self._uploads.answer(request, receive)
+        if self._account.has(request.path):
+            return await self._account.answer(request, receive)
         if request.method == "OPTIONS":
             self._callers.exempt(request)
         else:
             await self._callers.identify(request)
         if self._executions.has(request.path):
-            raise _only_websockets("Connect with `windlass exec`, or with a client of websockets")
-        raise _nothing_at(request.path)
+            raise only_websockets("Connect with `windlass exec`, or with a client of websockets")
+        raise nothing_at(request.path)
+
+    def _answer_file(self, request: Request, file: ServedFile) -> HttpAnswer:
+        self._callers.exempt(request)
+        if request.method not in {"GET", "HEAD"}:
+            raise not_allowed(request.method, allow_header({"GET"}))
+        request.operation = "console"
+        return file_answer(request, file)
 
     async def _answer_page(self, request: Request, page: ServedPage) -> HttpAnswer:
         self._callers.exempt(request)
         if request.method == "OPTIONS":
             return self._cors.preflight(request, allow_header({"GET"}))
         if request.method not in {"GET", "HEAD"}:
-            raise _not_allowed(request.method, allow_header({"GET"}))
+            raise not_allowed(request.method, allow_header({"GET"}))
         request.operation = page.name
         status, body, content_type, headers = await page.render()
         return HttpAnswer(status, body, headers, (b"content-type", content_type))
@@ -241,7 +264,12 @@ class App:
                     (b"x-request-id", request.id),
                 ]
                 # `longest` is for our own protocol class: how much it may take from this client.
-                accept = {"type": "websocket.accept", "headers": headers, "longest": session.longest}
+                accept = {
+                    "type": "websocket.accept",
+                    "headers": headers,
+                    "longest": session.longest,
+                    "subprotocol": request.socket_protocol,
+                }
                 await send(accept)
                 self._note(request, answer, began)
                 allowed = await self._callers.still_allowed(request)
@@ -294,26 +322,6 @@ def _parse(request: Request, operation: Operation, body: bytes) -> Any:
     kinds = PATCHES if operation.method == "PATCH" else ()
     content_type, forgiving = request.headers.get(b"content-type"), request.dialect.is_full
     return parse_body(body, content_type, struct or NoBody, kinds, forgiving=forgiving)
-
-
-def _only_websockets(advice: str) -> Failure:
-    return NotHttp(
-        f"This is for websockets, version 13. {advice}",
-        {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
-    )
-
-
-def _nothing_at(path: str) -> Failure:
-    if path == sockets.LOGS:
-        return _only_websockets("Over HTTP, a log is read with GET /application/{app_id}/log")
-    return Missing(
-        "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
-        "not names: GET /organization/{org_id}/services lists the ids of services"
-    )
-
-
-def _not_allowed(method: str, allow: str) -> NotAllowed:
-    return NotAllowed(f"{method} cannot be done here; what can is in the header Allow", {"allow": allow})
 
 
 def _log_request(request: Request, answer: HttpAnswer, seconds: float) -> None:

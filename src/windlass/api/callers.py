@@ -12,13 +12,14 @@ from windlass.api.requests import Request
 from windlass.base.clock import Clock
 from windlass.base.errors import Failure, TooMany, Unavailable
 from windlass.base.trace import enter_trace
-from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refusal
+from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller
+from windlass.control.people.claims import refusal
 from windlass.core.access import Actor
 
 
 class Callers:
     def __init__(self, authenticator: Authenticator, budgets: Budgets, clock: Clock) -> None:
-        self._authenticator = authenticator
+        self.authenticator = authenticator
         self._budgets = budgets
         self._clock = clock
         self.security = authenticator.security_events
@@ -30,7 +31,7 @@ class Callers:
         if header is None:
             return None
         now = self._clock.now()
-        actor = self._authenticator.recent_verdict(header, now)
+        actor = self.authenticator.recent_verdict(header, now)
         if actor is None or not self.security.knows(actor, request.client):
             return None
         request.window = self._budgets.quickly(actor.subject, actor.limit, now)
@@ -43,6 +44,10 @@ class Callers:
         """Lets in a request that needs no caller, and counts against no budget."""
         self._count_stranger(request, spend=False)
 
+    def count_failure(self, request: Request) -> None:
+        """Counts a request without a caller against the budget of its address, as a wrong credential is."""
+        self._count_stranger(request, spend=True)
+
     async def identify(self, request: Request) -> Actor | Failure:
         """Returns the caller, or the reason why none is known. Raises TooMany if the budget is spent."""
         header = request.credential
@@ -52,7 +57,7 @@ class Callers:
         enter_trace(lambda: request.trace)  # for what is asked of an OpenID Connect issuer
         now = self._clock.now()
         try:
-            actor = self._authenticator.recent_verdict(header, now) or await self._authenticator.admit(header)
+            actor = self.authenticator.recent_verdict(header, now) or await self.authenticator.admit(header)
         except Failure as failure:
             if isinstance(failure, RefusedCaller | NoMember):
                 self.security.record_denied(failure.caller, failure.why, request.source)
@@ -104,8 +109,8 @@ class Callers:
 
     async def _admit(self, header: bytes) -> Actor | None:
         try:
-            actor = self._authenticator.recent_verdict(header, self._clock.now())
-            return actor or await self._authenticator.admit(header)
+            actor = self.authenticator.recent_verdict(header, self._clock.now())
+            return actor or await self.authenticator.admit(header)
         except Unavailable:
             raise
         except Failure:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from windlass.api import account_document
 from windlass.api.body import MERGE_PATCH
 from windlass.api.router import LONGEST_WORD
 from windlass.api.samples import ExamplePosition, Samples
@@ -165,7 +166,7 @@ class _Document:
         paths: dict[str, Schema] = {}
         for operation in self._registry.operations:
             paths.setdefault(operation.path, {})[operation.method.lower()] = self._operation(operation)
-        return paths
+        return paths | account_document.paths(_headers(()))
 
     def _operation(self, operation: Operation) -> Schema:
         parts = {

@@ -20,12 +20,18 @@ from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
 from windlass.control.context.call import Dialect, Origin
+from windlass.control.people.authenticate import browser_credential
 from windlass.control.request.repeats import Repeatable
 from windlass.core.access import Actor
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+COOKIE = "windlass_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""The name over https. Browsers let no other host set it."""
+SOCKET_PROTOCOL = b"windlass"
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 """Our own clients, by the word that their `User-Agent` begins with."""
@@ -66,6 +72,8 @@ class Request(Struct):
     @property
     def origin(self) -> str:
         """The kind of client, as the audit names it."""
+        if b"x-windlass-page-key" in self.headers:
+            return "CONSOLE"
         return _origin(self.headers.get(b"user-agent", b"")[:64])
 
     @property
@@ -89,12 +97,39 @@ class Request(Struct):
 
     @property
     def credential(self) -> bytes | None:
-        """The `Authorization` header. An empty text if it was sent twice: a proxy before us may have judged
-        the other one, so neither is read."""
+        """The `Authorization` header, or else the cookie of a browser's session with the key of its page. An
+        empty text if the header was sent twice: a proxy before us may have judged the other one, so neither
+        is read."""
         header, sent = self.headers.get(b"authorization"), self.scope["headers"]
+        if header is None and b"cookie" in self.headers:
+            return self._browser_credential()
         if header is None or len(sent) == len(self.headers):
             return header
         return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
+
+    def _browser_credential(self) -> bytes | None:
+        cookie = self.cookie(SECURE_COOKIE) or self.cookie(COOKIE)
+        key = self.headers.get(b"x-windlass-page-key") or self._page_key_of_socket()
+        return browser_credential(cookie.encode("latin-1"), key) if cookie else None
+
+    def _page_key_of_socket(self) -> bytes:
+        """Returns the key that came with a websocket. Pages can send no headers with it, but they can name
+        protocols: the second one is the key."""
+        named = self.headers.get(b"sec-websocket-protocol", b"").replace(b" ", b"").split(b",")
+        return named[1] if len(named) == 2 and named[0] == SOCKET_PROTOCOL else b""
+
+    @property
+    def socket_protocol(self) -> str | None:
+        """The protocol of the websocket that a page has asked for."""
+        return SOCKET_PROTOCOL.decode() if self._page_key_of_socket() else None
+
+    def cookie(self, name: str) -> str:
+        """Returns a cookie; empty if there is none."""
+        for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"):
+            found, _, value = pair.strip().partition("=")
+            if found == name:
+                return value
+        return ""
 
     def text(self, header: bytes) -> str | None:
         value = self.headers.get(header)

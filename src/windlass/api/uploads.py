@@ -9,7 +9,8 @@ from windlass.api.body import parse_query
 from windlass.api.callers import Callers
 from windlass.api.requests import Receive, Request
 from windlass.api.router import RouteTree
-from windlass.base.errors import Failure, Forbidden, NotAllowed
+from windlass.api.wrong_paths import not_allowed
+from windlass.base.errors import Failure, Forbidden
 from windlass.control.context.call import Call, Reply
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import forbidden
@@ -39,9 +40,7 @@ class UploadRequests:
         methods, ids = route
         (operation,) = methods.values()
         if request.method not in {operation.method, "HEAD"}:
-            raise NotAllowed(
-                f"{request.method} cannot be done here; what can is in the header Allow", {"allow": _ALLOW}
-            )
+            raise not_allowed(request.method, _ALLOW)
         request.operation = operation.id
         try:
             reply = await self._handle(request, _call(request, operation, ids, actor), receive)

@@ -142,13 +142,19 @@ def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, declared in _declared_settings().items():
-        text = environment.get(PREFIX + name.upper())
+        variable = PREFIX + name.upper()
+        text = environment.get(variable)
         if text is not None:
-            values[name] = _parse(declared.default, text)
+            values[name] = _parse(variable, declared.default, text)
     return values
 
 
-def _parse(default: Any, text: str) -> Any:
+def _parse(variable: str, default: Any, text: str) -> Any:
+    if isinstance(default, tuple) and text.lstrip().startswith("["):  # a list of tables, as JSON
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BadSetting(f"{variable}: must be JSON: {error}") from error
     if isinstance(default, tuple):
         return tuple(word for word in text.replace(",", " ").split())
     if isinstance(default, bool):

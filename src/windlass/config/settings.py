@@ -17,6 +17,20 @@ def _says(description: str, *, secret: bool = False, opens: str = "", **limits: 
 Words = tuple[str, ...]
 
 
+class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider with which people sign in to the console."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}\Z")]
+    """Names it in addresses."""
+    issuer: Annotated[str, Meta(min_length=1)]
+    client_id: Annotated[str, Meta(min_length=1)]
+    client_secret: str = ""
+    """Empty for a public client, which has only the proof of RFC 7636."""
+    title: str = ""
+    """The text of its button."""
+    scopes: str = "openid profile email"
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: Annotated[str, _says("Address to listen on", opens="Addresses")] = "127.0.0.1"
     port: Annotated[int, _says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
@@ -76,6 +90,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_ttl: Annotated[
         int, _says("How long a session of the built-in issuer lasts, in seconds", ge=60)
     ] = 3600
+    browser_session_hours: Annotated[
+        int, _says("How long a browser stays signed in to the console after it was used last", ge=1, le=8760)
+    ] = 12
+    oidc_providers: Annotated[
+        tuple[OidcProvider, ...],
+        _says(
+            "OpenID Connect providers with which people sign in to the console: [[oidc_providers]] in the "
+            "file, or JSON, each with name, issuer, client_id, client_secret, and a title for its button",
+            secret=True,
+        ),
+    ] = ()
     oidc_issuer: Annotated[str, _says("OpenID Connect issuer whose JWTs are accepted")] = ""
     oidc_audience: Annotated[Words, _says("Audiences that such a JWT may be for")] = ("windlass",)
     oidc_algorithms: Annotated[Words, _says("Signature algorithms accepted from it")] = (
@@ -199,6 +224,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     access_log: Annotated[bool, _says("Log every request, one JSON object a line")] = False
     access_log_file: Annotated[str, _says("File of the access log; empty is standard error")] = ""
     gateway_access_log_file: Annotated[str, _says("File of the access log of services; empty is none")] = ""
+
+    @property
+    def signs_people_in(self) -> bool:
+        """True if people can sign in, and not only those who have an API token."""
+        return bool(self.oidc_issuer or self.oidc_providers)
 
     @property
     def url(self) -> str:

@@ -25,6 +25,7 @@ from windlass.base.loops import keep_running
 from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
+from windlass.console.files import find_file
 from windlass.control.background.everywhere import everywhere
 from windlass.control.background.holdings import bring_back
 from windlass.control.background.place_owner import PlaceOwner
@@ -37,6 +38,7 @@ from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
+from windlass.control.people.browser_sessions import create_link
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.names import note_api_port, reserve_all
@@ -109,9 +111,11 @@ class Installation:
         self.stopping = False
         self.first_token: str | None = None
         """The Admin token that the first start created; it is shown only once."""
+        self.first_code = ""
+        """The code of a link with which the first start signs a browser in."""
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
-        self.app = App(ctx, callers, pages, self.metrics)
+        self.app = App(ctx, callers, pages, self.metrics, find_file)
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: dict[str, float] = {}
         """Services of which the engine saw something, and when."""
@@ -333,6 +337,9 @@ async def _complete(
     if adopt:
         await installation.place_owner.take()
     installation.first_token = await ctx.store.write(lambda tx: seed(ctx, tx))
+    if installation.first_token:
+        owner = await installation.authenticator.admit(f"Token {installation.first_token}".encode())
+        installation.first_code, _ = await ctx.store.write(lambda tx: create_link(ctx, tx, owner))
     await reserve_all(ctx)
     if report.reason:
         await take_over(ctx, report, parts_for)

@@ -67,7 +67,7 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
 
     def announce(port: int) -> None:
         first = installation.first_token
-        click.echo(welcome(settings.host, port, first), err=True)
+        click.echo(welcome(settings.host, port, first, installation.first_code), err=True)
         if isolation:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
@@ -124,17 +124,25 @@ _FIRST_COMMANDS: Final = (
 """In the order in which they are needed."""
 
 
-def welcome(host: str, port: int, token: str | None) -> str:
-    """Returns the text that a start prints. `token`: the Admin token of a first start."""
+def welcome(host: str, port: int, token: str | None, code: str = "") -> str:
+    """Returns the text that a start prints. `token`: the Admin token of a first start. `code`: that of a link
+    that signs a browser in."""
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
-    lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
+    lines = [
+        f"Windlass {__version__} listens on {url}  (console: {url}/console, reference: /docs, stop: Ctrl-C)"
+    ]
     if token:
         is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
         program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
         lines += [
             "",
-            "This is the first start. The Admin token below is shown this once: keep it.",
+            "This is the first start. Open this in a browser within ten minutes; it works once, and later",
+            f"`{program} console` prints another:",
+            "",
+            f"  {url}/console/#code={code}",
+            "",
+            "For the command line: the Admin token below is shown this once. Keep it.",
             "",
             *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
             f"  export WINDLASS_TOKEN={token}",

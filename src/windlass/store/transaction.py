@@ -13,6 +13,7 @@ from windlass.base import ids
 from windlass.store.nudges import events_word, inside_word
 from windlass.store.tables.audit import AuditSearch
 from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTable
+from windlass.store.tables.browser_sessions import BrowserSessionChanges, BrowserSessionTable
 from windlass.store.tables.budgets import BudgetChanges, BudgetTable
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
@@ -45,15 +46,17 @@ class Reads:
     """The reading half of every table, on one session."""
 
     __slots__ = (
-        "audit", "branch_heads", "budgets", "counters", "deletions", "deliveries", "deployments", "events",
-        "facts", "idempotency", "identities", "key_holders", "links", "lists", "names", "owners", "receivers",
-        "resources", "sealed", "session", "statuses", "tokens", "tree", "volumes", "work",
+        "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
+        "deployments", "events", "facts", "idempotency", "identities", "key_holders", "links", "lists",
+        "names", "owners", "receivers", "resources", "sealed", "session", "statuses", "tokens", "tree",
+        "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
         self.session = session
         self.audit = AuditSearch(session)
         self.branch_heads = BranchHeadTable(session)
+        self.browser_sessions = BrowserSessionTable(session)
         self.budgets = BudgetTable(session)
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
@@ -86,6 +89,7 @@ class Tx(Reads):
 
     session: ChangeSession
     branch_heads: BranchHeadChanges
+    browser_sessions: BrowserSessionChanges
     budgets: BudgetChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
@@ -112,6 +116,7 @@ class Tx(Reads):
         self.session = changing = ChangeSession(session, now)
         self.audit = AuditSearch(changing)
         self.branch_heads = BranchHeadChanges(changing)
+        self.browser_sessions = BrowserSessionChanges(changing)
         self.budgets = BudgetChanges(changing)
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import click
 
+from windlass.cli.browsing import browse
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
@@ -17,7 +16,6 @@ from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
-from windlass.cli.user_folders import has_display
 from windlass.core.declare.traits import LogLine
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Stopped, ended_by_hand
@@ -100,7 +98,7 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
         return
     click.echo(plain(url))
     if not only_print and sys.stdout.isatty():
-        _browse(url)
+        browse(url)
 
 
 def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,13 +133,3 @@ def _why_no_address(service: FoundService) -> str:
     return (
         f"give {name} a public port, with `windlass application edit {name} --port NUMBER`: it has no address"
     )
-
-
-def _browse(url: str) -> None:
-    """Opens an address, unless it is no page, or only a browser for this terminal would show it."""
-    if urlsplit(url).scheme not in {"http", "https"} or not (has_display() or sys.platform == "darwin"):
-        return
-    try:
-        webbrowser.open(url)
-    except webbrowser.Error:
-        say("There is no browser that could be opened.")

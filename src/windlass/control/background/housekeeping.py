@@ -50,6 +50,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.budgets.sweep(tx.now - 2 * HOUR)
         await tx.deliveries.sweep(tx.now - KEPT)
         await tx.receivers.sweep()
+        await tx.browser_sessions.sweep()
         await tx.work.again(claim, tx.now + HOUR)
 
     await ctx.store.write(change)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
 from windlass.base import tokens
 from windlass.base.cleanup import on_failure
@@ -21,7 +20,9 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
 from windlass.control.context.context import Context
+from windlass.control.people.browser_sessions import end_after_use, is_page_key
 from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
+from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
@@ -30,15 +31,16 @@ from windlass.control.telling.security_events import SecurityEvents, UnusualCall
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.declare.stored import read
 from windlass.families.api_token import ApiToken, api_token
-from windlass.families.member import Email
 from windlass.families.organization import organization
+from windlass.store import Tx
 
 if TYPE_CHECKING:
     from windlass.base.oidc import TokenIssuer, Verifier
 
 KEPT = 1 * SECOND
+BROWSER = "browser"
+_BROWSER_HEAD = b"browser\n"
 _MOST_KEPT = 10_000
-_LONGEST_SUBJECT = 255  # OpenID Connect Core, section 2
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -47,7 +49,7 @@ class RefusedCaller(Unauthorized):
     """A refusal of a known caller."""
 
     def __init__(self, message: str, caller: UnusualCaller, why: str = "") -> None:
-        super().__init__(message, dict(_CHALLENGE))
+        super().__init__(message, dict(CHALLENGE))
         self.caller = caller
         self.why = why or message
 
@@ -61,28 +63,20 @@ class NoMember(Forbidden):
         self.why = message
 
 
-class Claims(Struct, frozen=True):
-    """The claims of a JWT that was verified."""
-
-    iss: str
-    sub: str
-    exp: int | float
-    name: object = None
-    email: object = None
-    email_verified: object = None
-
-
 class Authenticator:
     def __init__(self, ctx: Context, fetch: Fetch) -> None:
         self._ctx = ctx
         self.security_events = SecurityEvents(ctx)
-        self._fetch = fetch
+        self.fetch = fetch
+        """Gets a document of an OpenID Connect issuer."""
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """The verdict on a header, and until when it holds."""
         self._changes = 0
         """Counts invalidations of cached verdicts."""
         self._noted: dict[str, int] = {}
         self._used: dict[str, int] = {}
+        self._browsers: dict[str, tuple[int, int]] = {}
+        """Sessions of browsers, by digest: when they were used, and when they end therefore."""
         self._verifier: Verifier | None = None
         self._outside = _trusted_issuer(ctx)
         admin = ctx.settings.admin_token
@@ -117,17 +111,26 @@ class Authenticator:
         """Writes security events, and the last use of tokens, at most once a minute for each token."""
         await self.security_events.note()
         uses, self._used = self._used, {}
-        if not uses:
+        browsers, self._browsers = self._browsers, {}
+        if not uses and not browsers:
             return
         recent = self._ctx.clock.now() - MINUTE
         self._noted = {id: at for id, at in self._noted.items() if at > recent}
-        with on_failure(partial(self._restore_uses, uses)):
-            await self._ctx.store.write(lambda tx: note_uses(tx, uses))
 
-    def _restore_uses(self, uses: dict[str, int]) -> None:
+        async def change(tx: Tx) -> None:
+            await note_uses(tx, uses)
+            await tx.browser_sessions.use(browsers)
+
+        with on_failure(partial(self._restore_uses, uses, browsers)):
+            await self._ctx.store.write(change)
+
+    def _restore_uses(self, uses: dict[str, int], browsers: dict[str, tuple[int, int]]) -> None:
         self._used = uses | self._used
+        self._browsers = browsers | self._browsers
 
     async def _judge_credential(self, scheme: str, credential: str, now: int) -> Actor:
+        if scheme == BROWSER:
+            return await self._by_browser(credential, now)
         digest = tokens.digest(credential)
         if digest == self._operator:
             return await self._operators()
@@ -195,7 +198,7 @@ class Authenticator:
             issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks()
         )
         trusted = [own, self._outside] if self._outside else [own]
-        return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
+        return Verifier(trusted, self.fetch, lambda: clock.now() / SECOND)
 
     async def _by_session(self, claims: Claims, now: int) -> Actor:
         """Returns the actor of a session. A session ends with its token, and to the second, because the clock
@@ -215,14 +218,48 @@ class Authenticator:
             actor = self._actor(row.id, row.org, row.body, now)
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
+    async def _by_browser(self, credential: str, now: int) -> Actor:
+        """Returns the actor of a browser's session: what its token, or its person, may do now."""
+        cookie, _, key = credential.partition(" ")
+        if not is_page_key(self._ctx, cookie, key):
+            raise refusal("Sign in at /console: the cookie came without the key of the page")
+        session = await self._ctx.store.reads.browser_sessions.get(tokens.digest(cookie), now)
+        if session is None:
+            raise refusal("Sign in again: this session has ended")
+        actor = await self._holder(session.holder, now)
+        if now - self._noted.get(session.digest, 0) >= MINUTE:
+            self._noted[session.digest] = now
+            self._browsers[session.digest] = now, end_after_use(self._ctx, session, now)
+        ends = min(session.ends_at, actor.expires or session.ends_at)
+        return msgspec.structs.replace(actor, expires=ends, token=None, session=session.id)
+
+    async def _holder(self, holder: str, now: int) -> Actor:
+        kind, _, rest = holder.partition(":")
+        if kind == "jwt":
+            issuer, _, subject = rest.partition("|")
+            identity = IssuerIdentity(issuer=issuer, subject=subject, email="", name="")
+            return await self._member(identity)
+        if self._operator and holder == mark_of_operator(self._ctx):
+            return await self._operators()
+        row = await self._ctx.store.reads.resources.find(api_token.name, rest)
+        if row is None:
+            raise await self._no_more("Sign in again: the token behind this session was revoked", id=rest)
+        return self._actor(row.id, row.org, row.body, now)
+
     async def _by_person(self, claims: Claims) -> Actor:
-        person, reads = _person(claims), self._ctx.store.reads
-        if await welcomes(self._ctx, reads, person):
+        return msgspec.structs.replace(await self.person(claims), expires=int(claims.exp * SECOND))
+
+    async def person(self, claims: Claims) -> Actor:
+        """Returns the actor of a person whose claims were verified. Makes the person a member where an
+        invitation waits."""
+        person = person_of(claims)
+        if await welcomes(self._ctx, self._ctx.store.reads, person):
             await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
-        memberships = [
-            (id, org, read(body, Membership))
-            for id, org, body in await reads.identities.of(person.issuer, person.subject)
-        ]
+        return await self._member(person)
+
+    async def _member(self, person: IssuerIdentity) -> Actor:
+        found = await self._ctx.store.reads.identities.of(person.issuer, person.subject)
+        memberships = [(id, org, read(body, Membership)) for id, org, body in found]
         if not memberships:
             raise NoMember(
                 "You are signed in, but not a member of an organization here: ask an admin to invite you",
@@ -237,40 +274,23 @@ class Authenticator:
             subject=f"jwt:{person.issuer}|{person.subject}",
             permits=permits_of_member((org, member.role_id) for _, org, member in memberships),
             limit=self._ctx.settings.session_rate_limit,
-            expires=int(claims.exp * SECOND),
         )
-
-
-def _person(claims: Claims) -> IssuerIdentity:
-    subject, name = claims.sub, claims.name
-    if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
-        raise refusal("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
-    named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
-    return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
-
-
-def _verified_email(claims: Claims) -> str:
-    """Returns the address if the issuer has verified it: people can write any address into a profile."""
-    if claims.email_verified is not True:
-        return ""
-    try:
-        return msgspec.convert(claims.email, Email)
-    except msgspec.ValidationError:
-        return ""
 
 
 _UNKNOWN = (
     "Check the API token, or have an Admin create another: this one is not valid here, because it was "
     "deleted, is of another server, or is not complete"
 )
-_CHALLENGE = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
 
 
-def refusal(message: str) -> Unauthorized:
-    return Unauthorized(message, _CHALLENGE)
+def browser_credential(cookie: bytes, key: bytes) -> bytes:
+    """Returns the credential of a browser, in a form that no Authorization header can have."""
+    return _BROWSER_HEAD + cookie + b" " + key
 
 
 def _parse(header: bytes) -> tuple[str, str]:
+    if header.startswith(_BROWSER_HEAD):
+        return BROWSER, header.removeprefix(_BROWSER_HEAD).decode("latin-1")
     scheme, _, credential = header.partition(b" ")
     word = scheme.decode("latin-1").lower()
     text = credential.strip(b" \t")

@@ -149,7 +149,7 @@ async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
 
 def _is_admin(ctx: Context, row: Row) -> bool:
     """True if a member is an Admin, and can sign in here."""
-    return bool(ctx.settings.oidc_issuer) and is_admin_role(row.read(Member).role_id, row.org)
+    return ctx.settings.signs_people_in and is_admin_role(row.read(Member).role_id, row.org)
 
 
 async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Forbidden
-from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.call import Call, Origin, Reply, encode, writes
 from windlass.control.context.context import Context
 from windlass.control.records.recording import about, emit, origin_of
+from windlass.core.access import Actor
 from windlass.core.words.events import Event
 from windlass.store import Tx
 from windlass.store.tables.sealed import FACT, ISSUER_KEY
@@ -64,17 +65,13 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
     token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
     ends = (tx.now // SECOND + left) * SECOND
+    await record_sign_in(ctx, tx, actor, origin_of(call), ends)
+    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))
+
+
+async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, ends: int) -> None:
+    """Writes the event of a session that was opened, for a caller that is a resource."""
     row = await tx.resources.get(actor.id)
     if row is not None:
-        data = {"session_until": stamp(ends)}
-        emit(
-            tx,
-            Event.SIGNED_IN,
-            row.org,
-            await about(ctx, tx, row),
-            actor.id,
-            actor.name,
-            origin_of(call),
-            data,
-        )
-    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))
+        subject, data = await about(ctx, tx, row), {"session_until": stamp(ends)}
+        emit(tx, Event.SIGNED_IN, row.org, subject, actor.id, actor.name, origin, data)

@@ -23,6 +23,8 @@ class Actor(Struct, frozen=True, kw_only=True):
     expires: int | None = None
     token: str | None = None
     """Id of the API token that the caller used, if any."""
+    session: str = ""
+    """Id of the browser's session that the caller used, if any."""
 
     @property
     def organizations(self) -> tuple[str, ...]:

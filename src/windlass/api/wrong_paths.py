@@ -1,0 +1,26 @@
+"""Refusals of requests at paths, or with methods, that are not served."""
+
+from __future__ import annotations
+
+from windlass.api import sockets
+from windlass.base.errors import Failure, Missing, NotAllowed, NotHttp
+
+
+def only_websockets(advice: str) -> Failure:
+    return NotHttp(
+        f"This is for websockets, version 13. {advice}",
+        {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
+    )
+
+
+def nothing_at(path: str) -> Failure:
+    if path == sockets.LOGS:
+        return only_websockets("Over HTTP, a log is read with GET /application/{app_id}/log")
+    return Missing(
+        "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
+        "not names: GET /organization/{org_id}/services lists the ids of services"
+    )
+
+
+def not_allowed(method: str, allow: str) -> NotAllowed:
+    return NotAllowed(f"{method} cannot be done here; what can is in the header Allow", {"allow": allow})

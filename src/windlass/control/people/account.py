@@ -1,0 +1,53 @@
+"""The account: what a caller is told of itself."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from windlass.base.clock import stamp
+from windlass.control.context.context import Context
+from windlass.core.access import Actor, Scope, Where, may_below, words_of
+from windlass.core.declare.stored import NamedDocument
+from windlass.families.organization import organization
+
+
+class OwnOrganization(Struct, frozen=True):
+    id: str
+    name: str
+    scopes: list[str]
+    """What the caller may do everywhere in it."""
+
+
+class Account(Struct, frozen=True):
+    id: str
+    name: str
+    is_person: bool
+    organizations: list[OwnOrganization]
+    session: str
+    """Id of the browser's session; empty for other credentials."""
+    expires_at: str | None
+
+
+async def account_of(ctx: Context, actor: Actor) -> Account:
+    organizations = []
+    for id in actor.organizations:
+        row = await ctx.store.reads.resources.find(organization.name, id)
+        if row is not None:
+            scopes = words_of(_scopes_throughout(actor, id))
+            organizations.append(OwnOrganization(id, row.read(NamedDocument).name, scopes))
+    return Account(
+        actor.id,
+        actor.name,
+        actor.subject.startswith("jwt:"),
+        organizations,
+        actor.session,
+        stamp(actor.expires) if actor.expires else None,
+    )
+
+
+def _scopes_throughout(actor: Actor, org: str) -> Scope:
+    scopes = Scope(0)
+    for scope in Scope:
+        if may_below(actor, scope, Where(org)):
+            scopes |= scope
+    return scopes

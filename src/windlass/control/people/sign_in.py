@@ -1,0 +1,222 @@
+"""Sign-in through OpenID Connect providers: the code flow, with the proof of RFC 7636, done by the server.
+
+What has to be remembered between the two requests is in a cookie that only this server can read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.clock import MINUTE, SECOND
+from windlass.base.encryption import CannotDecrypt
+from windlass.base.errors import Missing
+from windlass.base.log import log
+from windlass.config import BadSetting
+from windlass.config.settings import OidcProvider
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.people.authenticate import Authenticator, NoMember
+from windlass.control.people.browser_sessions import NewBrowserSession, open_as
+from windlass.control.people.claims import Claims
+
+if TYPE_CHECKING:
+    from windlass.base.oidc import Verifier
+
+_LASTS: Final = 10 * MINUTE
+_OWNER: Final = ("sign-in",)
+_log = log("sign-in")
+
+
+class SignInFailed(Exception):
+    """No session was opened. The word names the reason for the page."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+class Started(Struct, frozen=True):
+    """A sign-in that was begun: the page of the provider, and what the cookie keeps until the answer."""
+
+    url: str
+    memory: str
+
+
+class _Memory(Struct, frozen=True):
+    provider: str
+    state: str
+    nonce: str
+    verifier: str
+    ends_at: int
+
+
+class _Endpoints(Struct, frozen=True):
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+
+
+class _Grant(Struct, frozen=True):
+    id_token: str
+
+
+class SignIn:
+    """The providers of the settings, and how people come back from them."""
+
+    def __init__(self, ctx: Context, authenticator: Authenticator) -> None:
+        self._ctx, self._authenticator = ctx, authenticator
+        self.providers = {provider.name: provider for provider in ctx.settings.oidc_providers}
+        if len(self.providers) < len(ctx.settings.oidc_providers):
+            raise BadSetting("oidc_providers: two have the same name")
+        for provider in self.providers.values():
+            if not provider.issuer.startswith(("https://", "http://")):
+                raise BadSetting(f"oidc_providers: the issuer of {provider.name} must begin with https://")
+        self._verifiers: dict[str, Verifier] = {}
+
+    async def start(self, name: str) -> Started:
+        """Begins a sign-in: returns the address of the provider's page."""
+        provider = self._provider(name)
+        endpoints = await self._endpoints(provider)
+        verifier = secrets.token_urlsafe(48)
+        memory = _Memory(
+            name,
+            secrets.token_urlsafe(24),
+            secrets.token_urlsafe(24),
+            verifier,
+            self._ctx.clock.now() + _LASTS,
+        )
+        question = {
+            "response_type": "code",
+            "client_id": provider.client_id,
+            "redirect_uri": self._answer_url(name),
+            "scope": provider.scopes,
+            "state": memory.state,
+            "nonce": memory.nonce,
+            "code_challenge": _encoded(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(endpoints.authorization_endpoint).query else "?"
+        url = f"{endpoints.authorization_endpoint}{joint}{urlencode(question)}"
+        return Started(url, _encoded(self._ctx.encryption.encrypt(msgspec.json.encode(memory), *_OWNER)))
+
+    async def finish(
+        self, name: str, code: str, state: str, memory: str, origin: Origin
+    ) -> NewBrowserSession:
+        """Opens the session of a person who comes back from a provider; raises SignInFailed."""
+        provider, kept = self._provider(name), self._remembered(memory)
+        is_ours = kept is not None and kept.provider == name and kept.ends_at > self._ctx.clock.now()
+        if kept is None or not is_ours or not secrets.compare_digest(kept.state.encode(), state.encode()):
+            raise SignInFailed("lost")
+        if not code:
+            raise SignInFailed("refused")
+        claims = await self._claims(provider, code, kept)
+        try:
+            actor = await self._authenticator.person(claims)
+        except NoMember as refusal:
+            self._authenticator.security_events.record_denied(refusal.caller, refusal.why, origin)
+            raise SignInFailed("no_member") from refusal
+        return await self._ctx.store.write(lambda tx: open_as(self._ctx, tx, actor, origin))
+
+    async def _claims(self, provider: OidcProvider, code: str, kept: _Memory) -> Claims:
+        """Exchanges the code for the claims of the person, which the provider has signed."""
+        from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only sign-ins need it)
+
+        token = await self._exchange(provider, code, kept)
+        try:
+            verified = await self._verifier(provider).verify(token)
+        except IssuerUnreachable as error:
+            raise SignInFailed("unreachable") from error
+        except TokenRefused as error:
+            _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
+            raise SignInFailed("refused") from error
+        if (
+            verified.get("nonce") != kept.nonce
+            or verified.get("azp", provider.client_id) != provider.client_id
+        ):
+            raise SignInFailed("refused")
+        return msgspec.convert(verified, Claims)
+
+    async def _exchange(self, provider: OidcProvider, code: str, kept: _Memory) -> str:
+        endpoints = await self._endpoints(provider)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._answer_url(provider.name),
+            "code_verifier": kept.verifier,
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if provider.client_secret:
+            pair = f"{quote(provider.client_id, safe='')}:{quote(provider.client_secret, safe='')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        else:
+            form["client_id"] = provider.client_id
+        try:
+            answer = await self._ctx.out.send(
+                "POST", endpoints.token_endpoint, urlencode(form).encode(), headers
+            )
+        except OSError as error:
+            _log.warning("a provider does not answer: %s", error, extra={"provider": provider.name})
+            raise SignInFailed("unreachable") from error
+        try:
+            if answer.status != 200:
+                raise SignInFailed("refused")
+            return msgspec.json.decode(answer.body, type=_Grant).id_token
+        except (SignInFailed, msgspec.DecodeError) as error:
+            extra = {"provider": provider.name, "status": answer.status}
+            _log.warning("a provider refuses the code of a sign-in", extra=extra)
+            raise SignInFailed("refused") from error
+
+    async def _endpoints(self, provider: OidcProvider) -> _Endpoints:
+        """Returns the endpoints as the provider publishes them now: they may move."""
+        address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
+        try:
+            found = msgspec.json.decode(await self._authenticator.fetch(address), type=_Endpoints)
+        except (OSError, msgspec.DecodeError, ValueError) as error:
+            _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
+            raise SignInFailed("unreachable") from error
+        is_web = (
+            found.authorization_endpoint.startswith(("https://", "http://"))
+            and found.authorization_endpoint.isprintable()
+            and found.authorization_endpoint.isascii()
+        )
+        if found.issuer != provider.issuer or not is_web:
+            _log.warning("a provider publishes another issuer", extra={"provider": provider.name})
+            raise SignInFailed("unreachable")
+        return found
+
+    def _verifier(self, provider: OidcProvider) -> Verifier:
+        from windlass.base.oidc import TokenIssuer, Verifier  # noqa: PLC0415 (see above)
+
+        if provider.name not in self._verifiers:
+            clock = self._ctx.clock
+            issuer = TokenIssuer(issuer=provider.issuer, audiences=(provider.client_id,))
+            self._verifiers[provider.name] = Verifier(
+                [issuer], self._authenticator.fetch, lambda: clock.now() / SECOND
+            )
+        return self._verifiers[provider.name]
+
+    def _provider(self, name: str) -> OidcProvider:
+        if name not in self.providers:
+            raise Missing("Go back to /console and choose a way to sign in: no provider has this name")
+        return self.providers[name]
+
+    def _remembered(self, memory: str) -> _Memory | None:
+        try:
+            sealed = base64.urlsafe_b64decode(memory + "=" * (-len(memory) % 4))
+            return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_OWNER), type=_Memory)
+        except (ValueError, CannotDecrypt, msgspec.DecodeError):
+            return None
+
+    def _answer_url(self, name: str) -> str:
+        return f"{self._ctx.settings.url}/account/signInProvider/{name}/answer"
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
