@@ -1,0 +1,112 @@
+// The one way to the server: the cookie says who is asking, and the key of the page that it is this page.
+
+const KEY = "windlass.page-key";
+let signedOut = () => {};
+let pageKey = readKey();
+
+function readKey() {
+  try {
+    return localStorage.getItem(KEY) || "";
+  } catch {
+    return "";
+  }
+}
+
+export function keepKey(key) {
+  pageKey = key;
+  try {
+    if (key) localStorage.setItem(KEY, key);
+    else localStorage.removeItem(KEY);
+  } catch {
+    // Without storage, the session ends with the page.
+  }
+}
+
+// Another tab has signed in or out.
+addEventListener("storage", (event) => {
+  if (event.key === KEY) pageKey = event.newValue || "";
+});
+
+export function whenSignedOut(handler) {
+  signedOut = handler;
+}
+
+export class ApiError extends Error {
+  constructor(status, message, requestId) {
+    super(message);
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+/** The headers of every request. */
+export function headers(more = {}) {
+  return { "X-Windlass-Page-Key": pageKey, ...more };
+}
+
+/** The protocols of a websocket: it can send no headers. */
+export function protocols() {
+  return ["windlass", pageKey];
+}
+
+async function send(method, path, { body, tag, query, signal, quiet } = {}) {
+  const url = query ? `${path}?${new URLSearchParams(clean(query))}` : path;
+  const sent = headers(body === undefined ? {} : { "Content-Type": method === "PATCH" ? "application/merge-patch+json" : "application/json" });
+  if (tag) sent["If-Match"] = tag;
+  if (method === "POST") sent["Idempotency-Key"] = newKey();
+  const request = { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal };
+  const answer = await insist(url, request, method);
+  return read(answer, quiet);
+}
+
+function clean(query) {
+  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null));
+}
+
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// A POST has a key under which it is done once. The others can be repeated as they are.
+async function insist(url, request, method) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const answer = await fetch(url, request);
+      if (answer.status !== 503 || attempt === 2) return answer;
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      if (attempt === 2) throw new ApiError(0, "The server does not answer. Check that it runs and that this machine reaches it, then try again.");
+    }
+    await new Promise((resolve) => setTimeout(resolve, 300 * 2 ** attempt));
+  }
+}
+
+async function read(answer, quiet) {
+  const text = await answer.text();
+  const isJson = (answer.headers.get("content-type") || "").includes("json");
+  const data = text && isJson ? JSON.parse(text) : null;
+  if (answer.ok) return { data, tag: answer.headers.get("etag"), status: answer.status };
+  const error = new ApiError(answer.status, data?.message || `${answer.status} ${answer.statusText}`, answer.headers.get("x-request-id"));
+  if (answer.status === 401 && !quiet) signedOut();
+  throw error;
+}
+
+export const api = {
+  get: async (path, query, signal) => (await send("GET", path, { query, signal })).data,
+  /** A resource with the tag of its version. */
+  tagged: (path) => send("GET", path),
+  post: async (path, body = {}, options = {}) => (await send("POST", path, { body, ...options })).data,
+  put: (path, body, tag) => send("PUT", path, { body, tag }),
+  patch: (path, body, tag) => send("PATCH", path, { body, tag }),
+  delete: (path, { body, query, tag } = {}) => send("DELETE", path, { body, query, tag }),
+  quietly: async (method, path, body) => (await send(method, path, { body, quiet: true })).data,
+  /** All pages of a list. */
+  async all(path, query = {}) {
+    const results = [];
+    for (let page = 1; ; page++) {
+      const answer = await api.get(path, { ...query, page, page_size: 1000 });
+      results.push(...answer.results);
+      if (!answer.pagination || page >= answer.pagination.total_pages) return results;
+    }
+  },
+};

@@ -1,0 +1,61 @@
+// Small charts as SVG: the present value in figures, two or three ticks, gaps shown as gaps, one cursor for all.
+
+import { h, svg } from "./dom.js";
+import { clockTime } from "./format.js";
+
+const WIDTH = 480;
+const HEIGHT = 120;
+const PAD = { left: 8, right: 8, top: 8, bottom: 18 };
+
+/** Draws lines over common times. `lines`: [{ name, values }], with null where nothing is known. */
+export function chart({ title, times, lines, format }) {
+  const known = lines.flatMap(({ values }) => values.filter((value) => value !== null));
+  const most = nice(Math.max(...known, 0) || 1);
+  const first = new Date(times[0]).getTime();
+  const span = Math.max(1, new Date(times.at(-1)).getTime() - first);
+  const x = (index) => PAD.left + ((new Date(times[index]).getTime() - first) / span) * (WIDTH - PAD.left - PAD.right);
+  const y = (value) => HEIGHT - PAD.bottom - (value / most) * (HEIGHT - PAD.top - PAD.bottom);
+  const now = lines.map(({ name, values }) => ({ name, value: [...values].reverse().find((value) => value !== null) })).filter(({ value }) => value !== undefined);
+  return h("figure", { class: "chart", "aria-label": `${title}: ${now.map(({ name, value }) => `${name} ${format(value)}`).join(", ")}` },
+    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, value }, index) => h("span", { class: `line${index % 6}` }, lines.length > 1 && h("span", { class: "muted" }, name, " "), h("strong", {}, format(value)), " ")))),
+    svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
+      [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
+      lines.map(({ values }, index) => svg("path", { class: `line line${index % 6}`, d: path(values, x, y) })),
+      svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom })),
+    h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, format(most)), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
+}
+
+function path(values, x, y) {
+  let drawn = "";
+  let isDown = false;
+  values.forEach((value, index) => {
+    if (value === null) return (isDown = false);
+    const isAlone = !isDown && values[index + 1] === null;
+    drawn += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h1" : ""}`;
+    isDown = true;
+  });
+  return drawn;
+}
+
+// One cursor: the same moment is shown in every chart of the page.
+function point(event, { times }) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const part = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
+  const at = PAD.left + part * (WIDTH - PAD.left - PAD.right);
+  for (const cursor of document.querySelectorAll(".chart .cursor")) {
+    cursor.setAttribute("x1", at);
+    cursor.setAttribute("x2", at);
+  }
+  const index = Math.round(part * (times.length - 1));
+  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = clockTime(times[index]);
+}
+
+function unpoint() {
+  for (const cursor of document.querySelectorAll(".chart .cursor")) cursor.setAttribute("x1", -9), cursor.setAttribute("x2", -9);
+  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = "";
+}
+
+function nice(value) {
+  const size = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 2.5, 5, 10].map((step) => step * size).find((step) => step >= value) || value;
+}

@@ -1,0 +1,102 @@
+// Nodes are made from plain descriptions, and text is always text: nothing of the data is read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Makes an element. `props`: attributes; names that begin with `on` are handlers; `key` keeps its identity. */
+export function h(tag, props, ...children) {
+  return build(document.createElement(tag), props, children);
+}
+
+/** Makes an element of a drawing. */
+export function svg(tag, props, ...children) {
+  return build(document.createElementNS(SVG, tag), props, children);
+}
+
+function build(node, props, children) {
+  node.handlers = {};
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) listen(node, name.slice(2), value);
+    else if (name === "key") node.key = String(value);
+    else if (name === "value" || name === "checked" || name === "indeterminate") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  append(node, children);
+  return node;
+}
+
+function append(node, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false || child === "") continue;
+    node.append(child instanceof Node ? child : String(child));
+  }
+}
+
+// One listener for each kind of event calls the present handler, so that `morph` can exchange handlers.
+function listen(node, kind, handler) {
+  if (!(kind in node.handlers)) node.addEventListener(kind, (event) => node.handlers[kind]?.(event));
+  node.handlers[kind] = handler;
+}
+
+/** Changes `old` until it looks like `fresh`, and keeps what did not change: focus, selection and scrolling. */
+export function morph(old, fresh) {
+  if (old === fresh) return old;
+  if (!isSame(old, fresh)) {
+    old.replaceWith(fresh);
+    return fresh;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return old;
+  }
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !isKept(old, name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && !isKept(old, name)) old.setAttribute(name, value);
+  for (const kind of Object.keys(old.handlers || {})) if (!fresh.handlers?.[kind]) old.handlers[kind] = undefined;
+  for (const [kind, handler] of Object.entries(fresh.handlers || {})) listen(old, kind, handler);
+  // What a person has typed stays; a field that nobody has touched follows the state.
+  if ("value" in fresh && old !== document.activeElement && old.value !== fresh.value && !old.touched) old.value = fresh.value;
+  if ("checked" in fresh && !old.touched) old.checked = fresh.checked;
+  if (!old.hasAttribute("data-own")) morphChildren(old, fresh);
+  return old;
+}
+
+// An opened `details` and a scrolled list belong to the reader.
+function isKept(node, name) {
+  return name === "open" && (node.tagName === "DETAILS" || node.tagName === "DIALOG");
+}
+
+function isSame(old, fresh) {
+  return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && old.key === fresh.key;
+}
+
+function morphChildren(old, fresh) {
+  const keyed = new Map([...old.childNodes].filter((node) => node.key !== undefined).map((node) => [node.key, node]));
+  let place = old.firstChild;
+  for (const wanted of [...fresh.childNodes]) {
+    const known = wanted.key === undefined ? place : keyed.get(wanted.key);
+    if (known && isSame(known, wanted) && known.parentNode === old) {
+      if (known === place) place = place.nextSibling;
+      else old.insertBefore(known, place);
+      morph(known, wanted);
+    } else {
+      old.insertBefore(wanted, place);
+    }
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+/** Replaces what is in a node. */
+export function fill(node, ...children) {
+  node.replaceChildren();
+  append(node, children);
+  return node;
+}
+
+/** Tells those who cannot see the page. */
+export function announce(text) {
+  document.getElementById("live").textContent = text;
+}

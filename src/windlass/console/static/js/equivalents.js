@@ -1,0 +1,13 @@
+// The same as a call of the API and as a command, for a corner of each page.
+
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+
+export function asRequest(method, path, body) {
+  const lines = [`curl -X ${method} ${location.origin}${path}`, `-H "Authorization: Token $WINDLASS_TOKEN"`];
+  if (body) lines.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body, null, 2))}`);
+  return lines.join(" \\\n  ");
+}
+
+export function asCommand(method, path, body) {
+  return [`windlass api ${method} ${quoted(path)}`, body && `--data ${quoted(JSON.stringify(body))}`].filter(Boolean).join(" ");
+}

@@ -1,0 +1,66 @@
+// Times, durations and amounts, as people read them.
+
+import { words } from "./words.js";
+import { h } from "./dom.js";
+
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const dayOfYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
+const numbers = new Intl.NumberFormat();
+
+export const number = (value) => numbers.format(value);
+export const exactTime = (text) => exact.format(new Date(text));
+export const clockTime = (text) => clock.format(new Date(text));
+
+/** How long ago, as a node with the exact time on hover. It is kept up to date. */
+export function ago(text, { none = "" } = {}) {
+  if (!text) return none;
+  return h("time", { datetime: text, title: exactTime(text), class: "ago" }, agoText(text));
+}
+
+export function agoText(text) {
+  const then = new Date(text);
+  const seconds = (Date.now() - then) / 1000;
+  if (seconds < -5) return words.time.in(duration(-seconds * 1000));
+  if (seconds < 10) return words.time.now;
+  if (seconds < 7 * 86400) return words.time.ago(duration(seconds * 1000, true));
+  return (then.getFullYear() === new Date().getFullYear() ? day : dayOfYear).format(then);
+}
+
+setInterval(() => {
+  for (const node of document.querySelectorAll("time.ago")) {
+    const text = agoText(node.dateTime);
+    if (node.textContent !== text) node.textContent = text;
+  }
+}, 5000);
+
+/** A length of time with at most two units; one if `short`. */
+export function duration(milliseconds, short = false) {
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  if (milliseconds < 10000 && !short) return `${(milliseconds / 1000).toFixed(1)} s`;
+  let rest = Math.floor(milliseconds / 1000);
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
+    if (rest >= size || (unit === "s" && !parts.length)) parts.push(`${Math.floor(rest / size)} ${unit}`);
+    rest %= size;
+  }
+  return parts.slice(0, short ? 1 : 2).join(" ");
+}
+
+export function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+/** `last_deployment_date` as "Last deployment date". */
+export function title(name) {
+  const text = name.replace(/([a-z])([A-Z])/g, "$1 $2").replace(/[_-]/g, " ").toLowerCase().trim();
+  const shown = text.replace(/\b(url|id|cpu|gpu|api|http|tcp|udp|ip)\b/g, (word) => word.toUpperCase()).replace(/\bids\b/, "IDs");
+  return shown.charAt(0).toUpperCase() + shown.slice(1);
+}

@@ -1,0 +1,155 @@
+// Forms that are drawn from schemas: fields, help, limits. What is sent are the fields that were changed.
+
+import { h } from "./dom.js";
+import { title } from "./format.js";
+import { words } from "./words.js";
+
+/**
+ * Makes a form of a schema. `values` are the present ones; `only` limits and orders the fields.
+ * Returns { node, read(), changes() }: `read` gives all that is filled in, `changes` what differs from `values`.
+ */
+export function schemaForm(document, schema, { values = {}, only, choices = {}, hide = [] } = {}) {
+  const resolved = document.resolve(schema);
+  const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name));
+  const required = new Set(resolved.required || []);
+  const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], required.has(name), choices[name])]);
+  const read = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
+  const changes = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read(), part.start]).filter(([, value, start]) => differs(value, start)).map(([name, value]) => [name, value ?? null]));
+  return { node: h("div", { class: "fields" }, fields.map(([, part]) => part.node)), read, changes };
+}
+
+const differs = (one, other) => JSON.stringify(one ?? null) !== JSON.stringify(other ?? null);
+
+/** Makes one field: { node, read, start }. */
+function field(document, name, schema, value, isRequired, choices) {
+  const control = controlOf(document, name, schema, value, choices);
+  const id = `field-${name}-${Math.random().toString(36).slice(2, 8)}`;
+  control.input?.setAttribute("id", id);
+  if (isRequired) control.input?.setAttribute("aria-required", "true");
+  const help = [schema.description, limits(schema)].filter(Boolean).join(". ");
+  if (help && control.input) control.input.setAttribute("aria-describedby", `${id}-help`);
+  const heading = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, title(name), isRequired && h("span", { class: "muted" }, ` (${words.required})`));
+  const node = control.isGroup
+    ? h("fieldset", { class: "field group" }, h("legend", {}, title(name)), help && h("p", { class: "help" }, help), control.node)
+    : h("div", { class: control.isSwitch ? "field switch" : "field" }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, help));
+  return { node, read: control.read, start: control.read() };
+}
+
+function limits({ minimum, maximum, maxItems }) {
+  if (minimum !== undefined && maximum !== undefined) return words.between(minimum, maximum);
+  if (minimum !== undefined) return words.atLeast(minimum);
+  return maxItems ? words.atMostItems(maxItems) : "";
+}
+
+function controlOf(document, name, schema, value, choices) {
+  const options = choices || (schema.enum && schema.enum.map((option) => [option, option === null ? words.none : String(option)]));
+  if (options) return choice(options, value ?? schema.default, schema);
+  if (schema.type === "boolean") return toggle(value ?? schema.default);
+  if (schema.type === "integer" || schema.type === "number") return numeric(schema, value);
+  if (schema.type === "array") return list(document, name, document.resolve(schema.items), value || []);
+  if (schema.type === "object" && schema.properties) return group(document, schema, value);
+  if (schema.type === "object" || schema.anyOf || schema.oneOf || !schema.type) return json(value);
+  return text(name, schema, value);
+}
+
+function choice(options, value, schema) {
+  const isOptional = schema.nullable || value === undefined;
+  const entries = isOptional && !options.some(([option]) => option === null) ? [[null, words.none], ...options] : options;
+  const input = h("select", {}, entries.map(([option, shown]) => h("option", { value: option === null ? "" : String(option), selected: option === (value ?? null) }, shown)));
+  input.value = value ?? "";
+  return { node: input, input, read: () => entries.find(([option]) => (option === null ? "" : String(option)) === input.value)?.[0] ?? (value === undefined ? undefined : null) };
+}
+
+function toggle(value) {
+  const input = h("input", { type: "checkbox", role: "switch", checked: Boolean(value), onchange: touch });
+  let wasChanged = value !== undefined;
+  input.addEventListener("change", () => (wasChanged = true));
+  return { node: input, input, isSwitch: true, read: () => (wasChanged ? input.checked : undefined) };
+}
+
+function numeric(schema, value) {
+  const input = h("input", { type: "number", min: schema.minimum, max: schema.maximum, step: schema.type === "integer" ? 1 : "any", value: value ?? "", placeholder: schema.default ?? "", oninput: touch });
+  return { node: input, input, read: () => (input.value === "" ? (value === undefined ? undefined : null) : Number(input.value)) };
+}
+
+function text(name, schema, value) {
+  const isSecret = /secret|password|token$|access_key/.test(name) && !/_id$|_name$/.test(name) && name !== "secret";
+  const isLong = schema.maxLength > 5000 || name === "value";
+  const date = schema.format === "date-time";
+  const props = { value: value ?? "", placeholder: schema.example ?? schema.default ?? "", maxlength: schema.maxLength, autocomplete: isSecret ? "new-password" : "off", spellcheck: "false", oninput: touch };
+  const input = isLong ? h("textarea", { rows: 3, ...props }) : h("input", { type: isSecret ? "password" : date ? "datetime-local" : "text", ...props });
+  if (date && value) input.value = value.slice(0, 16);
+  const read = () => {
+    if (input.value === "") return value === undefined || value === null ? undefined : schema.nullable ? null : "";
+    return date ? new Date(input.value).toISOString() : input.value;
+  };
+  return { node: input, input, read };
+}
+
+function list(document, name, items, values) {
+  if (items.type === "string" || items.type === "integer") {
+    if (items.enum) return many(items.enum, values);
+    const input = h("textarea", { rows: Math.min(6, values.length + 2), value: values.join("\n"), placeholder: [items.example || "", words.onePerLine].filter(Boolean).join("\n"), spellcheck: "false", oninput: touch });
+    const parse = items.type === "integer" ? Number : String;
+    return { node: input, input, read: () => input.value.split("\n").map((line) => line.trim()).filter(Boolean).map(parse) };
+  }
+  const box = h("div", { class: "items" });
+  const parts = [];
+  const add = (value) => {
+    const part = items.properties ? group(document, items, value) : json(value);
+    const row = h("div", { class: "item" }, part.node, h("button", { type: "button", class: "button small plain", onclick: () => (parts.splice(parts.indexOf(part), 1), row.remove()) }, words.remove));
+    parts.push(part);
+    box.append(row);
+  };
+  values.forEach(add);
+  const node = h("div", {}, box, h("button", { type: "button", class: "button small", onclick: () => add() }, words.add));
+  return { node, isGroup: true, read: () => parts.map((part) => part.read() ?? {}) };
+}
+
+function many(options, values) {
+  const boxes = options.map((option) => [option, h("input", { type: "checkbox", checked: values.includes(option) })]);
+  return { node: h("div", { class: "choices" }, boxes.map(([option, box]) => h("label", {}, box, option))), isGroup: true, read: () => boxes.filter(([, box]) => box.checked).map(([option]) => option) };
+}
+
+function group(document, schema, value) {
+  const known = value || {};
+  const form = schemaForm(document, schema, { values: known });
+  const hidden = Object.fromEntries(Object.entries(known).filter(([name]) => name === "id"));
+  return {
+    node: form.node,
+    isGroup: true,
+    read: () => {
+      const found = form.read();
+      return Object.values(found).some((part) => part !== null && part !== undefined) ? { ...hidden, ...found } : value ? null : undefined;
+    },
+  };
+}
+
+function json(value) {
+  const input = h("textarea", { rows: 3, class: "code", value: value === undefined ? "" : JSON.stringify(value, null, 2), spellcheck: "false", oninput: touch });
+  return {
+    node: input,
+    input,
+    read: () => {
+      if (!input.value.trim()) return undefined;
+      try {
+        return JSON.parse(input.value);
+      } catch {
+        throw new Error(words.mustBeJson);
+      }
+    },
+  };
+}
+
+function touch(event) {
+  event.target.touched = true;
+}
+
+/** A value of any kind, for pages that know no field by name. */
+export function shown(value, schema = {}) {
+  if (value === null || value === undefined || value === "") return h("span", { class: "muted" }, "–");
+  if (typeof value === "boolean") return value ? words.yes : words.no;
+  if (Array.isArray(value)) return value.length ? (typeof value[0] === "object" ? h("pre", { class: "value" }, JSON.stringify(value, null, 2)) : value.join(", ")) : h("span", { class: "muted" }, "–");
+  if (typeof value === "object") return value.name || h("pre", { class: "value" }, JSON.stringify(value, null, 2));
+  return schema.format === "uuid" ? h("code", { class: "id" }, value) : String(value);
+}

@@ -1,0 +1,115 @@
+// Streams of the server, read with fetch because each request carries the key of the page. A stream that breaks is
+// taken up again after its last event; the tabs of a browser share one stream for the same thing.
+
+import { headers } from "./api.js";
+
+const LONGEST_WAIT = 15000;
+const SILENCE = 45000;
+
+/** Follows a stream until the returned function is called. `handlers`: event(data, name), state(isLive, since). */
+export function follow(path, { event, state = () => {} }) {
+  const ending = new AbortController();
+  run(path, event, state, ending.signal);
+  return () => ending.abort();
+}
+
+async function run(path, event, state, signal) {
+  let last = "";
+  let wait = 500;
+  while (!signal.aborted) {
+    try {
+      const more = last ? { "Last-Event-ID": last } : {};
+      const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal });
+      if (answer.status === 401 || answer.status === 403 || answer.status === 404) return state(false, Date.now(), answer.status);
+      if (!answer.ok) throw new Error(String(answer.status));
+      state(true, Date.now());
+      wait = 500;
+      await read(answer.body, signal, (found) => {
+        if (found.id) last = found.id;
+        if (found.data) event(JSON.parse(found.data), found.event);
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+    }
+    state(false, Date.now());
+    await pause(wait + Math.random() * wait * 0.3, signal);
+    wait = Math.min(wait * 2, LONGEST_WAIT);
+  }
+}
+
+async function read(body, signal, found) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  while (!signal.aborted) {
+    const { done, value } = await withTimeout(reader.read(), reader);
+    if (done) return;
+    text += value;
+    const parts = text.split("\n\n");
+    text = parts.pop();
+    for (const part of parts) found(parse(part));
+  }
+}
+
+// A stream that says nothing for long is dead: the server sends comments more often.
+function withTimeout(reading, reader) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      reader.cancel();
+      reject(new Error("silent"));
+    }, SILENCE);
+    reading.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function parse(part) {
+  const found = { id: "", event: "message", data: "" };
+  for (const line of part.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon <= 0) continue;
+    const name = line.slice(0, colon);
+    const value = line.slice(colon + 1).replace(/^ /, "");
+    if (name === "data") found.data += (found.data ? "\n" : "") + value;
+    else if (name in found) found[name] = value;
+  }
+  return found;
+}
+
+export function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}
+
+/** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */
+export function share(path, handlers) {
+  if (!navigator.locks || !window.BroadcastChannel) return follow(path, handlers);
+  const channel = new BroadcastChannel(`windlass:${path}`);
+  const ending = new AbortController();
+  let latest = null;
+  let isLeader = false;
+  const pass = (kind, ...values) => {
+    handlers[kind]?.(...values);
+    channel.postMessage([kind, values]);
+    if (kind === "event") latest = values;
+  };
+  channel.onmessage = ({ data: [kind, values] }) => {
+    if (kind === "hello") {
+      if (isLeader && latest) channel.postMessage(["event", latest]);
+    } else {
+      handlers[kind]?.(...values);
+    }
+  };
+  channel.postMessage(["hello", []]);
+  navigator.locks
+    .request(`windlass:${path}`, { signal: ending.signal }, () => {
+      isLeader = true;
+      const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values) });
+      return new Promise((resolve) => ending.signal.addEventListener("abort", () => (stop(), resolve()), { once: true }));
+    })
+    .catch(() => {}); // Ended before it was this tab's turn.
+  return () => {
+    ending.abort();
+    channel.close();
+  };
+}

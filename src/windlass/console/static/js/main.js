@@ -1,0 +1,115 @@
+// The start: who is here, then the page of the address. `show` is called for each address.
+
+import { api, keepKey, whenSignedOut } from "./api.js";
+import { fill, h, morph, announce } from "./dom.js";
+import { startKeys } from "./keys.js";
+import { find } from "./routes.js";
+import { drawShell } from "./shell.js";
+import { complain, errorBox } from "./parts.js";
+import { words } from "./words.js";
+
+const app = document.getElementById("app");
+const session = { account: null, org: null };
+let current = { stop: () => {} };
+
+/** Goes to an address of the console. */
+export function go(to, { replace } = {}) {
+  const url = to.startsWith("/console") ? to : `/console${to}`;
+  history[replace ? "replaceState" : "pushState"]({}, "", url);
+  return show();
+}
+
+async function show() {
+  const { load, params } = find(location.pathname);
+  const ending = new AbortController();
+  const stops = [];
+  const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
+  current.stop();
+  current = page;
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, onStop: (stop) => stops.push(stop) };
+  let main = drawShell(app, place, { chooseOrganization });
+  const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
+  try {
+    const module = await load();
+    const state = await module.load(place);
+    if (ending.signal.aborted) return;
+    const draw = () => {
+      if (ending.signal.aborted) return;
+      main = morph(main, h("main", { id: "main" }, module.render(state, place)));
+    };
+    place.update = draw;
+    fill(main);
+    draw();
+    name(main, state);
+    (main.querySelector("[autofocus]") || main.querySelector("h1"))?.focus({ preventScroll: true });
+    scrollTo(0, history.state?.top || 0);
+    module.watch?.(state, place, draw);
+  } catch (error) {
+    if (ending.signal.aborted || error.name === "AbortError" || error.status === 401) return;
+    fill(main, errorBox(error, show));
+    if (!("status" in error)) throw error;
+  } finally {
+    clearTimeout(waiting);
+    main.removeAttribute("aria-busy");
+  }
+}
+
+function name(main, state) {
+  const title = state?.title || main.querySelector("h1")?.textContent || "";
+  document.title = title ? `${title} · Windlass` : "Windlass";
+  announce(title);
+}
+
+function chooseOrganization(id) {
+  localStorage.setItem("windlass.organization", id);
+  session.org = session.account.organizations.find((org) => org.id === id);
+  go("/");
+}
+
+async function signIn(problem) {
+  current.stop();
+  current = { stop: () => {} };
+  session.account = null;
+  const { drawSignIn } = await import("./pages/sign_in.js");
+  drawSignIn(app, { problem, done: start });
+}
+
+async function start() {
+  const handed = new URLSearchParams(location.hash.slice(1));
+  if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
+  if (handed.get("key")) keepKey(handed.get("key"));
+  try {
+    if (handed.get("code")) keepKey((await api.quietly("POST", "/account/browserSession", { code: handed.get("code") })).page_key);
+  } catch (error) {
+    if (!(await isSignedIn())) return signIn(error.message);
+    complain(error);
+  }
+  try {
+    session.account = await api.quietly("GET", "/account");
+  } catch (error) {
+    if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, start)));
+    return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
+  }
+  const chosen = localStorage.getItem("windlass.organization");
+  const { organizations } = session.account;
+  session.org = organizations.find((org) => org.id === chosen) || organizations[0];
+  await show();
+}
+
+const isSignedIn = () => api.quietly("GET", "/account").then(() => true, () => false);
+
+whenSignedOut(() => signIn(words.signIn.ended));
+addEventListener("popstate", show);
+addEventListener("hashchange", () => /^#(code|key)=/.test(location.hash) && start());
+document.addEventListener("click", (event) => {
+  const anchor = event.target.closest("a");
+  if (!anchor || anchor.target || event.metaKey || event.ctrlKey || event.shiftKey || event.button || anchor.origin !== location.origin) return;
+  if (!anchor.pathname.startsWith("/console") || anchor.hasAttribute("download")) return;
+  event.preventDefault();
+  history.replaceState({ top: scrollY }, "");
+  go(anchor.pathname + anchor.search);
+});
+addEventListener("unhandledrejection", ({ reason }) => complain(reason));
+
+startKeys(session, go);
+start();

@@ -1,0 +1,76 @@
+// The audit: who did what, when and from where, with filters and what changed.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { ago } from "../format.js";
+import { button, empty, head } from "../parts.js";
+import { words } from "../words.js";
+
+const text = words.audit;
+const TEXTS = ["triggeredBy"];
+const FILTERS = ["eventType", "targetType", "origin"];
+
+export async function load({ params, query }) {
+  const state = { base: `/organization/${params.organization}/events`, query: Object.fromEntries(query), title: text.title, isMore: false };
+  await read(state);
+  state.document = await loadDocument();
+  state.operation = state.document.at("GET", state.base);
+  return state;
+}
+
+async function read(state, more) {
+  const answer = await api.get(state.base, { ...state.query, pageSize: 50, ...(more ? { continueToken: new URL(state.next).searchParams.get("continueToken") } : {}) });
+  state.events = more ? [...state.events, ...answer.events] : answer.events;
+  state.next = answer.links.next;
+}
+
+export function render(state, place) {
+  const change = (name) => async (event) => {
+    state.query[name] = event.target.value;
+    history.replaceState({}, "", `?${new URLSearchParams(Object.entries(state.query).filter(([, value]) => value))}`);
+    await read(state);
+    place.update();
+  };
+  const options = (name) => state.document.resolve(state.operation.parameters.find((parameter) => parameter.name === name)?.schema || {}).enum || [];
+  return [
+    head(text.title, { about: text.about }),
+    h("div", { class: "tools" },
+      TEXTS.map((name) => h("input", { type: "search", placeholder: text.filters[name], "aria-label": text.filters[name], value: state.query[name] || "", onchange: change(name) })),
+      FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.readable(option))))),
+      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
+    eventList(state.events),
+    state.next && button(words.showMore, async () => (await read(state, true), place.update())),
+  ];
+}
+
+export function eventList(events) {
+  if (!events.length) return empty(text.empty);
+  return h("ol", { class: "events" }, events.map((event) => h("li", { key: event.id },
+    h("div", { class: "event-line" },
+      h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ",
+      h("span", {}, words.readable(event.sub_target_type || event.target_type).toLowerCase()), " ", h("strong", {}, event.target_name),
+      h("span", { class: "muted" }, [event.project_name, event.environment_name].filter(Boolean).join(" / "))),
+    h("div", { class: "muted" }, ago(event.timestamp), ` · ${words.readable(event.origin)}`, event.address && ` · ${event.address}`),
+    changes(event))));
+}
+
+function changes({ change, original_change: original }) {
+  const after = parse(change);
+  const before = parse(original);
+  if (!after && !before) return null;
+  const names = [...new Set([...Object.keys(before || {}), ...Object.keys(after || {})])].filter((name) => !["id", "created_at", "updated_at", "event"].includes(name) && (!before || !after || JSON.stringify(before[name]) !== JSON.stringify(after[name])));
+  if (!names.length) return null;
+  return h("details", {}, h("summary", {}, text.changed(names.length)), h("ul", { class: "diff" }, names.map((name) => h("li", {}, h("code", { class: "key" }, name), " ", before && name in before && h("del", {}, show(before[name])), " ", after && name in after && h("ins", {}, show(after[name]))))));
+}
+
+const show = (value) => (typeof value === "string" ? value || "\u201c\u201d" : JSON.stringify(value));
+
+function parse(value) {
+  try {
+    const data = JSON.parse(value);
+    return data && typeof data === "object" ? data : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,126 @@
+// A deployment as a story: queued, fetched, detected, built, released, with the time of each, and its log.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { ago, clockTime, duration } from "../format.js";
+import { follow } from "../live.js";
+import { button, copyButton, facts, head, outside, panel, say } from "../parts.js";
+import { act, commitLine, rollBack } from "../services.js";
+import { crumbs } from "../shell.js";
+import { badge } from "../states.js";
+import { words } from "../words.js";
+import { failure } from "./failure.js";
+
+const text = words.deployment;
+const OPEN = ["QUEUED", "BUILDING", "DEPLOYING"];
+const BEGINS = [
+  ["fetch", /^(Looking for the newest commit|Fetching )/],
+  ["detect", /^(Detected |Using the Dockerfile|It is (started|built) by)/],
+  ["build", /…$|^Step \d|^(Building|Making|Installing)/],
+  ["release", /^(Running the release command|Release command)/],
+];
+
+export async function load({ params }) {
+  const path = `/${params.kind}/${params.id}`;
+  const base = `${path}/deployment/${params.deployment}`;
+  const [service, deployment, deployments, lines] = await Promise.all([api.get(path), api.get(base), api.get(`${path}/deployment`, { page_size: 20 }), logLines(base)]);
+  const links = (await api.get(`${path}/link`)).results;
+  return { path, base, service, deployment, deployments: deployments.results, lines, links, title: `${service.name} v${deployment.number}` };
+}
+
+const logLines = (base) => api.get(`${base}/log`, { tail: 10000 }).then((answer) => answer.results);
+
+export function watch(state, place, draw) {
+  if (!OPEN.includes(state.deployment.status)) return;
+  const known = new Set(state.lines.map((line) => line.id));
+  let waiting = null;
+  const soon = () => (waiting ||= requestAnimationFrame(() => ((waiting = null), draw())));
+  const stopLog = follow(`${state.base}/log?follow=true&tail=10000`, { event: (line) => known.has(line.id) || (known.add(line.id), state.lines.push(line), soon()) });
+  const stopState = follow(`${state.base}/stream`, {
+    event: async (deployment) => {
+      state.deployment = deployment;
+      if (!OPEN.includes(deployment.status)) {
+        stopState();
+        state.links = (await api.get(`${state.path}/link`)).results;
+        setTimeout(stopLog, 3000);
+        say(text.ended(state.service.name, words.states[deployment.status] || words.readable(deployment.status)), { bad: deployment.status === "FAILED" });
+      }
+      soon();
+    },
+  });
+  const clock = setInterval(() => OPEN.includes(state.deployment.status) && draw(), 1000);
+  place.onStop(() => (stopLog(), stopState(), clearInterval(clock)));
+}
+
+export function render(state, place) {
+  const { deployment, service, path, deployments, links } = state;
+  const isOpen = OPEN.includes(deployment.status);
+  const address = links.find((other) => other.is_default) || links[0];
+  return [
+    crumbs([service.name, path], [words.tabs.deployments, `${path}/deployments`], [`v${deployment.number}`]),
+    head(`${words.readable(deployment.action)} v${deployment.number}`, {
+      actions: [
+        isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" }),
+        deployment.status === "SUCCEEDED" && address && outside(address.url, h("span", { class: "button main" }, words.open)),
+        deployment.status === "SUCCEEDED" && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back" }),
+      ],
+    }),
+    h("div", { class: "service-line" }, badge(deployment.status), commitLine(deployment),
+      h("span", { class: "muted" }, [deployment.commit?.author_name, text.asked(deployment.triggered_by)].filter(Boolean).join(" · ")), ago(deployment.created_at),
+      address && deployment.status === "SUCCEEDED" && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url))),
+    deployment.status === "FAILED" && failure(deployment.message, { path, name: service.name, deployments, place }),
+    deployment.status !== "FAILED" && deployment.message && panel(null, h("p", {}, deployment.message)),
+    story(state),
+    run(deployment),
+  ];
+}
+
+/** Cuts the log into stages: each begins with the first line that fits, and ends where the next begins. */
+export function stages(deployment, lines) {
+  const began = deployment.started_at || deployment.created_at;
+  const found = [{ name: "queued", at: deployment.created_at, lines: [] }];
+  if (deployment.started_at) found.push({ name: "fetch", at: began, lines: [] });
+  let reached = 0;
+  for (const line of lines) {
+    const index = BEGINS.findIndex(([, pattern], place) => place >= reached && pattern.test(line.message));
+    if (index > reached || (index === 0 && found.at(-1).name === "queued")) {
+      reached = Math.max(index, 0);
+      if (found.at(-1).name !== BEGINS[index][0]) found.push({ name: BEGINS[index][0], at: line.created_at, lines: [] });
+    }
+    found.at(-1).lines.push(line);
+  }
+  const last = lines.at(-1);
+  if (["DEPLOYING", "SUCCEEDED"].includes(deployment.status) && last) found.push({ name: "start", at: last.created_at, lines: [] });
+  const end = deployment.finished_at;
+  return found.map((stage, index) => ({ ...stage, end: found[index + 1]?.at || end, isLast: index === found.length - 1 }))
+    .filter((stage) => stage.lines.length || stage.isLast || new Date(stage.end) - new Date(stage.at) > 50);
+}
+
+function story({ deployment, lines }) {
+  const parts = stages(deployment, lines);
+  const isOpen = OPEN.includes(deployment.status);
+  return h("ol", { class: "story" }, parts.map((stage) => {
+    const isNow = isOpen && stage.isLast;
+    const hasFailed = deployment.status === "FAILED" && stage.isLast;
+    const length = (stage.end ? new Date(stage.end) : new Date()) - new Date(stage.at);
+    const kind = isNow ? "busy" : hasFailed ? "bad" : "ok";
+    return h("li", { key: stage.name, class: kind },
+      h("details", { open: isNow || hasFailed || stage.name === "build" },
+        h("summary", {}, h("span", { class: "glyph", "aria-hidden": "true" }, { busy: "◐", bad: "✕", ok: "✓" }[kind]), h("strong", {}, text.stages[stage.name]), h("span", { class: "muted number" }, duration(length))),
+        stage.lines.length > 0 && h("pre", { class: "lines", tabindex: "0" }, stage.lines.slice(-2000).map(logLine))));
+  }));
+}
+
+function logLine(line) {
+  return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at }, clockTime(line.created_at)), " ", line.message);
+}
+
+function run(deployment) {
+  const report = deployment.run || deployment.release;
+  if (!report) return null;
+  return panel(deployment.run ? text.run : text.release, facts([
+    [text.command, deployment.command?.length ? h("code", {}, deployment.command.join(" ")) : ""],
+    [text.exit, report.exit_code === null || report.exit_code === undefined ? "" : String(report.exit_code)],
+    [text.reason, report.reason],
+  ]), report.output?.length > 0 && h("pre", { class: "lines", tabindex: "0" }, report.output.join("\n")));
+}

@@ -1,0 +1,103 @@
+// The list of any family: its columns, its form and its help are those of the API.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { schemaForm, shown } from "../forms.js";
+import { ago, title } from "../format.js";
+import { button, code, complain, dialog, empty, head, link, table } from "../parts.js";
+import { crumbs } from "../shell.js";
+import { badge } from "../states.js";
+import { words } from "../words.js";
+
+const MOST_COLUMNS = 6;
+const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
+
+export async function load({ params }) {
+  const base = `/organization/${params.organization}`;
+  const path = `${base}/${params.family}`;
+  const [document, organization] = await Promise.all([loadDocument(), api.get(base)]);
+  const list = document.at("GET", path);
+  if (!list) throw Object.assign(new Error(words.missing.text), { status: 404 });
+  const state = { path, base, document, organization, list, page: 1, creation: document.at("POST", path), reading: document.at("GET", `${path}/00000000-0000-0000-0000-000000000000`), title: document.titleOf(list) };
+  await read(state);
+  return state;
+}
+
+async function read(state) {
+  const answer = await api.get(state.path, { page: state.page, page_size: 100 });
+  state.rows = state.page > 1 ? [...state.rows, ...answer.results] : answer.results;
+  state.isMore = answer.pagination && answer.pagination.page < answer.pagination.total_pages;
+}
+
+export function render(state, place) {
+  const { path, base, document, organization, creation, rows } = state;
+  const make = creation && button(`${words.new} ${noun(creation)}`, () => create(state, place), { main: true });
+  return [
+    crumbs([organization.name, base], [state.title]),
+    head(state.title, { about: document.describe(state.list.tags[0]), actions: [make] }),
+    rows.length ? table(columns(state), rows, { to: state.reading && ((row) => `${path}/${row.id}`), label: state.title }) : empty(document.describe(state.list.tags[0]), make),
+    state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
+  ];
+}
+
+export const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
+
+function columns({ document, list, path, rows, reading }) {
+  const properties = document.row(list).properties || Object.fromEntries(Object.keys(rows[0] || {}).map((name) => [name, {}]));
+  const used = Object.keys(properties).filter((name) => !LATER.test(name) && rows.some((row) => hasValue(row[name])));
+  const simple = used.filter((name) => rows.every((row) => typeof row[name] !== "object" || row[name] === null || (Array.isArray(row[name]) && typeof row[name][0] !== "object")));
+  const first = simple.find((name) => ["name", "email", "url", "key", "target_url"].includes(name)) || simple[0] || "id";
+  const others = simple.filter((name) => name !== first).slice(0, MOST_COLUMNS - 1);
+  return [
+    { title: title(first), wide: true, cell: (row) => (reading ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first]))) },
+    ...others.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
+    ...(properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : []),
+  ];
+}
+
+const hasValue = (value) => value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && !value.length);
+
+export function cell(name, value, schema) {
+  if (/^(state|status)$|_status$/.test(name) && typeof value === "string") return badge(value);
+  if (typeof value === "string" && (schema.format === "date-time" || /_at$/.test(name))) return ago(value);
+  return shown(value, schema);
+}
+
+export async function create(state, place) {
+  const { document, creation, path } = state;
+  const schema = document.body(creation);
+  const form = schemaForm(document, schema, { only: order(schema), choices: await choicesFor(state, schema), hide: ["scope"] });
+  const run = async (finish) => {
+    try {
+      finish(await api.post(path, form.read()));
+    } catch (error) {
+      complain(error);
+    }
+  };
+  const made = await dialog(`${words.new} ${noun(creation)}`, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))], { wide: true });
+  if (!made) return;
+  await showOnce(document, creation, made);
+  state.page = 1;
+  await read(state);
+  place.update();
+}
+
+function order(schema) {
+  const required = schema.required || [];
+  return [...required, ...Object.keys(schema.properties).filter((name) => !required.includes(name))];
+}
+
+// Ids of roles are chosen by their names.
+async function choicesFor({ base }, schema) {
+  if (!schema.properties.role_id) return {};
+  const roles = await api.all(`${base}/availableRole`);
+  return { role_id: roles.map((role) => [role.id, `${role.name}: ${role.description}`]) };
+}
+
+/** Shows values that only this answer has, such as a token. */
+export async function showOnce(document, operation, made) {
+  const once = Object.entries(document.answer(operation).properties || {}).filter(([name, schema]) => made[name] && typeof made[name] === "string" && /only (in this answer|once)/i.test(document.resolve(schema).description || ""));
+  if (!once.length) return;
+  await dialog(words.shownOnce.title, (finish) => [h("p", {}, words.shownOnce.text), once.map(([name]) => h("div", {}, h("h3", {}, title(name)), code(made[name]))), h("div", { class: "dialog-actions" }, button(words.shownOnce.done, () => finish(), { main: true }))]);
+}

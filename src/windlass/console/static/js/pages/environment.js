@@ -1,0 +1,128 @@
+// An environment: its services in rows or as a graph of who uses whom, and what is done with all of them.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { ago } from "../format.js";
+import { share } from "../live.js";
+import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
+import { act, pathOf } from "../services.js";
+import { crumbs } from "../shell.js";
+import { URGENCY, badge, serviceKind } from "../states.js";
+import { words } from "../words.js";
+import { graph, readUses } from "./graph.js";
+import { stale } from "./overview.js";
+
+const text = words.environmentPage;
+
+export async function load({ params, org }) {
+  const path = `/environment/${params.environment}`;
+  const environment = await api.get(path);
+  const state = { path, environment, title: environment.name, isLive: true, chosen: new Set(), asGraph: false };
+  state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
+  const [project] = await Promise.all([api.get(`/project/${environment.project.id}`), state.read()]);
+  state.project = project;
+  return state;
+}
+
+export function watch(state, place, draw) {
+  let waiting = null;
+  const soon = () => {
+    waiting ||= setTimeout(() => state.read().then(draw, () => {}).finally(() => (waiting = null)), 200);
+  };
+  place.onStop(() => clearTimeout(waiting));
+  place.onStop(share(`${state.path}/status/stream`, { event: soon, state: (isLive, since) => (Object.assign(state, { isLive, since }), draw()) }));
+}
+
+export function render(state, place) {
+  const { environment, project, services, path, chosen } = state;
+  const rows = [...services].sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)] || one.name.localeCompare(other.name));
+  const count = chosen.size;
+  return [
+    crumbs([project.name, `/project/${project.id}`], [environment.name]),
+    head(environment.name, {
+      about: answer(services),
+      actions: [
+        link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
+        link(`/new?environment=${environment.id}`, h("span", { class: "button" }, words.places.new)),
+        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true }) : button(text.deployAll, () => deployAll(state), { main: true })),
+        menu(words.more, [
+          count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true }),
+          button(text.stopAll, () => act(place, path, environment.name, { action: "stop", danger: true }), { plain: true }),
+          button(words.remove.button, () => remove(state, place), { plain: true, danger: true }),
+        ]),
+      ],
+    }),
+    stale(state),
+    services.length > 0 && h("div", { class: "switch-row", role: "group", "aria-label": text.view },
+      [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label))),
+    !services.length ? empty(text.empty, link(`/new?environment=${environment.id}`, h("span", { class: "button main" }, words.places.new)), "windlass init && windlass up")
+      : state.asGraph && state.uses ? graph(services, state.uses) : list(rows, state, place),
+  ];
+}
+
+function answer(services) {
+  if (!services.length) return words.overview.nothingRuns;
+  const running = services.filter((service) => serviceKind(service) === "ok").length;
+  return words.overview.running(running, services.length);
+}
+
+async function view(state, place, asGraph) {
+  state.asGraph = asGraph;
+  if (asGraph && !state.uses) state.uses = await readUses(state.services);
+  place.update();
+}
+
+function list(rows, { chosen }, place) {
+  const choose = (service) => (event) => {
+    if (event.target.checked) chosen.add(service.id);
+    else chosen.delete(service.id);
+    place.update();
+  };
+  return table([
+    { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
+    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
+    { title: words.columns.name, cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, service.message.split("\n")[0])] },
+    { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
+    { title: words.columns.address, cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
+    { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },
+    { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
+  ], rows, { to: pathOf, label: words.columns.services });
+}
+
+async function deployAll({ path, environment, services }) {
+  const order = services.map((service) => service.name).sort();
+  const about = [text.deployAllWill(services.length), h("p", { class: "muted" }, text.order), h("p", {}, order.join(", "))];
+  if (!(await confirm(text.deployAllTitle(environment.name), about, { action: text.deployAll }))) return;
+  await api.post(`${path}/deploy`);
+  say(text.deployAllDone(services.length));
+}
+
+async function chosenDo(state, place, action) {
+  const services = state.services.filter((service) => state.chosen.has(service.id));
+  const names = services.map((service) => service.name).join(", ");
+  const word = action === "deploy" ? text.deployChosen(services.length) : text.stopChosen(services.length);
+  if (!(await confirm(word, `${action === "deploy" ? text.deployAllWill(services.length) : words.actions.stop.will} ${names}`, { action: word, danger: action === "stop" }))) return;
+  await api.post(`${state.path}/service/${action}`, lists(services, action));
+  state.chosen.clear();
+  say(action === "deploy" ? text.deployAllDone(services.length) : text.stopDone(services.length));
+  place.update();
+}
+
+// The list of each kind of service: those of a deployment name versions, where a version can be chosen.
+function lists(services, action) {
+  const body = {};
+  for (const { id, service_type: type } of services) {
+    const kind = type.toLowerCase();
+    const name = action === "deploy" ? `${kind}s` : `${kind}_ids`;
+    const entry = action !== "deploy" || type === "DATABASE" ? id : type === "APPLICATION" ? { application_id: id } : { id };
+    (body[name] ||= []).push(entry);
+  }
+  return body;
+}
+
+async function remove({ path, environment, project }, place) {
+  if (!(await confirm(words.remove.title(environment.name), text.removeWill, { action: words.remove.button, danger: true, name: environment.name }))) return;
+  await api.delete(path);
+  say(words.remove.done(environment.name));
+  await place.go(`/project/${project.id}`);
+}

@@ -1,0 +1,69 @@
+// Who uses whom in an environment, seen in the variables: an arrow from a service to one whose address it has.
+
+import { api } from "../api.js";
+import { svg, h } from "../dom.js";
+import { pathOf } from "../services.js";
+import { serviceKind } from "../states.js";
+import { words } from "../words.js";
+
+const BOX = { width: 190, height: 48, across: 90, down: 18 };
+
+/** Reads which service names which: { id: Set(ids) }. */
+export async function readUses(services) {
+  const uses = new Map(services.map((service) => [service.id, new Set()]));
+  const byPrefix = services.map((service) => [service.name.toUpperCase().replace(/[^A-Z0-9]+/g, "_"), service]);
+  const lists = await Promise.all(services.map((service) => api.all(`${pathOf(service)}/environmentVariable`).catch(() => [])));
+  services.forEach((service, index) => {
+    for (const variable of lists[index]) {
+      for (const [prefix, other] of byPrefix) {
+        if (other.id === service.id) continue;
+        const isNamed = (variable.value || "").includes(`{{${prefix}_`) || variable.aliased_variable?.key?.startsWith(`${prefix}_`);
+        if (isNamed || (other.url && (variable.value || "").includes(other.url))) uses.get(service.id).add(other.id);
+      }
+    }
+  });
+  return uses;
+}
+
+export function graph(services, uses) {
+  const columns = layers(services, uses);
+  const at = new Map();
+  columns.forEach((column, x) => column.forEach((service, y) => at.set(service.id, { x: x * (BOX.width + BOX.across) + 2, y: y * (BOX.height + BOX.down) + 2 })));
+  const width = columns.length * (BOX.width + BOX.across) - BOX.across + 4;
+  const height = Math.max(...columns.map((column) => column.length)) * (BOX.height + BOX.down) - BOX.down + 4;
+  const lines = services.flatMap((service) => [...uses.get(service.id) || []].map((other) => line(at.get(service.id), at.get(other))));
+  return h("div", { class: "graph", tabindex: "0", role: "group", "aria-label": words.environmentPage.graph },
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height },
+      svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z" }))),
+      lines, services.map((service) => box(service, at.get(service.id)))),
+    !lines.length && h("p", { class: "muted" }, words.environmentPage.noUses));
+}
+
+function box(service, { x, y }) {
+  const kind = serviceKind(service);
+  return svg("a", { href: `/console${pathOf(service)}`, key: service.id, "aria-label": `${service.name}, ${words.readable(service.state)}` },
+    svg("rect", { x, y, width: BOX.width, height: BOX.height, rx: 8, class: `node ${kind}` }),
+    svg("text", { x: x + 14, y: y + 21, class: "node-name" }, service.name.length > 22 ? `${service.name.slice(0, 21)}…` : service.name),
+    svg("text", { x: x + 14, y: y + 38, class: "node-about" }, `${words.readable(service.service_type)} · ${words.states[service.state] || words.readable(service.state)}`));
+}
+
+function line(from, to) {
+  const begin = { x: from.x + BOX.width, y: from.y + BOX.height / 2 };
+  const end = { x: to.x, y: to.y + BOX.height / 2 };
+  const bend = Math.max(40, (end.x - begin.x) / 2);
+  return svg("path", { class: "use", d: `M${begin.x} ${begin.y}C${begin.x + bend} ${begin.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`, "marker-end": "url(#arrow)" });
+}
+
+// Columns: who is used stands to the right of those who use it. Circles end where they began.
+function layers(services, uses) {
+  const depth = new Map();
+  const measure = (id, above) => {
+    if (above.has(id)) return;
+    depth.set(id, Math.max(depth.get(id) || 0, above.size));
+    for (const other of uses.get(id) || []) measure(other, new Set([...above, id]));
+  };
+  if (services.length <= 200) for (const { id } of services) measure(id, new Set());
+  const columns = [];
+  for (const service of services) (columns[depth.get(service.id) || 0] ||= []).push(service);
+  return columns.filter(Boolean);
+}

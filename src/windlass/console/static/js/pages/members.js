@@ -1,0 +1,85 @@
+// Members and their roles as a matrix, and the invitations that wait.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { ago } from "../format.js";
+import { button, code, confirm, complain, dialog, empty, head, panel, say, table, copyButton } from "../parts.js";
+import { crumbs } from "../shell.js";
+import { words } from "../words.js";
+
+const text = words.members;
+
+export async function load({ params }) {
+  const base = `/organization/${params.organization}`;
+  const state = { base, title: text.title };
+  state.read = async () => {
+    const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);
+    Object.assign(state, { organization, members, invitations, roles });
+  };
+  await state.read();
+  return state;
+}
+
+export function render(state, place) {
+  const { members, invitations, roles, base, organization } = state;
+  return [
+    crumbs([organization.name, base], [text.title]),
+    head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true })] }),
+    members.length ? table([
+      { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
+      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, "aria-label": text.roleOf(role.name, member.email), title: role.description, onchange: (event) => change(state, place, member, role, event) }) })),
+      { title: text.since, cell: (member) => ago(member.created_at) },
+      { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true }) },
+    ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true })),
+    h("dl", { class: "facts legend" }, roles.map((role) => h("div", {}, h("dt", {}, role.name), h("dd", { class: "muted" }, role.description)))),
+    invitations.length > 0 && panel(text.invitations, table([
+      { title: text.email, cell: (invitation) => invitation.email },
+      { title: text.role, cell: (invitation) => invitation.role_name },
+      { title: text.link, cell: (invitation) => copyButton(invitation.invitation_link, text.copyLink) },
+      { title: text.since, cell: (invitation) => ago(invitation.created_at) },
+      { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true }) },
+    ], invitations, { label: text.invitations })),
+  ];
+}
+
+async function change(state, place, member, role, event) {
+  event.preventDefault();
+  const ok = await confirm(text.changeTitle(member.email), text.changeWill(role.name, role.description), { action: text.change });
+  if (ok) await api.put(`${state.base}/member`, { user_id: member.id, role_id: role.id }).then(() => say(text.changed(member.email, role.name)), complain);
+  await state.read();
+  document.querySelectorAll(`input[name="role-${member.id}"]`).forEach((input) => (input.touched = false));
+  place.update();
+}
+
+async function invite(state, place) {
+  const made = await dialog(text.invite, (finish) => {
+    const email = h("input", { type: "email", autocomplete: "off", required: true, placeholder: "ann@example.com" });
+    const role = h("select", {}, state.roles.map((other) => h("option", { value: other.id, selected: other.name === "Deploy" }, `${other.name}: ${other.description}`)));
+    const run = async () => {
+      try {
+        finish(await api.post(`${state.base}/inviteMember`, { email: email.value.trim(), role_id: role.value }));
+      } catch (error) {
+        complain(error);
+      }
+    };
+    return [h("label", { class: "field" }, h("span", { class: "field-title" }, text.email), email), h("label", { class: "field" }, h("span", { class: "field-title" }, text.role), role), h("p", { class: "help" }, text.inviteHelp),
+      h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.invite, run, { main: true }))];
+  });
+  if (!made) return;
+  await state.read();
+  place.update();
+  await dialog(text.invited(made.email), (finish) => [h("p", {}, text.sendLink), code(made.invitation_link), h("div", { class: "dialog-actions" }, button(words.done, () => finish(), { main: true }))]);
+}
+
+async function withdraw(state, place, invitation) {
+  await api.delete(`${state.base}/inviteMember/${invitation.id}`);
+  await state.read();
+  place.update();
+}
+
+async function remove(state, place, member) {
+  if (!(await confirm(text.removeTitle(member.email), text.removeWill, { action: words.remove.button, danger: true }))) return;
+  await api.delete(`${state.base}/member`, { body: { user_id: member.id } });
+  await state.read();
+  place.update();
+}

@@ -1,0 +1,190 @@
+// A new service on one page: a repository, what was found there with its reasons, then create and deploy. Or a database.
+
+import { api } from "../api.js";
+import { fill, h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { schemaForm } from "../forms.js";
+import { button, complain, empty, errorText, head } from "../parts.js";
+import { openNewest } from "../services.js";
+import { words } from "../words.js";
+
+const text = words.newService;
+const SETTINGS = [["install", "install_command"], ["build", "build_command"], ["start", "start_command"], ["release", "release_command"], ["static_folder", "static_folder"], ["language_version", "language_version"]];
+
+export async function load({ org, query }) {
+  const base = `/organization/${org.id}`;
+  const [projects, document, tokens] = await Promise.all([api.all(`${base}/project`), loadDocument(), api.all(`${base}/gitToken`).catch(() => [])]);
+  const lists = await Promise.all(projects.map((project) => api.all(`/project/${project.id}/environment`)));
+  const environments = projects.flatMap((project, index) => lists[index].map((environment) => ({ ...environment, project })));
+  const kinds = document.listsBelow("/environment/x").filter((list) => document.at("POST", list.path) && document.operations.some((other) => other.method === "POST" && other.path === `/${list.path.split("/").pop()}/{${idOf(document, list)}}/deploy`));
+  return { base, projects, environments, document, tokens, kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", root: "/", branch: "", settings: {}, variables: "" };
+}
+
+function idOf(document, list) {
+  const kind = list.path.split("/").pop();
+  const operation = document.operations.find((other) => other.method === "GET" && new RegExp(`^/${kind}/\\{(\\w+)\\}$`).test(other.path));
+  return operation ? /\{(\w+)\}/.exec(operation.path)[1] : "";
+}
+
+export function render(state, place) {
+  return [
+    head(text.title, { about: text.about }),
+    h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
+      const kind = list.path.split("/").pop();
+      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => ((state.kind = kind), (state.form = null), place.update()) }, text.kinds[kind] || words.readable(kind));
+    })),
+    where(state, place),
+    state.kind === "application" ? repository(state, place) : other(state, place),
+  ];
+}
+
+function where(state, place) {
+  if (!state.environments.length) return empty(text.noEnvironment, button(text.makeEnvironment, () => makeEnvironment(state, place), { main: true }));
+  return h("label", { class: "field", key: "where" }, h("span", { class: "field-title" }, words.environment),
+    h("select", { onchange: (event) => (state.environment = event.target.value) }, state.environments.map((environment) => h("option", { value: environment.id, selected: environment.id === state.environment }, `${environment.project.name} / ${environment.name}`))));
+}
+
+async function makeEnvironment(state, place) {
+  const project = state.projects[0] || (await api.post(`${state.base}/project`, { name: text.firstProject }));
+  const environment = await api.post(`/project/${project.id}/environment`, { name: "production", mode: "PRODUCTION" });
+  Object.assign(state, { environments: [{ ...environment, project }], environment: environment.id, projects: [project] });
+  place.update();
+}
+
+// An application from a repository
+
+function repository(state, place) {
+  if (!state.environments.length) return null;
+  const set = (name) => (event) => (state[name] = event.target.value);
+  const look = () => detect(state, place);
+  return h("div", { key: "repository" },
+    h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(complain)) },
+      field(text.url, h("input", { value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
+      h("div", { class: "line" },
+        field(text.branch, h("input", { value: state.branch, placeholder: text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
+        h("datalist", { id: "branches" }, (state.found?.branches || []).map((name) => h("option", { value: name }))),
+        field(text.root, h("input", { value: state.root, oninput: set("root"), autocomplete: "off" })),
+        state.tokens.length > 0 && field(text.gitToken, h("select", { onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
+      button(state.found ? text.lookAgain : text.look, look, { main: !state.found })),
+    h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, state.trouble))),
+    state.found && detected(state, place));
+}
+
+function source(state) {
+  const found = { url: state.url.trim(), root_path: state.root || "/" };
+  if (state.branch) found.branch = state.branch;
+  if (state.token) found.git_token_id = state.token;
+  return found;
+}
+
+async function detect(state, place) {
+  state.trouble = "";
+  try {
+    state.found = await api.post(`${state.base}/detect`, { git_repository: source(state) });
+    state.settings = {};
+    state.name ||= nameOf(state.url, state.root);
+    state.port = "";
+  } catch (error) {
+    state.found = null;
+    state.trouble = errorText(error);
+  }
+  place.update();
+}
+
+function nameOf(url, root) {
+  const last = (root && root !== "/" ? root : url).replace(/\.git$/, "").replace(/\/+$/, "").split(/[/:]/).pop();
+  return last.toLowerCase().replace(/[^a-z0-9-]+/g, "-").replace(/^-+|-+$/g, "") || "app";
+}
+
+function detected(state, place) {
+  const { found } = state;
+  const why = (name) => found.reasons[name] || "";
+  const what = [found.framework, found.language && `${found.language} ${found.language_version}`.trim(), found.package_manager].filter(Boolean).join(", ");
+  return h("section", { class: "panel", key: "found" },
+    h("h2", {}, what ? text.found(what) : text.foundNothing),
+    why("framework") || why("language") ? h("p", { class: "muted" }, why("framework") || why("language")) : null,
+    found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, problem))),
+    found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => choose(state, place, candidate), { small: true })))),
+    h("div", { class: "fields" },
+      field(words.columns.name, h("input", { value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
+      SETTINGS.map(([name, setting]) => field(text.settings[name], h("input", { value: state.settings[setting] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[setting] = event.target.value) }), why(name))),
+      field(text.settings.port, h("input", { type: "number", min: 1, max: 65535, value: state.port || found.port || "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
+      found.processes.length > 1 && field(text.settings.process, h("select", { onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
+      field(text.variables, h("textarea", { rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp)),
+    h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false)), button(text.create, () => create(state, place, true), { main: true })));
+}
+
+function choose(state, place, candidate) {
+  state.root = candidate.root_path;
+  state.name = "";
+  return detect(state, place);
+}
+
+async function create(state, place, thenDeploy) {
+  const { parseDotenv } = await import("../dotenv.js");
+  const pairs = parseDotenv(state.variables);
+  const { found } = state;
+  const names = Object.fromEntries(SETTINGS.map(([name, setting]) => [setting, found[name]]));
+  const changed = Object.fromEntries(Object.entries(state.settings).filter(([setting, value]) => value && value !== (names[setting] || "")));
+  const body = { name: state.name, git_repository: source(state), ...changed };
+  if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
+  const made = state.made || (await api.post(`/environment/${state.environment}/application`, body));
+  state.made = made; // a second try, after a wrong variable, does not make a second application
+  const path = `/application/${made.id}`;
+  for (const [key, value] of pairs) await api.post(`${path}/environmentVariable`, { key, value }).catch((error) => { if (error.status !== 409) throw error; });
+  if (!thenDeploy) return place.go(path);
+  await api.post(`${path}/deploy`);
+  return openNewest(place, path);
+}
+
+// A service of another kind: the form is that of the API.
+
+function other(state, place) {
+  if (!state.environments.length) return null;
+  const path = `/environment/${state.environment}/${state.kind}`;
+  const operation = state.document.at("POST", path);
+  const schema = state.document.body(operation);
+  const first = [...(schema.required || []), "description"].filter((name, index, all) => all.indexOf(name) === index);
+  const rest = Object.keys(schema.properties).filter((name) => !first.includes(name));
+  if (!state.form) {
+    const choices = state.kind === "database" ? { version: state.versions?.map((version) => [version, version]) } : {};
+    state.form = { first: schemaForm(state.document, schema, { only: first, choices }), rest: schemaForm(state.document, schema, { only: rest }) };
+    if (state.kind === "database") offerVersions(state);
+  }
+  return h("section", { class: "panel", key: `other-${state.kind}` },
+    operation.description && h("p", { class: "muted" }, operation.description),
+    h("div", { "data-own": true, key: "own" }, state.form.first.node, h("details", {}, h("summary", {}, text.further), state.form.rest.node)),
+    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false)), button(text.create, () => createOther(state, place, path, true), { main: true })));
+}
+
+// The versions that the engine of the environment can run.
+async function offerVersions(state) {
+  const { results } = await api.get(`/environment/${state.environment}/databaseConfiguration`);
+  const form = state.form.first.node;
+  const [type, version, mode] = ["type", "version", "mode"].map((name) => form.querySelector(`[id^=field-${name}-]`));
+  const list = h("datalist", { id: "versions" });
+  version.after(list);
+  version.setAttribute("list", "versions");
+  const offer = () => {
+    const names = (results.find((other) => other.database_type === type.value)?.version || []).filter((other) => other.supported_mode === "CONTAINER").map((other) => other.name);
+    fill(list, [...new Set(names)].map((name) => h("option", { value: name })));
+    version.value = names[0] || "";
+  };
+  if (!type.value) type.value = "POSTGRESQL";
+  if (!mode.value) mode.value = "CONTAINER";
+  type.addEventListener("change", offer);
+  offer();
+}
+
+async function createOther(state, place, path, thenDeploy) {
+  const made = await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() });
+  const item = `/${state.kind}/${made.id}`;
+  if (!thenDeploy) return place.go(item);
+  await api.post(`${item}/deploy`);
+  return openNewest(place, item);
+}
+
+function field(title, control, help) {
+  return h("label", { class: "field" }, h("span", { class: "field-title" }, title), control, help && h("p", { class: "help" }, help));
+}
+

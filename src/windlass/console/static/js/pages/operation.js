@@ -1,0 +1,58 @@
+// Any operation of the API as a form: what the palette leads to.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { schemaForm } from "../forms.js";
+import { title } from "../format.js";
+import { button, codeBlock, head, panel, say } from "../parts.js";
+import { asCommand, asRequest } from "../equivalents.js";
+import { words } from "../words.js";
+import { showOnce } from "./derived_list.js";
+
+const text = words.operation;
+
+export async function load({ params, org }) {
+  const document = await loadDocument();
+  const operation = document.operation(params.operation);
+  if (!operation) throw Object.assign(new Error(words.missing.text), { status: 404 });
+  const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+  const services = names.some((name) => name !== "org_id") ? await api.all(`/organization/${org.id}/services`) : [];
+  const body = document.body(operation);
+  return { document, operation, names, ids: { org_id: org.id }, options: optionsFor(names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
+}
+
+function optionsFor(names, services) {
+  const kinds = { app_id: "APPLICATION", container_id: "CONTAINER", db_id: "DATABASE" };
+  const unique = (id, label) => [...new Map(services.map((service) => [service[id], label(service)]))];
+  return Object.fromEntries(names.map((name) => [name,
+    name === "env_id" ? unique("environment_id", (service) => `${service.project_name} / ${service.environment_name}`)
+      : name === "project_id" ? unique("project_id", (service) => service.project_name)
+        : services.filter((service) => service.service_type === (kinds[name] || name.replace(/_id$/, "").toUpperCase())).map((service) => [service.id, `${service.name} (${service.environment_name})`])]));
+}
+
+export function render(state, place) {
+  const { operation, names, ids, options, form } = state;
+  const path = names.reduce((found, name) => found.replace(`{${name}}`, ids[name] || `{${name}}`), operation.path);
+  const set = (name) => (event) => ((ids[name] = event.target.value.trim()), place.update());
+  const isReady = names.every((name) => ids[name]);
+  return [
+    head(operation.summary, { about: operation.description }),
+    panel(null,
+      names.map((name) => h("label", { class: "field" }, h("span", { class: "field-title" }, title(name)), options[name].length ? h("select", { onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
+      form && h("div", { "data-own": true }, form.node),
+      h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : text.run, () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady }))),
+    state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),
+    panel(words.asApi, codeBlock(asRequest(operation.method, path)), codeBlock(asCommand(operation.method, path))),
+  ];
+}
+
+async function run(state, place, path) {
+  const { operation, form, document } = state;
+  const body = form ? form.read() : undefined;
+  const answer = operation.method === "POST" ? await api.post(path, body || {}) : operation.method === "DELETE" ? (await api.delete(path, { body })).data : (await api[operation.method.toLowerCase()](path, body)).data;
+  state.answer = answer;
+  if (answer) await showOnce(document, operation, answer);
+  say(words.doneWith(operation.summary));
+  place.update();
+}

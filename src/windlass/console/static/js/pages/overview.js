@@ -1,0 +1,119 @@
+// The overview: what needs attention, then projects with a dot for each service, then what was deployed last.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { ago } from "../format.js";
+import { share } from "../live.js";
+import { empty, head, link, panel, table } from "../parts.js";
+import { pathOf } from "../services.js";
+import { URGENCY, badge, dot, serviceKind } from "../states.js";
+import { words } from "../words.js";
+
+const DOTS = 80;
+const text = words.overview;
+
+export async function load(place) {
+  const base = `/organization/${place.org.id}`;
+  const state = { title: text.title, isLive: true };
+  state.read = async () => {
+    const [services, projects] = await Promise.all([api.all(`${base}/services`), api.all(`${base}/project`)]);
+    Object.assign(state, { services, projects });
+  };
+  await state.read();
+  return state;
+}
+
+export function watch(state, place, draw) {
+  let waiting = null;
+  let cost = 0;
+  // Changes are collected: the more a reading costs, the longer.
+  const soon = () => {
+    waiting ||= setTimeout(async () => {
+      const began = performance.now();
+      await state.read().catch(() => {});
+      cost = performance.now() - began;
+      waiting = null;
+      draw();
+    }, Math.max(250, cost * 4));
+  };
+  place.onStop(() => clearTimeout(waiting));
+  place.onStop(share(`/organization/${place.org.id}/events/stream`, {
+    event: soon,
+    state: (isLive, since) => {
+      if (isLive && !state.isLive) soon();
+      Object.assign(state, { isLive, since });
+      draw();
+    },
+  }));
+}
+
+export function render(state, place) {
+  const { services, projects } = state;
+  const troubled = services.filter((service) => ["bad", "warn"].includes(serviceKind(service)));
+  const busy = services.filter((service) => ["busy", "wait"].includes(serviceKind(service)));
+  return [
+    head(text.title, { about: summary(services, troubled, busy), actions: [link("/new", h("span", { class: "button main" }, words.places.new))] }),
+    stale(state),
+    attention(troubled, busy),
+    !services.length && !projects.length ? empty(text.empty, link("/new", h("span", { class: "button main" }, words.places.new)), "windlass up") : null,
+    h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id), place))),
+    recent(services),
+  ];
+}
+
+function summary(services, troubled, busy) {
+  if (!services.length) return text.nothingRuns;
+  const running = services.filter((service) => serviceKind(service) === "ok").length;
+  return [text.running(running, services.length), troubled.length ? text.troubled(troubled.length) : text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
+}
+
+/** Says that what is shown is old, if the stream is broken. */
+export function stale({ isLive, since }) {
+  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
+}
+
+function attention(troubled, busy) {
+  const rows = [...troubled, ...busy];
+  if (!rows.length) return null;
+  return panel(text.attention, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
+    h("li", { key: service.id },
+      badge(service.state, serviceKind(service)),
+      h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
+        service.message && h("p", { class: "message" }, service.message.split("\n")[0]))))),
+    rows.length > 12 && h("p", { class: "muted" }, text.more(rows.length - 12)));
+}
+
+function card(project, services) {
+  const environments = new Map();
+  for (const service of services) {
+    const found = environments.get(service.environment_id) || { name: service.environment_name, services: [] };
+    found.services.push(service);
+    environments.set(service.environment_id, found);
+  }
+  return h("article", { class: "card", key: project.id },
+    h("h2", {}, link(`/project/${project.id}`, project.name)),
+    project.description && h("p", { class: "muted" }, project.description),
+    h("ul", {}, [...environments].map(([id, { name, services: inside }]) =>
+      h("li", { key: id }, link(`/environment/${id}`, name), h("span", { class: "dots" }, dots(inside)), h("span", { class: "muted" }, text.services(inside.length))))),
+    !environments.size && h("p", { class: "muted" }, project.associated_environments_count ? text.noServices : text.noEnvironments));
+}
+
+function dots(services) {
+  const order = [...services].sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)]);
+  return [
+    order.slice(0, DOTS).map((service) => h("a", { href: `/console${pathOf(service)}`, key: service.id, class: "dot-link" }, dot(serviceKind(service), `${service.name}: ${words.readable(service.state)}`))),
+    order.length > DOTS && h("span", { class: "muted" }, `+${order.length - DOTS}`),
+  ];
+}
+
+function recent(services) {
+  const rows = services.filter((service) => service.last_deployment_date).sort((one, other) => other.last_deployment_date.localeCompare(one.last_deployment_date)).slice(0, 10);
+  if (!rows.length) return null;
+  return panel(text.recent, table([
+    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
+    { title: words.columns.name, cell: (service) => link(pathOf(service), service.name) },
+    { title: words.columns.where, cell: (service) => h("span", { class: "muted" }, `${service.project_name} / ${service.environment_name}`) },
+    { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
+    { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
+  ], rows, { to: pathOf, label: text.recent }));
+}

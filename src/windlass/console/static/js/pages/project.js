@@ -1,0 +1,58 @@
+// A project: its environments, and what is shared by all of them.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { schemaForm } from "../forms.js";
+import { button, dialog, empty, head, link, menu, say, table, complain, confirm } from "../parts.js";
+import { crumbs } from "../shell.js";
+import { dot, serviceKind, URGENCY } from "../states.js";
+import { words } from "../words.js";
+
+const text = words.projectPage;
+
+export async function load({ params, org }) {
+  const path = `/project/${params.project}`;
+  const [project, environments, services] = await Promise.all([api.get(path), api.all(`${path}/environment`), api.all(`/organization/${org.id}/services`, { project_id: params.project })]);
+  return { path, project, environments, services, title: project.name };
+}
+
+export function render(state, place) {
+  const { project, environments, services, path } = state;
+  const of = (environment) => services.filter((service) => service.environment_id === environment.id).sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)]);
+  return [
+    crumbs([words.places.overview, "/"], [project.name]),
+    head(project.name, {
+      about: project.description || text.about,
+      actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(place, path), { main: true }),
+        menu(words.more, [button(words.remove.button, () => remove(place, path, project), { danger: true, plain: true })])],
+    }),
+    environments.length ? table([
+      { title: words.columns.name, cell: (environment) => link(`/environment/${environment.id}`, environment.name) },
+      { title: text.mode, cell: (environment) => words.readable(environment.mode) },
+      { title: words.columns.services, cell: (environment) => h("span", { class: "dots" }, of(environment).slice(0, 40).map((service) => dot(serviceKind(service), service.name)), of(environment).length === 0 && h("span", { class: "muted" }, text.none)) },
+      { title: words.columns.cluster, cell: (environment) => h("span", { class: "muted" }, environment.cluster_name) },
+    ], environments, { to: (environment) => `/environment/${environment.id}`, label: text.environments }) : empty(text.empty, button(text.newEnvironment, () => create(place, path), { main: true }), `windlass environment create --project ${project.name} --name production`),
+  ];
+}
+
+async function create(place, path) {
+  const document = await loadDocument();
+  const form = schemaForm(document, document.body(document.at("POST", `${path}/environment`)), { only: ["name", "mode"] });
+  const run = async (finish) => {
+    try {
+      finish(await api.post(`${path}/environment`, form.read()));
+    } catch (error) {
+      complain(error);
+    }
+  };
+  const made = await dialog(text.newEnvironment, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))]);
+  if (made) place.go(`/environment/${made.id}`);
+}
+
+async function remove(place, path, project) {
+  if (!(await confirm(words.remove.title(project.name), text.removeWill, { action: words.remove.button, danger: true, name: project.name }))) return;
+  await api.delete(path);
+  say(words.remove.done(project.name));
+  await place.go("/");
+}

@@ -1,0 +1,128 @@
+// A service: its state, address, version and main action; its parts are tabs.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { loadDocument } from "../document.js";
+import { ago } from "../format.js";
+import { share } from "../live.js";
+import { button, copyButton, head, menu, outside, tabs } from "../parts.js";
+import { act, commitLine, deploy, remove, rollBack } from "../services.js";
+import { crumbs } from "../shell.js";
+import { badge, isBusy, kindOf } from "../states.js";
+import { words } from "../words.js";
+import { stale } from "./overview.js";
+
+const TABS = {
+  overview: () => import("./service/overview.js"),
+  deployments: () => import("./service/deployments.js"),
+  logs: () => import("./service/logs.js"),
+  variables: () => import("./service/variables.js"),
+  metrics: () => import("./service/metrics.js"),
+  terminal: () => import("./service/terminal.js"),
+  settings: () => import("./service/settings.js"),
+  activity: () => import("./service/activity.js"),
+};
+
+export async function load(place) {
+  const { kind, id, tab = "overview" } = place.params;
+  const path = `/${kind}/${id}`;
+  const state = { path, kind, id, tab, isLive: true };
+  state.read = async () => {
+    const [service, status, deployments, links] = await Promise.all([
+      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), api.get(`${path}/link`)]);
+    Object.assign(state, { service: service.data, tag: service.tag, status, deployments: deployments.results, links: links.results });
+  };
+  const [document] = await Promise.all([loadDocument(), state.read()]);
+  state.can = (action) => Boolean(document.at("POST", `${path}/${action}`));
+  state.has = (part) => Boolean(document.at("GET", `${path}/${part}`));
+  state.document = document;
+  const environment = await api.get(`/environment/${state.service.environment.id}`);
+  Object.assign(state, { environment, project: await api.get(`/project/${environment.project.id}`), title: state.service.name });
+  state.inner = await (TABS[tab] || TABS.overview)();
+  state.content = await state.inner.load(state, place);
+  return state;
+}
+
+export function watch(state, place, draw) {
+  let seen = JSON.stringify(state.status);
+  let waiting = null;
+  const soon = () => {
+    waiting ||= setTimeout(() => state.read().then(() => state.inner.refresh?.(state, place)).then(draw, () => {}).finally(() => (waiting = null)), 100);
+  };
+  place.onStop(() => clearTimeout(waiting));
+  place.onStop(share(`/environment/${state.environment.id}/status/stream`, {
+    event: (statuses) => {
+      const mine = Object.values(statuses).flat().find((status) => status.id === state.id);
+      const text = JSON.stringify(mine);
+      if (!mine || text === seen) return;
+      seen = text;
+      soon();
+    },
+    state: (isLive, since) => (Object.assign(state, { isLive, since }), draw()),
+  }));
+  state.inner.watch?.(state, place, draw);
+}
+
+export function render(state, place) {
+  const { service, project, environment, path, tab } = state;
+  return [
+    crumbs([project.name, `/project/${project.id}`], [environment.name, `/environment/${environment.id}`], [service.name]),
+    head(service.name, { actions: actions(state, place) }),
+    h("div", { class: "service-line" }, present(state)),
+    stale(state),
+    tabs(tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), tab === "overview" ? path : `${path}/${tab}`),
+    state.inner.render(state, place),
+  ];
+}
+
+/** The kind of the present state. */
+export function presentKind({ status }) {
+  return kindOf(status.state, { instances: status.instances, ready: status.ready_instances });
+}
+
+/** The deployment that serves now: the newest that succeeded, of those that begin a version. */
+export function serving({ deployments, status }) {
+  if (!status.running_instances && !status.instances) return null;
+  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART"].includes(deployment.action)) || null;
+}
+
+function present(state) {
+  const { status, links } = state;
+  const now = serving(state);
+  const address = links.find((link) => link.is_default) || links[0];
+  return [
+    badge(status.state, presentKind(state)),
+    address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
+    now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name}, `), ago(now.finished_at)),
+  ];
+}
+
+function tabsOf({ has }) {
+  const optional = { metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: has("log") };
+  return Object.keys(TABS).filter((name) => optional[name] !== false);
+}
+
+function actions(state, place) {
+  const { status, service, path, deployments } = state;
+  const isOn = !["STOPPED", "READY"].includes(status.state);
+  const going = deployments.find((deployment) => ["QUEUED", "BUILDING", "DEPLOYING"].includes(deployment.status));
+  const main = going && isBusy(status.state) && state.can("cancelDeployment")
+    ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" })
+    : button(words.actions.deploy.button, () => start(state, place), { main: true, key: "deploy" });
+  return [
+    isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart" }),
+    main,
+    menu(words.more, [
+      state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true }),
+      isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true }),
+      button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true }),
+    ]),
+  ];
+}
+
+async function start(state, place) {
+  const { confirm } = await import("../parts.js");
+  const { service, status, path } = state;
+  const will = status.running_instances ? words.actions.deploy.replaces(status.running_instances) : words.actions.deploy.begins;
+  if (await confirm(words.actions.deploy.title(service.name), will, { action: words.actions.deploy.button })) await deploy(place, path);
+}

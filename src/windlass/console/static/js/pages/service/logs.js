@@ -1,0 +1,12 @@
+// The logs of all instances, merged and followed.
+
+import { logView } from "../../log_view.js";
+
+export const load = async ({ path, service }, place) => ({ view: logView(path, service.name, place) });
+
+export function watch({ content }, place) {
+  content.view.start();
+  place.onStop(content.view.stop);
+}
+
+export const render = ({ content }) => content.view.node;

@@ -1,0 +1,66 @@
+// The first look at a service: does it run, which version, where; and what to do if it does not.
+
+import { h } from "../../dom.js";
+import { ago, duration } from "../../format.js";
+import { copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
+import { commitLine, deploy, deploymentLink } from "../../services.js";
+import { badge } from "../../states.js";
+import { words } from "../../words.js";
+import { failure } from "../failure.js";
+import { serving } from "../service.js";
+import * as metrics from "./metrics.js";
+
+const text = words.serviceOverview;
+
+export async function load(state) {
+  return state.has("metrics") ? { metrics: await metrics.load(state) } : {};
+}
+
+export function watch(state, place, draw) {
+  if (state.content.metrics) metrics.watch({ ...state, content: state.content.metrics }, place, draw);
+}
+
+export function render(state, place) {
+  const { service, status, deployments, path, links } = state;
+  const now = serving(state);
+  const newest = deployments[0];
+  const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
+  if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true }), `windlass deploy ${service.name}`);
+  return [
+    message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
+      ? failure(message || words.readable(status.state), { path, name: service.name, deployments, present: now?.id, place, id: newest?.id })
+      : message && h("section", { class: "panel" }, h("p", {}, message)),
+    h("div", { class: "columns" },
+      panel(text.runs, facts([
+        [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
+        [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
+        [words.columns.deployed, now && ago(now.finished_at)],
+        [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        [text.source, source(service)],
+        [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
+      ])),
+      panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+    state.content.metrics && metrics.charts(state.content.metrics, { small: true }),
+    panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
+  ];
+}
+
+function source(service) {
+  const repository = service.git_repository;
+  if (repository?.url) return [outside(repository.url, repository.url), ` (${repository.branch}${repository.root_path && repository.root_path !== "/" ? `, ${repository.root_path}` : ""})`];
+  if (service.image_name) return h("code", {}, `${service.image_name}:${service.tag || ""}`);
+  if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;
+  return service.source === "UPLOAD" ? text.uploaded : "";
+}
+
+export function deploymentColumns(path) {
+  return [
+    { title: words.columns.state, cell: (deployment) => badge(deployment.status) },
+    { title: words.columns.number, cell: (deployment) => deploymentLink(path, deployment, `v${deployment.number}`) },
+    { title: words.columns.action, cell: (deployment) => words.readable(deployment.action) },
+    { title: words.columns.version, wide: true, cell: (deployment) => commitLine(deployment) },
+    { title: words.columns.author, cell: (deployment) => deployment.commit?.author_name || deployment.triggered_by },
+    { title: words.columns.took, kind: "number", cell: (deployment) => (deployment.started_at && deployment.finished_at ? duration(new Date(deployment.finished_at) - new Date(deployment.started_at)) : "") },
+    { title: words.columns.when, cell: (deployment) => ago(deployment.created_at) },
+  ];
+}

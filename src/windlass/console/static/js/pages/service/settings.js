@@ -1,0 +1,90 @@
+// The settings of a service as forms, with when a change takes effect; and its whole declaration.
+
+import { api } from "../../api.js";
+import { h } from "../../dom.js";
+import { schemaForm } from "../../forms.js";
+import { button, codeBlock, complain, confirm, panel, say } from "../../parts.js";
+import { asCommand, asRequest } from "../../equivalents.js";
+import { deploy, remove } from "../../services.js";
+import { words } from "../../words.js";
+
+const text = words.settings;
+const SECTIONS = [
+  ["general", ["name", "description", "icon_uri"]],
+  ["source", ["source", "git_repository", "image_name", "tag", "registry_id", "type", "version", "mode", "accessibility", "auto_deploy", "watch_paths"]],
+  ["build", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
+  ["start", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
+  ["ports", ["automatic_port", "ports"]],
+  ["probes", ["healthchecks"]],
+  ["resources", ["cpu", "memory", "gpu", "min_running_instances", "max_running_instances", "autoscaling"]],
+  ["storage", ["storage", "ephemeral_storage_in_gib"]],
+];
+const SILENT = ["annotations_groups", "labels_groups", "build_mode", "gpu", "auto_preview", "cpu_architecture"];
+
+export async function load(state, place) {
+  return { section: place.query.get("section") || "", forms: null };
+}
+
+export function render(state, place) {
+  const { content } = state;
+  content.forms ||= makeForms(state);
+  return [
+    h("p", { class: "muted" }, text.about),
+    content.forms.map(({ name, form }) => h("details", { class: "panel section", open: content.section ? content.section === name : name === "general", key: name, "data-own": true },
+      h("summary", {}, h("h2", {}, text.sections[name] || text.sections.other)),
+      h("p", { class: "help" }, name === "general" ? text.effectNow : text.effectNext),
+      form.node,
+      h("div", { class: "actions" }, button(words.save, () => save(state, place, form, false), { main: name === "general" }), name !== "general" && button(text.saveAndDeploy, () => save(state, place, form, true), { main: true })))),
+    declaration(state),
+    panel(text.danger, h("p", {}, words.remove.will), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true })),
+  ];
+}
+
+function makeForms(state) {
+  const { document, path, service } = state;
+  const operation = document.at("PATCH", path);
+  const schema = document.body(operation);
+  const known = new Set([...SECTIONS.flatMap(([, names]) => names), ...SILENT]);
+  const others = Object.keys(schema.properties).filter((name) => !known.has(name));
+  return [...SECTIONS, ["other", others]]
+    .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field] && !SILENT.includes(field))])
+    .filter(([, fields]) => fields.length)
+    .map(([name, fields]) => ({ name, form: schemaForm(document, schema, { values: service, only: fields }) }));
+}
+
+async function save(state, place, form, thenDeploy) {
+  const changes = form.changes();
+  if (!Object.keys(changes).length) return thenDeploy ? deploy(place, state.path) : say(text.nothingChanged);
+  try {
+    const answer = await api.patch(state.path, changes, state.tag);
+    Object.assign(state, { service: answer.data, tag: answer.tag });
+  } catch (error) {
+    if (error.status !== 412) throw error;
+    return conflict(state, place, changes);
+  }
+  state.content.forms = null;
+  if (thenDeploy) return deploy(place, state.path);
+  say(text.saved);
+  place.go(`${state.path}/settings`, { replace: true });
+}
+
+// Somebody else was faster: shows what they changed beside what is to be saved.
+async function conflict(state, place, changes) {
+  const now = await api.tagged(state.path);
+  const lines = Object.keys(changes).map((name) => h("li", {}, h("code", {}, name), " ", text.theirs, " ", h("code", {}, JSON.stringify(now.data[name])), ", ", text.yours, " ", h("code", {}, JSON.stringify(changes[name]))));
+  if (!(await confirm(text.conflict, [text.conflictWill, h("ul", {}, lines)], { action: text.saveMine }))) return;
+  Object.assign(state, { tag: now.tag });
+  const answer = await api.patch(state.path, changes, now.tag).catch(complain);
+  if (!answer) return;
+  Object.assign(state, { service: answer.data, tag: answer.tag });
+  state.content.forms = null;
+  say(text.saved);
+  place.update();
+}
+
+function declaration({ service, path, document }) {
+  const fields = Object.keys(document.body(document.at("PUT", path)).properties || {});
+  const body = Object.fromEntries(fields.filter((name) => service[name] !== undefined && service[name] !== null).map((name) => [name, service[name]]));
+  return h("details", { class: "panel section", key: "declaration" }, h("summary", {}, h("h2", {}, text.declaration)), h("p", { class: "help" }, text.declarationAbout),
+    h("h3", {}, words.asApi), codeBlock(asRequest("PUT", path, body)), h("h3", {}, words.asCommand), codeBlock(asCommand("PUT", path, body)));
+}

@@ -1,0 +1,8 @@
+// The variables of a service, with where each value comes from.
+
+import * as variables from "../variables.js";
+
+export const load = ({ path, environment, project, service }, place) =>
+  variables.read(place, { path, name: service.name, above: [`/environment/${environment.id}`, `/project/${project.id}`], service });
+
+export const render = ({ content }, place) => variables.draw(content, place);

@@ -1,0 +1,158 @@
+// Variables and secrets: one table over all levels, with where each value comes from and what is overridden.
+// Changes are collected, shown as a difference, and then saved one after the other.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { parseDotenv } from "../dotenv.js";
+import { ago } from "../format.js";
+import { button, complain, dialog, empty, head, link, menu, say, table } from "../parts.js";
+import { deploy } from "../services.js";
+import { crumbs } from "../shell.js";
+import { words } from "../words.js";
+
+const text = words.variables;
+
+export async function load(place) {
+  const { environment: id, project } = place.params;
+  const path = id ? `/environment/${id}` : `/project/${project}`;
+  const thing = await api.get(path);
+  const state = await read(place, { path, name: thing.name, above: id ? [`/project/${thing.project.id}`] : [] });
+  return { ...state, title: `${words.tabs.variables} · ${thing.name}` };
+}
+
+export function render(state, place) {
+  return [crumbs([state.name, state.path], [words.tabs.variables]), head(words.tabs.variables), draw(state, place)];
+}
+
+export async function read(place, { path, name, above, service }) {
+  const state = { path, name, above, service, search: "", changes: new Map(), revealed: new Set() };
+  state.reload = async () => {
+    const [variables, secrets] = await Promise.all([api.all(`${path}/environmentVariable`), api.all(`${path}/secret`)]);
+    state.rows = [...variables.map((row) => ({ ...row, isSecret: false })), ...secrets.map((row) => ({ ...row, isSecret: true }))].sort((one, other) => one.key.localeCompare(other.key));
+  };
+  await state.reload();
+  const wanted = place.query.get("add");
+  if (wanted) setTimeout(() => edit(state, place, { key: wanted }), 0);
+  return state;
+}
+
+export function draw(state, place) {
+  const rows = state.rows.filter((row) => row.key.toLowerCase().includes(state.search.toLowerCase()));
+  const { size } = state.changes;
+  return [
+    h("div", { class: "tools" },
+      h("input", { type: "search", placeholder: text.search, "aria-label": text.search, value: state.search, oninput: (event) => ((state.search = event.target.value), place.update()) }),
+      button(text.paste, () => paste(state, place)),
+      button(text.add, () => edit(state, place, {}), { main: !size })),
+    size > 0 && h("div", { class: "panel pending", role: "status" }, h("p", {}, text.pending(size)), h("ul", { class: "diff" }, [...state.changes.values()].map((change) => difference(change))),
+      h("p", { class: "muted" }, text.takesEffect),
+      h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true }))),
+    state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value"),
+  ];
+}
+
+function columns(state, place) {
+  return [
+    { title: text.key, cell: (row) => h("code", { class: "key" }, row.key) },
+    { title: text.value, wide: true, cell: (row) => value(state, place, row) },
+    { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), row.overridden_variable && h("span", { class: "muted" }, ` ${text.overrides(words.levels[row.overridden_variable.scope] || "")}`)] },
+    { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
+    { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
+      button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true }),
+      isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true }),
+    ]) },
+  ];
+}
+
+// The level of a row is that of this page where the list of this page holds it.
+function isOwn({ path }, row) {
+  const level = path.split("/")[1].toUpperCase();
+  return row.scope === level;
+}
+
+function value(state, place, row) {
+  if (row.isSecret) return h("span", { class: "muted" }, "••••••••", h("span", { class: "unseen" }, text.isSecret));
+  if (row.aliased_variable) return h("span", {}, text.aliasOf, " ", h("code", {}, row.aliased_variable.key));
+  const shown = row.value || "";
+  if (shown.length < 120 && !shown.includes("\n")) return h("code", { class: "value" }, shown);
+  const isOpen = state.revealed.has(row.id);
+  return [h("code", { class: "value" }, isOpen ? shown : `${shown.slice(0, 100)}…`), button(isOpen ? text.less : text.whole, () => (isOpen ? state.revealed.delete(row.id) : state.revealed.add(row.id), place.update()), { small: true, plain: true })];
+}
+
+function difference({ kind, key, before, after, isSecret }) {
+  const hide = (part) => (isSecret ? "••••••••" : part);
+  return h("li", { key }, h("code", { class: "key" }, key), " ",
+    before !== undefined && kind !== "add" && h("del", {}, hide(before) || text.emptyValue), " ",
+    kind !== "remove" && h("ins", {}, hide(after) || text.emptyValue), kind === "remove" && h("span", { class: "muted" }, ` ${text.removed}`));
+}
+
+function stage(state, place, change) {
+  const before = change.row?.isSecret ? "" : change.row?.value;
+  state.changes.set(change.key, { ...change, before, isSecret: change.isSecret ?? change.row?.isSecret });
+  place.update();
+}
+
+async function edit(state, place, row) {
+  const isNew = !row.id;
+  const changed = await dialog(isNew ? text.add : text.changeOf(row.key), (finish) => {
+    const key = h("input", { value: row.key || "", readonly: !isNew, autocomplete: "off", spellcheck: "false", placeholder: "GREETING" });
+    const content = h("textarea", { rows: 4, value: row.isSecret ? "" : row.value || "", spellcheck: "false", autofocus: !isNew || Boolean(row.key) });
+    const secret = h("input", { type: "checkbox", role: "switch", checked: Boolean(row.isSecret), disabled: !isNew });
+    return [
+      h("label", { class: "field" }, h("span", { class: "field-title" }, text.key), key),
+      h("label", { class: "field" }, h("span", { class: "field-title" }, text.value), content, h("p", { class: "help" }, text.valueHelp)),
+      h("label", { class: "field switch" }, h("span", { class: "field-title" }, text.secret), secret, h("p", { class: "help" }, text.secretHelp)),
+      h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, () => key.value.trim() && finish({ key: key.value.trim(), value: content.value, isSecret: secret.checked }), { main: true })),
+    ];
+  });
+  if (!changed) return;
+  const known = row.id ? row : state.rows.find((other) => other.key === changed.key);
+  const kind = !known ? "add" : isOwn(state, known) ? "change" : "override";
+  stage(state, place, { kind, row: known, key: changed.key, after: changed.value, isSecret: known ? known.isSecret : changed.isSecret });
+}
+
+async function paste(state, place) {
+  const pasted = await dialog(text.paste, (finish) => {
+    const content = h("textarea", { rows: 12, class: "code", spellcheck: "false", autofocus: true, placeholder: "GREETING=hello\nDATABASE_URL=\"postgresql://…\"", "aria-label": text.paste });
+    const secret = h("input", { type: "checkbox", role: "switch" });
+    const read = () => {
+      try {
+        finish({ pairs: parseDotenv(content.value), isSecret: secret.checked });
+      } catch (error) {
+        complain(error);
+      }
+    };
+    return [h("p", {}, text.pasteHelp), content, h("label", { class: "field switch" }, h("span", { class: "field-title" }, text.allSecret), secret),
+      h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, read, { main: true }))];
+  }, { wide: true });
+  if (!pasted) return;
+  for (const [key, after] of pasted.pairs) {
+    const known = state.rows.find((row) => row.key === key);
+    if (known && !known.isSecret && isOwn(state, known) && known.value === after) continue;
+    stage(state, place, { kind: !known ? "add" : isOwn(state, known) ? "change" : "override", row: known, key, after, isSecret: known ? known.isSecret : pasted.isSecret });
+  }
+}
+
+async function save(state, place, thenDeploy) {
+  const failed = [];
+  for (const [key, change] of [...state.changes]) {
+    try {
+      await apply(state.path, change);
+      state.changes.delete(key);
+    } catch (error) {
+      failed.push(`${key}: ${error.message}`);
+    }
+  }
+  await state.reload();
+  place.update();
+  if (failed.length) return say(failed.join("\n"), { bad: true });
+  if (thenDeploy) return deploy(place, state.path);
+  say(text.saved, { action: state.service && link(state.path, words.actions.deploy.button) });
+}
+
+function apply(path, { kind, row, key, after, isSecret }) {
+  const list = `${path}/${isSecret ? "secret" : "environmentVariable"}`;
+  if (kind === "add") return api.post(list, { key, value: after });
+  if (kind === "override") return api.post(`${list}/${row.id}/override`, { value: after });
+  return kind === "remove" ? api.delete(`${list}/${row.id}`) : api.patch(`${list}/${row.id}`, { value: after });
+}

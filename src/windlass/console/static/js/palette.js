@@ -1,0 +1,102 @@
+// Search of everything by name, and every action of the API: `/` and Ctrl-K.
+
+import { api } from "./api.js";
+import { fill, h } from "./dom.js";
+import { loadDocument } from "./document.js";
+import { serviceKind, dot } from "./states.js";
+import { title } from "./format.js";
+import { words } from "./words.js";
+
+const MOST = 50;
+let isOpen = false;
+
+export async function openPalette(place, { actions = false } = {}) {
+  if (isOpen) return;
+  isOpen = true;
+  const before = document.activeElement;
+  let entries = fixed(place);
+  let shown = [];
+  let chosen = 0;
+  const list = h("ul", { role: "listbox", id: "palette-list", "aria-label": words.results });
+  const input = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-label": words.search, placeholder: actions ? words.palettePlaceholder : words.searchPlaceholder, autocomplete: "off", spellcheck: "false" });
+  const node = h("dialog", { class: "palette", "aria-label": words.search }, input, list, h("p", { class: "muted hint" }, words.paletteHint));
+
+  const draw = () => {
+    shown = match(entries, input.value).slice(0, MOST);
+    chosen = Math.min(chosen, Math.max(0, shown.length - 1));
+    fill(list, shown.length ? shown.map(line) : h("li", { class: "muted" }, words.nothingFound));
+    list.children[chosen]?.scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", shown.length ? `palette-${chosen}` : "");
+  };
+  const line = (entry, index) =>
+    h("li", { role: "option", id: `palette-${index}`, "aria-selected": String(index === chosen), onclick: () => open(entry), onmousemove: () => index !== chosen && ((chosen = index), draw()) },
+      entry.glyph || h("span", { class: "dot off", "aria-hidden": "true" }, entry.isAction ? "›" : "·"), h("span", { class: "name" }, entry.name), h("span", { class: "muted" }, entry.about));
+  const open = (entry) => {
+    node.close();
+    place.go(entry.to);
+  };
+  input.addEventListener("input", () => ((chosen = 0), draw()));
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      chosen = (chosen + (event.key === "ArrowDown" ? 1 : shown.length - 1)) % Math.max(1, shown.length);
+      draw();
+      event.preventDefault();
+    } else if (event.key === "Enter" && shown[chosen]) {
+      open(shown[chosen]);
+      event.preventDefault();
+    }
+  });
+  node.addEventListener("mousedown", (event) => event.target === node && node.close());
+  node.addEventListener("close", () => ((isOpen = false), node.remove(), before?.focus?.()));
+  document.body.append(node);
+  node.showModal();
+  input.focus();
+  draw();
+  for await (const more of [things(place), operations()]) {
+    entries = [...entries, ...more];
+    draw();
+  }
+}
+
+/** Entries in the order in which they fit: a name that begins with the words, then one that has them all. */
+export function match(entries, text) {
+  const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!parts.length) return entries.filter((entry) => !entry.isAction);
+  const found = [];
+  for (const entry of entries) {
+    const name = entry.name.toLowerCase();
+    const whole = `${name} ${(entry.about || "").toLowerCase()}`;
+    if (!parts.every((part) => whole.includes(part))) continue;
+    const rank = name === text.toLowerCase() ? 0 : name.startsWith(parts[0]) ? 1 : name.includes(parts[0]) ? 2 : 3;
+    found.push([rank + (entry.isAction ? 0.5 : 0), entry]);
+  }
+  return found.sort(([one], [other]) => one - other).map(([, entry]) => entry);
+}
+
+function fixed({ org }) {
+  return [
+    { name: words.places.overview, to: "/", about: "" },
+    { name: words.places.new, to: "/new", about: words.newService.about },
+    { name: words.places.organization, to: `/organization/${org.id}`, about: "" },
+    { name: words.places.audit, to: `/organization/${org.id}/audit`, about: "" },
+    { name: words.places.account, to: "/account", about: "" },
+  ];
+}
+
+async function things({ org }) {
+  const services = await api.all(`/organization/${org.id}/services`);
+  const projects = await api.all(`/organization/${org.id}/project`);
+  const environments = new Map(services.map((service) => [service.environment_id, service]));
+  return [
+    ...services.map((service) => ({ name: service.name, about: `${service.project_name} / ${service.environment_name}`, to: `/${service.service_type.toLowerCase()}/${service.id}`, glyph: dot(serviceKind(service), words.readable(service.state)) })),
+    ...projects.map((project) => ({ name: project.name, about: words.project, to: `/project/${project.id}` })),
+    ...[...environments].map(([id, service]) => ({ name: service.environment_name, about: `${words.environment} · ${service.project_name}`, to: `/environment/${id}` })),
+  ];
+}
+
+async function operations() {
+  const document = await loadDocument();
+  return document.operations
+    .filter((operation) => operation.method !== "GET")
+    .map((operation) => ({ name: operation.summary, about: (operation.tags || []).join(" ") || title(operation.id), to: `/do/${operation.id}`, isAction: true }));
+}

@@ -1,0 +1,171 @@
+// The parts of all pages: links, buttons, tables, dialogs, notices.
+
+import { announce, fill, h } from "./dom.js";
+import { words } from "./words.js";
+
+export function link(to, ...children) {
+  return h("a", { href: to.startsWith("/") ? `/console${to}` : to }, ...children);
+}
+
+/** A link to another site: an address of a service, which must not be a script. */
+export function outside(url, ...children) {
+  const isWeb = /^https?:\/\//i.test(url);
+  return isWeb ? h("a", { href: url, target: "_blank", rel: "noreferrer noopener" }, ...children) : h("span", {}, ...children);
+}
+
+/** A button. `main` for the one main action of a page, `danger` for what destroys. */
+export function button(text, onclick, { main, danger, small, plain, title, disabled, key } = {}) {
+  const kinds = ["button", main && "main", danger && "danger", small && "small", plain && "plain"].filter(Boolean);
+  const run = async (event) => {
+    const node = event.currentTarget;
+    if (node.getAttribute("aria-busy")) return;
+    node.setAttribute("aria-busy", "true");
+    try {
+      await onclick(event);
+    } catch (error) {
+      complain(error);
+    } finally {
+      node.removeAttribute("aria-busy");
+    }
+  };
+  return h("button", { type: "button", class: kinds.join(" "), onclick: run, title, disabled, key }, text);
+}
+
+export function copyButton(text, label = words.copy) {
+  const copy = async (event) => {
+    const node = event.currentTarget;
+    await navigator.clipboard.writeText(text);
+    node.textContent = words.copied;
+    announce(words.copied);
+    setTimeout(() => (node.textContent = label), 1500);
+  };
+  return h("button", { type: "button", class: "button small plain copy", onclick: copy, "aria-label": `${label}: ${text}` }, label);
+}
+
+export function panel(heading, ...children) {
+  return h("section", { class: "panel" }, heading && h("h2", {}, heading), ...children);
+}
+
+/** A page's head: what it is, and what can be done with it. */
+export function head(heading, { about, actions = [] } = {}) {
+  return h("header", { class: "head" },
+    h("div", {}, h("h1", { tabindex: "-1" }, heading), about && h("p", { class: "muted" }, about)),
+    h("div", { class: "actions" }, ...actions));
+}
+
+/** What stands where a list is empty: what it is for, a button, and a command. */
+export function empty(text, action, command) {
+  return h("div", { class: "empty" }, h("p", {}, text), action, command && code(command));
+}
+
+export function code(text) {
+  return h("div", { class: "code-line" }, h("code", {}, text), copyButton(text));
+}
+
+export function codeBlock(text) {
+  return h("div", { class: "code-block" }, h("pre", { tabindex: "0" }, text), copyButton(text));
+}
+
+/**
+ * A table that becomes two-line rows on narrow windows. `columns`: [{ title, cell(row), wide }].
+ * `to(row)` is where a row leads, `key(row)` its identity.
+ */
+export function table(columns, rows, { to, key = (row) => row.id, label } = {}) {
+  const cell = (column, row) => h("td", { class: column.wide ? "wide" : column.kind, "data-title": column.title }, column.cell(row));
+  const line = (row) => h("tr", { key: key(row), class: to ? "leads" : "", onclick: to && ((event) => openRow(event)) }, columns.map((column) => cell(column, row)));
+  return h("div", { class: "table-box" },
+    h("table", { class: "rows", "aria-label": label },
+      h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col", class: column.kind }, column.title)))),
+      h("tbody", {}, rows.map(line))));
+}
+
+function openRow(event) {
+  if (event.target.closest("a, button, input, select, summary") || String(getSelection())) return;
+  event.currentTarget.querySelector("a")?.click();
+}
+
+/** A list of names and values. */
+export function facts(pairs) {
+  return h("dl", { class: "facts" }, pairs.filter((pair) => pair && pair[1] !== "" && pair[1] !== null && pair[1] !== undefined)
+    .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+export function tabs(entries, current) {
+  return h("nav", { class: "tabs", "aria-label": words.sections }, entries.map(([to, text]) =>
+    h("a", { href: `/console${to}`, "aria-current": to === current ? "page" : null }, text)));
+}
+
+// Notices
+
+/** Says what happened, with a way back where there is one. */
+export function say(text, { action, bad } = {}) {
+  const box = document.getElementById("notices") || document.body.appendChild(h("div", { id: "notices" }));
+  const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, text), action,
+    h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
+  box.append(notice);
+  setTimeout(() => notice.remove(), bad ? 15000 : 7000);
+}
+
+export function complain(error) {
+  if (error?.name === "AbortError") return;
+  if (error?.status === 401) return; // the page of signing in is shown
+  say(errorText(error), { bad: true });
+  if (!error?.status && error?.status !== 0) console.error(error);
+}
+
+/** The words of the API, with the request's id for those who look into the log of the server. */
+export function errorText(error) {
+  return error.status >= 500 && error.requestId ? `${error.message} (${words.request} ${error.requestId})` : error.message;
+}
+
+export function errorBox(error, again) {
+  return h("div", { class: "panel failure", role: "alert" },
+    h("p", { class: "first" }, errorText(error)), again && button(words.tryAgain, again));
+}
+
+// Dialogs
+
+/** Opens a dialog; resolves with what `finish` is called with, or undefined. */
+export function dialog(heading, content, { wide } = {}) {
+  return new Promise((resolve) => {
+    const before = document.activeElement;
+    const node = h("dialog", { class: wide ? "dialog wide" : "dialog", "aria-label": heading });
+    let result;
+    const finish = (value) => {
+      result = value;
+      node.close();
+    };
+    node.addEventListener("close", () => {
+      node.remove();
+      before?.focus?.();
+      resolve(result);
+    });
+    node.addEventListener("mousedown", (event) => event.target === node && finish());
+    fill(node, h("form", { method: "dialog", class: "dialog-form" }, h("h2", {}, heading), content(finish)));
+    document.body.append(node);
+    node.showModal();
+    (node.querySelector("[autofocus]") || node.querySelector("input, select, textarea, button"))?.focus();
+  });
+}
+
+/** Asks before something is done: says what it will do. What destroys asks for the name to be typed. */
+export function confirm(heading, text, { action, danger, name } = {}) {
+  return dialog(heading, (finish) => {
+    const run = h("button", { type: "button", class: `button ${danger ? "danger" : "main"}`, disabled: Boolean(name), onclick: () => finish(true) }, action || heading);
+    const typed = name && h("label", { class: "field" }, words.typeName(name),
+      h("input", { autocomplete: "off", autofocus: true, oninput: (event) => (run.disabled = event.target.value !== name) }));
+    return [
+      [text].flat().map((part) => (part instanceof Node ? part : h("p", {}, part))),
+      typed,
+      h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel), run),
+    ];
+  });
+}
+
+/** A menu of further actions. */
+export function menu(label, entries) {
+  const close = (event) => event.currentTarget.closest("details").removeAttribute("open");
+  return h("details", { class: "menu", onfocusout: (event) => event.currentTarget.contains(event.relatedTarget) || event.currentTarget.removeAttribute("open") },
+    h("summary", { class: "button", "aria-label": label }, "⋯"),
+    h("div", { class: "menu-list", role: "group", onclick: close }, entries.filter(Boolean)));
+}

@@ -1,0 +1,65 @@
+// What is done with services: each action says beforehand what it will do.
+
+import { api } from "./api.js";
+import { h } from "./dom.js";
+import { confirm, dialog, say, link } from "./parts.js";
+import { words } from "./words.js";
+
+export const pathOf = (service) => `/${service.service_type.toLowerCase()}/${service.id}`;
+
+/** Deploys, and leads to the deployment. */
+export async function deploy(place, path, body = {}) {
+  await api.post(`${path}/deploy`, body);
+  await openNewest(place, path);
+}
+
+export async function openNewest(place, path) {
+  const { results } = await api.get(`${path}/deployment`, { page_size: 1 });
+  if (results[0]) await place.go(`${path}/deployments/${results[0].id}`);
+}
+
+/** Asks, does it, and says what was done. */
+export async function act(place, path, name, { action, danger } = {}) {
+  const about = words.actions[action];
+  if (!(await confirm(about.title(name), about.will, { action: about.button, danger }))) return;
+  await api.post(`${path}/${action}`);
+  say(about.done(name));
+}
+
+export async function rollBack(place, path, name, deployments, present) {
+  const choices = deployments.filter((other) => other.status === "SUCCEEDED" && other.id !== present && (other.git_commit_id || other.image_tag));
+  if (!choices.length) return say(words.rollback.none);
+  const chosen = await dialog(words.rollback.title(name), (finish) => [
+    h("p", {}, words.rollback.will),
+    h("ul", { class: "choose" }, choices.slice(0, 20).map((other) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => finish(other) },
+      h("strong", {}, `v${other.number}`), " ", h("code", {}, version(other)), " ", other.commit?.message?.split("\n")[0] || "")))),
+    h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel)),
+  ]);
+  if (!chosen) return;
+  await api.post(`${path}/rollback`, { deployment_id: chosen.id });
+  await openNewest(place, path);
+}
+
+/** Deletes a service: its name has to be typed. */
+export async function remove(place, path, name, back) {
+  if (!(await confirm(words.remove.title(name), words.remove.will, { action: words.remove.button, danger: true, name }))) return;
+  await api.delete(path);
+  say(words.remove.done(name));
+  await place.go(back);
+}
+
+export function version(deployment) {
+  return (deployment.git_commit_id || "").slice(0, 8) || deployment.image_tag || "";
+}
+
+/** A commit: its short id and the first line of its message. */
+export function commitLine(deployment) {
+  const { commit } = deployment;
+  const page = commit?.commit_page_url || "";
+  const id = h("code", {}, version(deployment));
+  return h("span", { class: "commit" }, /^https:\/\//.test(page) ? h("a", { href: page, target: "_blank", rel: "noreferrer noopener" }, id) : id, " ", commit?.message?.split("\n")[0] || "");
+}
+
+export function deploymentLink(path, deployment, ...children) {
+  return link(`${path}/deployments/${deployment.id}`, ...children);
+}

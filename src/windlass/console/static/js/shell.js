@@ -1,0 +1,69 @@
+// What stands around each page: the side bar with the places, and the bar below on phones.
+
+import { fill, h } from "./dom.js";
+import { openPalette } from "./palette.js";
+import { link } from "./parts.js";
+import { words } from "./words.js";
+
+const PLACES = (org) => [
+  ["/", words.places.overview, "▦", "g o"],
+  ["/new", words.places.new, "+", "g n"],
+  [`/organization/${org}`, words.places.organization, "⚙", "g s"],
+  [`/organization/${org}/audit`, words.places.audit, "≡", "g a"],
+  ["/account", words.places.account, "☺", "g u"],
+];
+
+/** Draws the frame and returns its `main`. */
+export function drawShell(app, place, { chooseOrganization }) {
+  app.removeAttribute("aria-busy");
+  const old = document.getElementById("main");
+  if (old && app.dataset.org === place.org.id) {
+    markCurrent(app);
+    return old;
+  }
+  app.dataset.org = place.org.id;
+  const main = h("main", { id: "main" });
+  fill(app,
+    h("a", { href: "#main", class: "skip", onclick: (event) => (event.preventDefault(), main.querySelector("h1")?.focus()) }, words.skip),
+    h("div", { class: "shell" },
+      h("aside", { class: "side" },
+        h("div", { class: "brand" }, link("/", h("span", { class: "mark", "aria-hidden": "true" }, "W"), "Windlass")),
+        organization(place, chooseOrganization),
+        h("button", { type: "button", class: "search-button", onclick: () => openPalette(place) }, h("span", {}, words.search), h("kbd", {}, "/")),
+        h("nav", { "aria-label": words.mainNavigation }, PLACES(place.org.id).map(([to, text, glyph]) => entry(to, text, glyph))),
+        h("p", { class: "who muted" }, place.account.name)),
+      main,
+      h("nav", { class: "bottom", "aria-label": words.mainNavigation },
+        PLACES(place.org.id).map(([to, text, glyph]) => entry(to, text, glyph)),
+        h("button", { type: "button", onclick: () => openPalette(place) }, h("span", { class: "glyph", "aria-hidden": "true" }, "⌕"), h("span", {}, words.searchShort)))));
+  markCurrent(app);
+  return main;
+}
+
+function entry(to, text, glyph) {
+  return h("a", { href: `/console${to}`, "data-place": to }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), h("span", {}, text));
+}
+
+function organization({ account, org }, choose) {
+  if (account.organizations.length < 2) return h("div", { class: "organization" }, org.name);
+  return h("select", { class: "organization", "aria-label": words.places.organization, onchange: (event) => choose(event.target.value) },
+    account.organizations.map((other) => h("option", { value: other.id, selected: other.id === org.id }, other.name)));
+}
+
+function markCurrent(app) {
+  const path = location.pathname.replace(/\/$/, "") || "/console";
+  for (const anchor of app.querySelectorAll("nav a[data-place]")) {
+    const target = `/console${anchor.dataset.place}`.replace(/\/$/, "");
+    const is = target === path || (target.endsWith(path.split("/").slice(0, 4).join("/")) && path.includes("/organization/") && !path.endsWith("/audit"));
+    if (is) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+  }
+}
+
+/** The path to a page, which is the navigation: project / environment / service. */
+export function crumbs(...parts) {
+  return h("nav", { class: "crumbs", "aria-label": words.path }, parts.filter(Boolean).map(([text, to], index) => [
+    index > 0 && h("span", { "aria-hidden": "true", class: "muted" }, "/"),
+    to ? link(to, text) : h("span", { "aria-current": "page" }, text),
+  ]));
+}

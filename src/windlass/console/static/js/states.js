@@ -1,0 +1,37 @@
+// The states of services and deployments: a glyph, a word and a kind for each, so that colour never stands alone.
+
+import { h } from "./dom.js";
+import { words } from "./words.js";
+
+const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "⏸" };
+const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
+const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED"]);
+
+/** The kind of a state: ok, busy, off, warn, bad or wait. */
+export function kindOf(state, { instances = 0, ready = instances } = {}) {
+  if (!state) return "off";
+  if (state.includes("ERROR") || state === "FAILED" || state === "UNAVAILABLE") return "bad";
+  if (state.includes("QUEUED") || state.startsWith("WAITING")) return "wait";
+  if (OK.has(state)) return ready < instances ? "warn" : "ok";
+  return OFF.has(state) ? "off" : "busy";
+}
+
+export const isBusy = (state) => ["busy", "wait"].includes(kindOf(state));
+
+/** The kind of a service in a list. */
+export function serviceKind(service) {
+  return kindOf(service.state, { instances: service.instances, ready: service.ready_instances });
+}
+
+/** Glyph and word. `kind` may say more than the state alone. */
+export function badge(state, kind = kindOf(state)) {
+  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : words.states[state] || words.readable(state);
+  return h("span", { class: `state ${kind}` }, h("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[kind]), word);
+}
+
+export function dot(kind, label) {
+  return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: label }, GLYPHS[kind]);
+}
+
+/** Orders what needs attention first. */
+export const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };

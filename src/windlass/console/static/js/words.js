@@ -1,0 +1,159 @@
+// All texts of the console, in English. Another language is another file with the same names.
+
+const plural = (count, one, many = `${one}s`) => `${new Intl.NumberFormat().format(count)} ${count === 1 ? one : many}`;
+
+const states = {
+  RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",
+  STOPPED: "stopped", READY: "never deployed", QUEUED: "queued", BUILDING: "building", DEPLOYING: "deploying", STOPPING: "stopping",
+  RESTARTING: "restarting", DELETING: "deleting", CANCELED: "cancelled", CANCELING: "cancelling", SUPERSEDED: "replaced by a newer one",
+  DEPLOYMENT_QUEUED: "queued", STOP_QUEUED: "stop queued", RESTART_QUEUED: "restart queued", DELETE_QUEUED: "delete queued",
+  DEPLOYMENT_ERROR: "failed", BUILD_ERROR: "build failed", STOP_ERROR: "stop failed", RESTART_ERROR: "restart failed", DELETE_ERROR: "delete failed",
+  COMPLETED: "completed", UNAVAILABLE: "unavailable", EXECUTING: "running once",
+};
+
+export const words = {
+  states,
+  readable: (word) => states[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
+  levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
+  time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
+
+  add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
+  new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
+  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes",
+  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", mainNavigation: "Main navigation",
+  environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
+  searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
+  paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
+  asApi: "The same with the API and the command line", asCommand: "As a command",
+  typeName: (name) => `Type ${name} to confirm`,
+  between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
+  lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
+  doneWith: (what) => `${what}: done.`,
+
+  places: { overview: "Overview", new: "New service", organization: "Organization", audit: "Audit", account: "Account" },
+  tabs: { overview: "Overview", deployments: "Deployments", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
+  columns: {
+    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances",
+    number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
+  },
+  keys: {
+    title: "Keys",
+    list: [["/", "search"], ["Ctrl-K", "search with every action"], ["g o", "overview"], ["g n", "new service"], ["g s", "organization"], ["g a", "audit"], ["g u", "account"],
+      ["j k", "next and previous row"], ["[ ]", "previous and next tab"], ["Enter", "open"], ["Esc", "close"], ["?", "this list"]],
+  },
+  missing: { title: "There is nothing here", text: "The address may be wrong, or what was here is deleted." },
+
+  signIn: {
+    title: "Sign in", ended: "Sign in again: the session has ended.", button: "Sign in", with: (name) => `Sign in with ${name}`,
+    withLink: "With a link", linkExplained: "Run this where you use the command line, and open the link that it prints. It works once.",
+    withToken: "With an API token", token: "API token", tokenExplained: "The first start of the server prints one. It is not kept in this browser: it is exchanged for a session.",
+    problems: {
+      lost: "Try again: the sign-in took too long, or was begun in another browser.", refused: "Try again: the provider did not confirm who you are.",
+      unreachable: "Try again later, or sign in with a link: the provider does not answer.", no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
+    },
+  },
+
+  overview: {
+    title: "Overview", attention: "Needs attention", recent: "Deployed last", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
+    noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
+    running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
+  },
+  projectPage: {
+    about: "Environments of this project.", environments: "Environments", newEnvironment: "New environment", mode: "Mode", none: "none",
+    empty: "An environment holds services that belong together, such as production.", removeWill: "All environments of this project, with their services and data, are deleted.",
+  },
+  environmentPage: {
+    view: "View", list: "List", graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
+    choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order: services that others need are started first where their variables say so; the rest run side by side.",
+    deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
+    deployAllDone: (count) => `${plural(count, "deployment")} asked for.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
+  },
+  actions: {
+    deploy: {
+      button: "Deploy", title: (name) => `Deploy ${name}`, begins: "The newest version is built and started.",
+      replaces: (count) => `The newest version is built. Then ${plural(count, "instance")} ${count === 1 ? "is" : "are"} replaced, while requests go on being served.`,
+    },
+    stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "All instances end, after requests under way. Data and settings stay; nothing answers until it is deployed again.", done: (name) => `${name} is stopping.` },
+    "restart-service": { button: "Restart", title: (name) => `Restart ${name}`, will: "The instances are replaced one after the other by new ones of the same version, with the variables of now.", done: (name) => `${name} is restarting.` },
+    cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "What was begun is given up. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
+  },
+  rollback: {
+    button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.",
+    will: "The chosen version is started again with the variables of now. What serves goes on until it is ready.",
+  },
+  remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
+
+  serviceOverview: {
+    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", noAddress: "None is public. Other services reach it by its variables.", recent: "Deployed last", source: "Source", resources: "Resources",
+    neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
+  },
+  deployment: {
+    serves: "serves now", asked: (name) => `asked for by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
+    stages: { queued: "Queued", fetch: "Fetch", detect: "Detect", build: "Build", release: "Release command", start: "Start and switch" },
+  },
+  failure: {
+    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, ports: "Change the port", settings: "Change the settings",
+  },
+  logs: {
+    follow: "Follow", search: "Search these lines", only: "only matches", wrap: "wrap", jump: "Jump to a time", copy: "Copy", download: "Download", open: "Open this line",
+    linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${count} lines are copied.`, empty: "It has written nothing yet.", nothingSince: "There are no lines since then.",
+    matches: (count) => plural(count, "match", "matches"), lines: (count, dropped) => `${count} lines${dropped ? `, ${dropped} older ones not shown` : ""}`,
+  },
+  metrics: {
+    empty: "Nothing was measured in the last hour.", cpu: "Processor", memory: "Memory", requests: "Requests", latency: "Latency", millicores: (value) => `${value} m`, perSecond: (value) => `${value}/s`,
+  },
+  terminal: {
+    about: "A shell in an instance. It needs the scope Deploy, and is written to the audit. Shift-Tab leaves the terminal.", notRunning: "Nothing runs: deploy the service first.", start: "Open a shell",
+    output: "Terminal", connected: "Connected.", ended: (code) => `The shell has ended with ${code}.`, closed: "The connection is closed.",
+  },
+  settings: {
+    about: "A change is saved at once, and only the fields that you changed.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
+    sections: { general: "General", source: "Source", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", resources: "Resources and instances", storage: "Storage", other: "Further settings" },
+    conflict: "Changed in the meantime", conflictWill: "It was changed while you were editing. Saving yours replaces what is there now:", theirs: "is now", yours: "yours is", saveMine: "Save mine",
+    declaration: "The whole declaration", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete",
+  },
+  variables: {
+    search: "Search by name", paste: "Paste a .env file", pasteHelp: "Lines of KEY=value. You see the difference before anything is saved.", allSecret: "All of them are secrets", add: "Add a variable",
+    key: "Name", value: "Value", from: "From", changed: "Changed", change: "Change", override: "Override here", whole: "Show all", less: "Show less", isSecret: "secret", secret: "Secret",
+    secretHelp: "A secret is stored encrypted and never shown again.", valueHelp: "{{OTHER_NAME}} stands for the value of another variable.", aliasOf: "same as", emptyValue: "(empty)", removed: "is deleted",
+    overrides: (level) => `overrides that of the ${level}`, actionsOf: (key) => `Actions of ${key}`, changeOf: (key) => `Change ${key}`, pending: (count) => `${plural(count, "change")} not saved yet`, stage: "Add to the changes",
+    takesEffect: "Takes effect at the next deployment.", save: "Save", saveAndDeploy: "Save and deploy", discard: "Discard", saved: "Saved. It takes effect at the next deployment.",
+    empty: "Variables tell a program what differs from place to place, such as the address of its database.",
+  },
+  newService: {
+    title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
+    noEnvironment: "A service lives in an environment of a project. There is none yet.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
+    url: "Repository", urlHelp: "Any address that git can fetch.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
+    found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
+    settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
+    noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
+  },
+  organizationPage: {
+    about: "Who may do what, what is told to whom, and where services run.", general: "General",
+    families: {
+      apiToken: "What machines sign in with: rights, end, and the last use.", member: "People, their roles, and invitations.", inviteMember: "Invitations that wait.", webhook: "Other servers that are told of events, with deliveries, replay and test.",
+      cluster: "Where services run, and the room there.", gitToken: "Credentials for private repositories.",
+    },
+  },
+  members: {
+    title: "Members", about: "A role counts everywhere in the organization, and shows at once.", invite: "Invite", empty: "Nobody is a member yet: tokens are the only way in. Invite people once a sign-in provider is set up.",
+    email: "E-mail", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
+    roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
+    invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.",
+  },
+  audit: {
+    title: "Audit", about: "Who did what, when and from where.", empty: "Nothing was done that fits.", changed: (count) => `${plural(count, "field")} changed`,
+    filters: { triggeredBy: "Who", eventType: "All events", targetType: "All things", origin: "All clients", fromTimestamp: "From", toTimestamp: "To" },
+  },
+  events: {
+    CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in to", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOYED_ERROR: "failed to deploy",
+  },
+  account: {
+    title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
+    browser: "Browser", thisOne: "this one", begun: "Begun", used: "Last used", end: "End session", endWill: "That browser is signed out at once.", ended: "The session has ended.", signOut: "Sign out",
+  },
+  operation: { run: "Run", answer: "Answer", noAnswer: "Done; the server had nothing to say.", choose: "Choose …" },
+  shownOnce: { title: "Keep this now", text: "It is shown this once and cannot be shown again.", done: "I have kept it" },
+};
