@@ -31,7 +31,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 COOKIE = "windlass_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
 """The name over https. Browsers let no other host set it."""
-SOCKET_PROTOCOL = b"windlass"
+SOCKET_PROTOCOL = "windlass"
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 """Our own clients, by the word that their `User-Agent` begins with."""
@@ -115,13 +115,16 @@ class Request(Struct):
     def _page_key_of_socket(self) -> bytes:
         """Returns the key that came with a websocket. Pages can send no headers with it, but they can name
         protocols: the second one is the key."""
-        named = self.headers.get(b"sec-websocket-protocol", b"").replace(b" ", b"").split(b",")
-        return named[1] if len(named) == 2 and named[0] == SOCKET_PROTOCOL else b""
+        match self.scope.get("subprotocols"):
+            case [first, key] if first == SOCKET_PROTOCOL:
+                return str(key).encode("latin-1", "replace")
+            case _:
+                return b""
 
     @property
     def socket_protocol(self) -> str | None:
         """The protocol of the websocket that a page has asked for."""
-        return SOCKET_PROTOCOL.decode() if self._page_key_of_socket() else None
+        return SOCKET_PROTOCOL if self._page_key_of_socket() else None
 
     def cookie(self, name: str) -> str:
         """Returns a cookie; empty if there is none."""

@@ -56,8 +56,28 @@ export function morph(old, fresh) {
   // What a person has typed stays; a field that nobody has touched follows the state.
   if ("value" in fresh && old !== document.activeElement && old.value !== fresh.value && !old.touched) old.value = fresh.value;
   if ("checked" in fresh && !old.touched) old.checked = fresh.checked;
-  if (!old.hasAttribute("data-own")) morphChildren(old, fresh);
+  old.own = fresh.own;
+  if (!old.own) morphChildren(old, fresh);
   return old;
+}
+
+/** A place for a node that lives longer than one drawing, such as a form: `settle` puts it there. */
+export function own(node) {
+  const place = h("div", { class: "own", "data-own": true });
+  place.own = node;
+  return place;
+}
+
+/** Puts the nodes of `own` into their places. One that is there already is not moved. */
+export function settle(root) {
+  for (const place of root.querySelectorAll("[data-own]")) {
+    if (place.own && place.firstChild !== place.own) place.replaceChildren(place.own);
+  }
+}
+
+/** Text of the API, in which commands and names stand between backticks. */
+export function prose(text) {
+  return String(text).split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 }
 
 // An opened `details` and a scrolled list belong to the reader.

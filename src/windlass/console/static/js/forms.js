@@ -1,6 +1,6 @@
 // Forms that are drawn from schemas: fields, help, limits. What is sent are the fields that were changed.
 
-import { h } from "./dom.js";
+import { h, prose } from "./dom.js";
 import { title } from "./format.js";
 import { words } from "./words.js";
 
@@ -30,8 +30,8 @@ function field(document, name, schema, value, isRequired, choices) {
   if (help && control.input) control.input.setAttribute("aria-describedby", `${id}-help`);
   const heading = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, title(name), isRequired && h("span", { class: "muted" }, ` (${words.required})`));
   const node = control.isGroup
-    ? h("fieldset", { class: "field group" }, h("legend", {}, title(name)), help && h("p", { class: "help" }, help), control.node)
-    : h("div", { class: control.isSwitch ? "field switch" : "field" }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, help));
+    ? h("fieldset", { class: "field group" }, h("legend", {}, title(name)), help && h("p", { class: "help" }, prose(help)), control.node)
+    : h("div", { class: control.isSwitch ? "field switch" : "field" }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
   return { node, read: control.read, start: control.read() };
 }
 
@@ -113,7 +113,7 @@ function many(options, values) {
 
 function group(document, schema, value) {
   const known = value || {};
-  const form = schemaForm(document, schema, { values: known });
+  const form = schemaForm(document, schema, { values: known, hide: ["id"] });
   const hidden = Object.fromEntries(Object.entries(known).filter(([name]) => name === "id"));
   return {
     node: form.node,

@@ -28,7 +28,7 @@ class LogView {
     this.box = h("div", { class: "log-box", tabindex: "0", role: "log", "aria-label": words.tabs.logs, "aria-live": "off", onscroll: () => this.scrolled() }, this.canvas);
     this.count = h("span", { class: "muted", role: "status" });
     this.state = h("span", { class: "muted" });
-    this.node = h("div", { class: "log", "data-own": true }, this.tools(), this.box);
+    this.node = h("div", { class: "log" }, this.tools(), this.box);
     this.stopStream = () => {};
   }
 

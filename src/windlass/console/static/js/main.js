@@ -1,7 +1,7 @@
 // The start: who is here, then the page of the address. `show` is called for each address.
 
 import { api, keepKey, whenSignedOut } from "./api.js";
-import { fill, h, morph, announce } from "./dom.js";
+import { announce, fill, h, morph, settle } from "./dom.js";
 import { startKeys } from "./keys.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
@@ -36,6 +36,7 @@ async function show() {
     const draw = () => {
       if (ending.signal.aborted) return;
       main = morph(main, h("main", { id: "main" }, module.render(state, place)));
+      settle(main);
     };
     place.update = draw;
     fill(main);

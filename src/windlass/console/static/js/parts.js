@@ -1,6 +1,6 @@
 // The parts of all pages: links, buttons, tables, dialogs, notices.
 
-import { announce, fill, h } from "./dom.js";
+import { announce, fill, h, prose } from "./dom.js";
 import { words } from "./words.js";
 
 export function link(to, ...children) {
@@ -100,7 +100,7 @@ export function tabs(entries, current) {
 /** Says what happened, with a way back where there is one. */
 export function say(text, { action, bad } = {}) {
   const box = document.getElementById("notices") || document.body.appendChild(h("div", { id: "notices" }));
-  const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, text), action,
+  const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, prose(text)), action,
     h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
   box.append(notice);
   setTimeout(() => notice.remove(), bad ? 15000 : 7000);
@@ -120,7 +120,7 @@ export function errorText(error) {
 
 export function errorBox(error, again) {
   return h("div", { class: "panel failure", role: "alert" },
-    h("p", { class: "first" }, errorText(error)), again && button(words.tryAgain, again));
+    h("p", { class: "first" }, prose(errorText(error))), again && button(words.tryAgain, again));
 }
 
 // Dialogs

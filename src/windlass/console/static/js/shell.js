@@ -6,11 +6,11 @@ import { link } from "./parts.js";
 import { words } from "./words.js";
 
 const PLACES = (org) => [
-  ["/", words.places.overview, "▦", "g o"],
-  ["/new", words.places.new, "+", "g n"],
-  [`/organization/${org}`, words.places.organization, "⚙", "g s"],
-  [`/organization/${org}/audit`, words.places.audit, "≡", "g a"],
-  ["/account", words.places.account, "☺", "g u"],
+  ["/", words.places.overview, "▦"],
+  ["/new", words.places.new, "+", words.places.newShort],
+  [`/organization/${org}`, words.places.organization, "⚙", words.places.organizationShort],
+  [`/organization/${org}/audit`, words.places.audit, "≡"],
+  ["/account", words.places.account, "☺"],
 ];
 
 /** Draws the frame and returns its `main`. */
@@ -34,7 +34,7 @@ export function drawShell(app, place, { chooseOrganization }) {
         h("p", { class: "who muted" }, place.account.name)),
       main,
       h("nav", { class: "bottom", "aria-label": words.mainNavigation },
-        PLACES(place.org.id).map(([to, text, glyph]) => entry(to, text, glyph)),
+        PLACES(place.org.id).map(([to, text, glyph, short]) => entry(to, short || text, glyph)),
         h("button", { type: "button", onclick: () => openPalette(place) }, h("span", { class: "glyph", "aria-hidden": "true" }, "⌕"), h("span", {}, words.searchShort)))));
   markCurrent(app);
   return main;

@@ -30,7 +30,7 @@ export const words = {
   lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
   doneWith: (what) => `${what}: done.`,
 
-  places: { overview: "Overview", new: "New service", organization: "Organization", audit: "Audit", account: "Account" },
+  places: { overview: "Overview", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", deployments: "Deployments", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances",
@@ -148,7 +148,7 @@ export const words = {
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in to", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOYED_ERROR: "failed to deploy",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in to", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", TOKEN_USED: "used a token for the first time from this address, in",
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",

@@ -55,10 +55,11 @@ export function eventList(events) {
     changes(event))));
 }
 
-function changes({ change, original_change: original }) {
+function changes({ event_type: event, change, original_change: original }) {
   const after = parse(change);
   const before = parse(original);
   if (!after && !before) return null;
+  if (event !== "CREATE" && event !== "UPDATE" && event !== "DELETE") return null;
   const names = [...new Set([...Object.keys(before || {}), ...Object.keys(after || {})])].filter((name) => !["id", "created_at", "updated_at", "event"].includes(name) && (!before || !after || JSON.stringify(before[name]) !== JSON.stringify(after[name])));
   if (!names.length) return null;
   return h("details", {}, h("summary", {}, text.changed(names.length)), h("ul", { class: "diff" }, names.map((name) => h("li", {}, h("code", { class: "key" }, name), " ", before && name in before && h("del", {}, show(before[name])), " ", after && name in after && h("ins", {}, show(after[name]))))));

@@ -1,7 +1,7 @@
 // One thing of any family: its fields, its form, its lists and actions, and what removes it.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { title } from "../format.js";
@@ -32,7 +32,7 @@ export function render(state, place) {
     head(name, { about: item.description, actions: actions.map((action) => button(action.summary.replace(/ \(.*\)$/, ""), () => run(state, place, action))) }),
     panel(words.present, facts(Object.entries(item).filter(([field]) => field !== "description").map(([field, value]) => [title(field), value === null || value === "" ? "" : cell(field, value, document.resolve(schema[field]))]))),
     lists.map((operation, index) => panel(document.titleOf(operation), rows(inner[index], document.row(operation).properties, document))),
-    edit && panel(words.change, h("div", { "data-own": true }, edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
+    edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
     h("details", { class: "panel section", key: "same" }, h("summary", {}, h("h2", {}, words.asApi)), codeBlock(asRequest("GET", path)), codeBlock(asCommand("GET", path))),
     operations.DELETE && panel(words.settings.danger, h("p", {}, document.operation(operations.DELETE.id).description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true })),
   ];

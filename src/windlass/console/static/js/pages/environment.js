@@ -1,7 +1,7 @@
 // An environment: its services in rows or as a graph of who uses whom, and what is done with all of them.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
 import { share } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
@@ -81,9 +81,9 @@ function list(rows, { chosen }, place) {
   return table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
-    { title: words.columns.name, cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, service.message.split("\n")[0])] },
+    { title: words.columns.name, cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
-    { title: words.columns.address, cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
+    { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },
     { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
   ], rows, { to: pathOf, label: words.columns.services });

@@ -1,6 +1,6 @@
 // A failure: what to do first, then the last lines, then the buttons that do it.
 
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { button, link } from "../parts.js";
 import { deploy, rollBack } from "../services.js";
 import { words } from "../words.js";
@@ -16,13 +16,14 @@ export function parts(message) {
 
 export function failure(message, { path, name, deployments, present, place, id }) {
   const { first, rest, lines } = parts(message);
+  const todo = advice(message, path);
   return h("section", { class: "panel failure", role: "alert", key: "failure" },
-    h("p", { class: "first" }, first),
-    rest && h("p", {}, rest),
+    h("p", { class: "first" }, prose(first)),
+    rest && h("p", {}, prose(rest)),
     lines && h("details", { open: true }, h("summary", {}, words.failure.lines), h("pre", { class: "lines", tabindex: "0" }, lines)),
     h("div", { class: "actions" },
-      advice(message, path),
-      button(words.failure.again, () => deploy(place, path), { main: true }),
+      todo,
+      button(words.failure.again, () => deploy(place, path), { main: !todo }),
       deployments.some((other) => other.status === "SUCCEEDED") && button(words.rollback.button, () => rollBack(place, path, name, deployments, present)),
       id && link(`${path}/deployments/${id}`, h("span", { class: "button" }, words.failure.details)),
       link(`${path}/logs`, h("span", { class: "button" }, words.tabs.logs))));

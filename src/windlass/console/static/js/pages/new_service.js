@@ -1,7 +1,7 @@
 // A new service on one page: a repository, what was found there with its reasons, then create and deploy. Or a database.
 
 import { api } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { button, complain, empty, errorText, head } from "../parts.js";
@@ -102,8 +102,8 @@ function detected(state, place) {
   const what = [found.framework, found.language && `${found.language} ${found.language_version}`.trim(), found.package_manager].filter(Boolean).join(", ");
   return h("section", { class: "panel", key: "found" },
     h("h2", {}, what ? text.found(what) : text.foundNothing),
-    why("framework") || why("language") ? h("p", { class: "muted" }, why("framework") || why("language")) : null,
-    found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, problem))),
+    why("framework") || why("language") ? h("p", { class: "muted" }, prose(why("framework") || why("language"))) : null,
+    found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, prose(problem)))),
     found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => choose(state, place, candidate), { small: true })))),
     h("div", { class: "fields" },
       field(words.columns.name, h("input", { value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
@@ -149,11 +149,12 @@ function other(state, place) {
   if (!state.form) {
     const choices = state.kind === "database" ? { version: state.versions?.map((version) => [version, version]) } : {};
     state.form = { first: schemaForm(state.document, schema, { only: first, choices }), rest: schemaForm(state.document, schema, { only: rest }) };
+    state.form.node = h("div", {}, state.form.first.node, h("details", {}, h("summary", {}, text.further), state.form.rest.node));
     if (state.kind === "database") offerVersions(state);
   }
   return h("section", { class: "panel", key: `other-${state.kind}` },
     operation.description && h("p", { class: "muted" }, operation.description),
-    h("div", { "data-own": true, key: "own" }, state.form.first.node, h("details", {}, h("summary", {}, text.further), state.form.rest.node)),
+    own(state.form.node),
     h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false)), button(text.create, () => createOther(state, place, path, true), { main: true })));
 }
 
@@ -185,6 +186,6 @@ async function createOther(state, place, path, thenDeploy) {
 }
 
 function field(title, control, help) {
-  return h("label", { class: "field" }, h("span", { class: "field-title" }, title), control, help && h("p", { class: "help" }, help));
+  return h("label", { class: "field" }, h("span", { class: "field-title" }, title), control, help && h("p", { class: "help" }, prose(help)));
 }
 

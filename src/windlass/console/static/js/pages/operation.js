@@ -1,7 +1,7 @@
 // Any operation of the API as a form: what the palette leads to.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { title } from "../format.js";
@@ -40,7 +40,7 @@ export function render(state, place) {
     head(operation.summary, { about: operation.description }),
     panel(null,
       names.map((name) => h("label", { class: "field" }, h("span", { class: "field-title" }, title(name)), options[name].length ? h("select", { onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
-      form && h("div", { "data-own": true }, form.node),
+      form && own(form.node),
       h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : text.run, () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady }))),
     state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),
     panel(words.asApi, codeBlock(asRequest(operation.method, path)), codeBlock(asCommand(operation.method, path))),

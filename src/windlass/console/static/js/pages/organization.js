@@ -1,14 +1,14 @@
 // An organization: its settings, and everything that it has beside projects, drawn from the API.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { button, head, link, panel, say } from "../parts.js";
 import { words } from "../words.js";
 
 const text = words.organizationPage;
-const APART = ["project", "services", "availableRole", "events"];
+const APART = ["inviteMember", "project", "services", "availableRole", "events"];
 
 export async function load({ params }) {
   const path = `/organization/${params.organization}`;
@@ -24,7 +24,7 @@ export function render(state, place) {
     h("div", { class: "cards" },
       lists.map((list) => h("article", { class: "card", key: list.id }, h("h2", {}, link(`${path}/${list.path.split("/").pop()}`, document.titleOf(list))), h("p", { class: "muted" }, text.families[list.path.split("/").pop()] || document.describe(list.tags[0])))),
       h("article", { class: "card" }, h("h2", {}, link(`${path}/audit`, words.audit.title)), h("p", { class: "muted" }, words.audit.about))),
-    panel(text.general, h("div", { "data-own": true }, form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
+    panel(text.general, own(form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
   ];
 }
 

@@ -1,7 +1,7 @@
 // The overview: what needs attention, then projects with a dot for each service, then what was deployed last.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
 import { share } from "../live.js";
 import { empty, head, link, panel, table } from "../parts.js";
@@ -79,7 +79,7 @@ function attention(troubled, busy) {
     h("li", { key: service.id },
       badge(service.state, serviceKind(service)),
       h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
-        service.message && h("p", { class: "message" }, service.message.split("\n")[0]))))),
+        service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])))))),
     rows.length > 12 && h("p", { class: "muted" }, text.more(rows.length - 12)));
 }
 

@@ -1,5 +1,6 @@
 // The logs of all instances, merged and followed.
 
+import { own } from "../../dom.js";
 import { logView } from "../../log_view.js";
 
 export const load = async ({ path, service }, place) => ({ view: logView(path, service.name, place) });
@@ -9,4 +10,4 @@ export function watch({ content }, place) {
   place.onStop(content.view.stop);
 }
 
-export const render = ({ content }) => content.view.node;
+export const render = ({ content }) => own(content.view.node);

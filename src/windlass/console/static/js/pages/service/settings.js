@@ -1,7 +1,7 @@
 // The settings of a service as forms, with when a change takes effect; and its whole declaration.
 
 import { api } from "../../api.js";
-import { h } from "../../dom.js";
+import { h, own } from "../../dom.js";
 import { schemaForm } from "../../forms.js";
 import { button, codeBlock, complain, confirm, panel, say } from "../../parts.js";
 import { asCommand, asRequest } from "../../equivalents.js";
@@ -30,10 +30,10 @@ export function render(state, place) {
   content.forms ||= makeForms(state);
   return [
     h("p", { class: "muted" }, text.about),
-    content.forms.map(({ name, form }) => h("details", { class: "panel section", open: content.section ? content.section === name : name === "general", key: name, "data-own": true },
+    content.forms.map(({ name, form }) => h("details", { class: "panel section", open: content.section ? content.section === name : name === "general", key: name },
       h("summary", {}, h("h2", {}, text.sections[name] || text.sections.other)),
       h("p", { class: "help" }, name === "general" ? text.effectNow : text.effectNext),
-      form.node,
+      own(form.node),
       h("div", { class: "actions" }, button(words.save, () => save(state, place, form, false), { main: name === "general" }), name !== "general" && button(text.saveAndDeploy, () => save(state, place, form, true), { main: true })))),
     declaration(state),
     panel(text.danger, h("p", {}, words.remove.will), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true })),

@@ -2,7 +2,7 @@
 // few signs of terminals that shells use in lines.
 
 import { protocols } from "../../api.js";
-import { fill, h } from "../../dom.js";
+import { fill, h, own } from "../../dom.js";
 import { button } from "../../parts.js";
 import { Screen } from "../../terminal_screen.js";
 import { words } from "../../words.js";
@@ -10,7 +10,7 @@ import { words } from "../../words.js";
 const text = words.terminal;
 
 export const load = async (state, place) => ({ terminal: new Terminal(state, place) });
-export const render = ({ content }) => content.terminal.node;
+export const render = ({ content }) => own(content.terminal.node);
 export const watch = ({ content }, place) => place.onStop(() => content.terminal.close());
 
 class Terminal {
@@ -20,7 +20,7 @@ class Terminal {
     this.about = h("p", { class: "muted", role: "status" }, status.running_instances ? text.about : text.notRunning);
     this.output = h("pre", { class: "terminal", tabindex: "0", role: "log", "aria-label": text.output, onkeydown: (event) => this.key(event), onpaste: (event) => this.paste(event) });
     this.starter = button(text.start, () => this.open(), { main: true, disabled: !status.running_instances });
-    this.node = h("div", { class: "terminal-page", "data-own": true }, h("div", { class: "tools" }, this.about, this.starter), this.output);
+    this.node = h("div", { class: "terminal-page" }, h("div", { class: "tools" }, this.about, this.starter), this.output);
   }
 
   open() {
