@@ -9,12 +9,19 @@ from typing import Any
 from openapi_schema_validator import oas30_format_checker
 
 from tests.tables import table
+from windlass.api import account_document
 from windlass.api.openapi import encoded_document
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 Document = dict[str, Any]
 
+ACCOUNT = {
+    (method.upper(), path, operation["operationId"], "Account")
+    for path, methods in account_document.paths({}).items()
+    for method, operation in methods.items()
+}
+"""The operations of the account, which lie beside the registry."""
 DOCUMENT: Document = json.loads(encoded_document(registry()))
 
 

@@ -70,9 +70,9 @@ class AccountRequests:
         return self._find(path) is not None
 
     async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
-        found = self._find(request.path)
-        assert found is not None
-        methods, word = found
+        route = self._find(request.path)
+        assert route is not None
+        methods, word = route
         if request.method == "OPTIONS":
             self._callers.exempt(request)
             return HttpAnswer(204, b"", ((b"allow", allow_header(methods).encode()),))
@@ -178,7 +178,7 @@ class AccountRequests:
         over = self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
         try:
             opened = await self._sign_in.finish(
-                name, code, state, request.cookie(self._named(_MEMORY)), request.source
+                name, code, state, request.cookie(self._name_of(_MEMORY)), request.source
             )
         except SignInFailed as failure:
             return _lead(f"/console/#problem={failure.word}", over)
@@ -191,12 +191,12 @@ class AccountRequests:
         seconds = LONGEST // SECOND
         return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={seconds}; SameSite=Strict")
 
-    def _named(self, name: str) -> str:
+    def _name_of(self, name: str) -> str:
         return f"__Secure-{name}" if self._is_secure and name == _MEMORY else name
 
     def _cookie(self, name: str, value: str, rules: str) -> Header:
         if self._is_secure:
-            name = SECURE_COOKIE if name == COOKIE else self._named(name)
+            name = SECURE_COOKIE if name == COOKIE else self._name_of(name)
             rules += "; Secure"
         return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
 

@@ -129,8 +129,8 @@ class Request(Struct):
     def cookie(self, name: str) -> str:
         """Returns a cookie; empty if there is none."""
         for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"):
-            found, _, value = pair.strip().partition("=")
-            if found == name:
+            sent_name, _, value = pair.strip().partition("=")
+            if sent_name == name:
                 return value
         return ""
 

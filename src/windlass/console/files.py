@@ -68,8 +68,8 @@ class ConsoleFiles:
     def find(self, path: str) -> ConsoleFile | None:
         """Returns the file at a path. All other paths of the console are places in the page; a file of
         another version is not there."""
-        if found := self._files.get(path):
-            return found
+        if file := self._files.get(path):
+            return file
         is_place = path == BASE or path.startswith(f"{BASE}/")
         return self._page if is_place and Path(path).suffix not in _TYPES else None
 

@@ -111,8 +111,7 @@ class Installation:
         self.stopping = False
         self.first_token: str | None = None
         """The Admin token that the first start created; it is shown only once."""
-        self.first_code = ""
-        """The code of a link with which the first start signs a browser in."""
+        self.first_code = ""  # of a link that signs a browser in, after a first start
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
         self.app = App(ctx, callers, pages, self.metrics, find_file)

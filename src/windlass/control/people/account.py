@@ -1,4 +1,4 @@
-"""The account: what a caller is told of itself."""
+"""The account: what a caller sees of itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OwnOrganization(Struct, frozen=True):
     """What the caller may do everywhere in it."""
 
 
-class Account(Struct, frozen=True):
+class OwnAccount(Struct, frozen=True):
     id: str
     name: str
     is_person: bool
@@ -28,14 +28,14 @@ class Account(Struct, frozen=True):
     expires_at: str | None
 
 
-async def account_of(ctx: Context, actor: Actor) -> Account:
+async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
     organizations = []
     for id in actor.organizations:
         row = await ctx.store.reads.resources.find(organization.name, id)
         if row is not None:
             scopes = words_of(_scopes_throughout(actor, id))
             organizations.append(OwnOrganization(id, row.read(NamedDocument).name, scopes))
-    return Account(
+    return OwnAccount(
         actor.id,
         actor.name,
         actor.subject.startswith("jwt:"),

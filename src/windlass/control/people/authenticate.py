@@ -258,8 +258,8 @@ class Authenticator:
         return await self._member(person)
 
     async def _member(self, person: IssuerIdentity) -> Actor:
-        found = await self._ctx.store.reads.identities.of(person.issuer, person.subject)
-        memberships = [(id, org, read(body, Membership)) for id, org, body in found]
+        identities = await self._ctx.store.reads.identities.of(person.issuer, person.subject)
+        memberships = [(id, org, read(body, Membership)) for id, org, body in identities]
         if not memberships:
             raise NoMember(
                 "You are signed in, but not a member of an organization here: ask an admin to invite you",

@@ -130,7 +130,7 @@ class ShownBrowserSession(Struct, frozen=True):
 
 async def sessions_of(ctx: Context, actor: Actor) -> list[ShownBrowserSession]:
     """Returns the sessions of the caller, the one that was used last first."""
-    found = await ctx.store.reads.browser_sessions.of(holder_of(ctx, actor), ctx.clock.now())
+    sessions = await ctx.store.reads.browser_sessions.of(holder_of(ctx, actor), ctx.clock.now())
     return [
         ShownBrowserSession(
             session.id,
@@ -141,5 +141,5 @@ async def sessions_of(ctx: Context, actor: Actor) -> list[ShownBrowserSession]:
             session.user_agent,
             session.id == actor.session,
         )
-        for session in found
+        for session in sessions
     ]

@@ -42,7 +42,7 @@ class SignInFailed(Exception):
         self.word = word
 
 
-class Started(Struct, frozen=True):
+class BegunSignIn(Struct, frozen=True):
     """A sign-in that was begun: the page of the provider, and what the cookie keeps until the answer."""
 
     url: str
@@ -80,7 +80,7 @@ class SignIn:
                 raise BadSetting(f"oidc_providers: the issuer of {provider.name} must begin with https://")
         self._verifiers: dict[str, Verifier] = {}
 
-    async def start(self, name: str) -> Started:
+    async def start(self, name: str) -> BegunSignIn:
         """Begins a sign-in: returns the address of the provider's page."""
         provider = self._provider(name)
         endpoints = await self._endpoints(provider)
@@ -99,18 +99,20 @@ class SignIn:
             "scope": provider.scopes,
             "state": memory.state,
             "nonce": memory.nonce,
-            "code_challenge": _encoded(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge": _to_base64url(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
         }
         joint = "&" if urlsplit(endpoints.authorization_endpoint).query else "?"
         url = f"{endpoints.authorization_endpoint}{joint}{urlencode(question)}"
-        return Started(url, _encoded(self._ctx.encryption.encrypt(msgspec.json.encode(memory), *_OWNER)))
+        return BegunSignIn(
+            url, _to_base64url(self._ctx.encryption.encrypt(msgspec.json.encode(memory), *_OWNER))
+        )
 
     async def finish(
         self, name: str, code: str, state: str, memory: str, origin: Origin
     ) -> NewBrowserSession:
         """Opens the session of a person who comes back from a provider; raises SignInFailed."""
-        provider, kept = self._provider(name), self._remembered(memory)
+        provider, kept = self._provider(name), self._read_memory(memory)
         is_ours = kept is not None and kept.provider == name and kept.ends_at > self._ctx.clock.now()
         if kept is None or not is_ours or not secrets.compare_digest(kept.state.encode(), state.encode()):
             raise SignInFailed("lost")
@@ -177,19 +179,19 @@ class SignIn:
         """Returns the endpoints as the provider publishes them now: they may move."""
         address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
-            found = msgspec.json.decode(await self._authenticator.fetch(address), type=_Endpoints)
+            endpoints = msgspec.json.decode(await self._authenticator.fetch(address), type=_Endpoints)
         except (OSError, msgspec.DecodeError, ValueError) as error:
             _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
             raise SignInFailed("unreachable") from error
         is_web = (
-            found.authorization_endpoint.startswith(("https://", "http://"))
-            and found.authorization_endpoint.isprintable()
-            and found.authorization_endpoint.isascii()
+            endpoints.authorization_endpoint.startswith(("https://", "http://"))
+            and endpoints.authorization_endpoint.isprintable()
+            and endpoints.authorization_endpoint.isascii()
         )
-        if found.issuer != provider.issuer or not is_web:
+        if endpoints.issuer != provider.issuer or not is_web:
             _log.warning("a provider publishes another issuer", extra={"provider": provider.name})
             raise SignInFailed("unreachable")
-        return found
+        return endpoints
 
     def _verifier(self, provider: OidcProvider) -> Verifier:
         from windlass.base.oidc import TokenIssuer, Verifier  # noqa: PLC0415 (see above)
@@ -207,7 +209,7 @@ class SignIn:
             raise Missing("Go back to /console and choose a way to sign in: no provider has this name")
         return self.providers[name]
 
-    def _remembered(self, memory: str) -> _Memory | None:
+    def _read_memory(self, memory: str) -> _Memory | None:
         try:
             sealed = base64.urlsafe_b64decode(memory + "=" * (-len(memory) % 4))
             return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_OWNER), type=_Memory)
@@ -218,5 +220,5 @@ class SignIn:
         return f"{self._ctx.settings.url}/account/signInProvider/{name}/answer"
 
 
-def _encoded(data: bytes) -> str:
+def _to_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
