@@ -151,8 +151,10 @@ class App:
         )
         if page:
             return await self._answer_page(request, page)
+        if request.path == "/openapi.json":
+            return self._answer_file(request, "openapi.json", self._pages.document())
         if request.path.startswith("/console") and (file := self._console(request.path)):
-            return self._answer_file(request, file)
+            return self._answer_file(request, "console", file)
         if self._uploads.has(request.path) and request.method != "OPTIONS":
             return await self._uploads.answer(request, receive)
         if self._account.has(request.path):
@@ -165,11 +167,13 @@ class App:
             raise only_websockets("Connect with `windlass exec`, or with a client of websockets")
         raise nothing_at(request.path)
 
-    def _answer_file(self, request: Request, file: ServedFile) -> HttpAnswer:
+    def _answer_file(self, request: Request, name: str, file: ServedFile) -> HttpAnswer:
         self._callers.exempt(request)
+        if request.method == "OPTIONS":
+            return self._cors.preflight(request, allow_header({"GET"}))
         if request.method not in {"GET", "HEAD"}:
             raise not_allowed(request.method, allow_header({"GET"}))
-        request.operation = "console"
+        request.operation = name
         return file_answer(request, file)
 
     async def _answer_page(self, request: Request, page: ServedPage) -> HttpAnswer:

@@ -29,6 +29,7 @@ from windlass.console.files import find_file
 from windlass.control.background.everywhere import everywhere
 from windlass.control.background.holdings import bring_back
 from windlass.control.background.place_owner import PlaceOwner
+from windlass.control.background.sampling import Sampler
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
@@ -112,7 +113,7 @@ class Installation:
         self.first_token: str | None = None
         """The Admin token that the first start created; it is shown only once."""
         self.first_code = ""  # of a link that signs a browser in, after a first start
-        pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
+        pages = Pages(ctx, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
         self.app = App(ctx, callers, pages, self.metrics, find_file)
         self._tasks: list[asyncio.Task[None]] = []
@@ -149,6 +150,7 @@ class Installation:
             self.key_rotation.run,
             self._note_uses,
             self._note_marks,
+            Sampler(ctx).run,
             self._note_changes,
             self.routes.run,
             self.routes.watch_sites,
@@ -274,11 +276,6 @@ class Installation:
     def _last_backup(self) -> float:
         note = last_backup.read(self.ctx.settings)
         return note.at / SECOND if note else 0
-
-    def _document(self) -> bytes:
-        from windlass.api.openapi import encoded_document  # noqa: PLC0415 (made at the first request for it, not at every start)
-
-        return encoded_document(self.ctx.registry)
 
 
 async def install(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from windlass import __version__
+from windlass.api.answers import Header
 from windlass.base.commit import commit
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
@@ -36,22 +38,32 @@ class ServedPage(Struct, frozen=True):
     render: Callable[[], Awaitable[Rendered]]
 
 
+class DocumentFile:
+    """The OpenAPI document, in the two forms in which it is sent."""
+
+    content_type = _JSON
+    is_forever = False
+    headers: tuple[Header, ...] = ((b"access-control-allow-origin", b"*"),)
+
+    def __init__(self, body: bytes) -> None:
+        self.body, self.packed = body, gzip.compress(body, 6, mtime=0)
+        self.etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
+
+
 class Pages:
     def __init__(
         self,
         ctx: Context,
-        document: Callable[[], bytes],
         metrics: Callable[[], Awaitable[bytes]],
         ready: Callable[[], Awaitable[str]],
         signer: Callable[[], Awaitable[Signer]],
     ) -> None:
         self._ctx = ctx
-        self._document = document
+        self._document: DocumentFile | None = None
         self._metrics = metrics
         self._ready = ready
         self._signer = signer
         renders: Mapping[str, Callable[[], Awaitable[Rendered]]] = {
-            "/openapi.json": self._openapi,
             "/docs": self._docs,
             "/healthz": self._healthz,
             "/readyz": self._readyz,
@@ -64,6 +76,14 @@ class Pages:
 
     def find(self, path: str) -> ServedPage | None:
         return self._pages.get(path)
+
+    def document(self) -> DocumentFile:
+        """Returns the OpenAPI document. It is made with the first request for it."""
+        from windlass.api.openapi import encoded_document  # noqa: PLC0415 (not at every start)
+
+        if self._document is None:
+            self._document = DocumentFile(encoded_document(self._ctx.registry))
+        return self._document
 
     def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
         """Returns the page that browsers get at `/`, and None for every other client."""
@@ -83,9 +103,6 @@ class Pages:
                 (b"vary", b"accept"),
             ),
         )
-
-    async def _openapi(self) -> Rendered:
-        return 200, self._document(), _JSON, ((b"access-control-allow-origin", b"*"),)
 
     async def _docs(self) -> Rendered:
         page = Path(__file__).with_name("docs.html").read_bytes()

@@ -24,6 +24,7 @@ from windlass.control.context.place import HttpRouter
 from windlass.control.context.places import Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.context.upload_files import UploadFiles
+from windlass.control.context.usage_history import UsageHistory
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
@@ -117,6 +118,8 @@ class Context(Struct, frozen=True, kw_only=True):
     routing: Routing
     ownership: Ownership
     """The owner of the local place."""
+    usage: UsageHistory = field(default_factory=UsageHistory)
+    """What services used in the last hour."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
     """Called before and after each effect outside, so that tests can end the world there."""

@@ -21,6 +21,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
 from windlass.core.declare.spec import Chosen
 
 
@@ -286,6 +287,7 @@ def deployable(
                 body=CancelRequest,
             ),
             get("status", Status, "Read the status"),
+            get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
             get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
         ),
     )
