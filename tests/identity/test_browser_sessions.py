@@ -1,0 +1,262 @@
+"""Sessions of browsers: opened once with a link, used with a cookie and the key of the page."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.audit.asking import events
+from tests.identity.browsers import Browser
+from tests.identity.worlds import opened
+from tests.world import ADMIN, World, make_world
+from windlass.base.clock import MINUTE, SECOND
+
+
+@pytest.fixture
+def browser(world: World) -> Browser:
+    return Browser(world)
+
+
+# Links
+
+
+async def test_a_link_signs_in_once(world, browser):
+    link = await world.post("/account/signInLink")
+    assert (await browser.open_link(link["url"])).status == 201
+    assert await browser.is_signed_in()
+    again = await Browser(world).open_link(link["url"])
+    assert (again.status, "windlass console" in again.message) == (401, True)
+
+
+async def test_two_browsers_that_open_a_link_at_once_get_one_session(world):
+    link = await world.post("/account/signInLink")
+    answers = await asyncio.gather(*(Browser(world).open_link(link["url"]) for _ in range(5)))
+    assert sorted(answer.status for answer in answers) == [201, 401, 401, 401, 401]
+
+
+async def test_a_link_ends_after_ten_minutes(world, browser):
+    link = await world.post("/account/signInLink")
+    world.clock.turn(10 * MINUTE / SECOND + 1)
+    assert (await browser.open_link(link["url"])).status == 401
+
+
+async def test_the_code_of_a_link_stands_after_the_mark_that_is_sent_to_no_server(world):
+    link = await world.post("/account/signInLink")
+    assert "/console/#code=" in link["url"]
+
+
+async def test_a_wrong_code_and_no_code_are_refused(world, browser):
+    assert (await browser.call("POST", "/account/browserSession", {"code": "x" * 43})).status == 401
+    assert (await browser.call("POST", "/account/browserSession", {})).status == 400
+    wrong = await browser.call("POST", "/account/browserSession", {"code": 7})
+    assert (wrong.status, wrong.message.startswith("code:")) == (400, True)
+
+
+async def test_a_session_makes_no_link(world, browser):
+    await browser.sign_in()
+    assert (await browser.call("POST", "/account/signInLink", {})).status == 403
+
+
+async def test_a_token_opens_a_session_and_a_jwt_does_not(world, browser):
+    token = await world.new_token("Read")
+    answer = await world.post("/account/browserSession", {}, token=token)
+    assert answer.status == 201
+    session = (await world.post("/account/session", token=token))["token"]
+    assert (await world.post("/account/browserSession", {}, token=f"Bearer {session}")).status == 400
+
+
+# The two secrets
+
+
+async def test_the_cookie_alone_is_refused(world, browser):
+    """A service on another port of the same host is sent the cookie."""
+    await browser.sign_in()
+    assert (await browser.call("GET", "/account", key="")).status == 401
+    assert (await browser.call("GET", "/account", key="0" * 64)).status == 401
+    assert await browser.is_signed_in()
+
+
+async def test_the_key_of_another_session_is_refused(world, browser):
+    other = Browser(world)
+    await browser.sign_in()
+    await other.sign_in()
+    assert (await browser.call("GET", "/organization", key=other.key)).status == 401
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_page_of_another_site_changes_nothing(world, browser, method):
+    """It can have the cookie sent, but cannot send the header with the key."""
+    await browser.sign_in()
+    project = await world.project()
+    answer = await browser.call(method, f"/project/{project}", {"name": "taken"}, key="")
+    assert answer.status in {401, 405}
+    assert (await world.get(f"/project/{project}"))["name"] != "taken"
+
+
+async def test_a_page_of_the_console_changes_something(world, browser):
+    await browser.sign_in()
+    project = await world.project()
+    answer = await browser.call("PATCH", f"/project/{project}", {"name": "mine"})
+    assert answer.status == 200, answer
+    (event,) = await events(world, eventType="UPDATE")
+    assert event["origin"] == "CONSOLE"
+
+
+async def test_the_cookie_is_kept_from_scripts_and_other_sites(world):
+    link = await world.post("/account/signInLink")
+    answer = await Browser(world).open_link(link["url"])
+    rules = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(rules.split("; "))
+    assert "Secure" not in rules
+
+
+async def test_the_cookie_of_a_server_with_https_belongs_to_its_host_alone(database_url, clock):
+    async with make_world(database_url, clock=clock, public_url="https://windlass.example.com") as world:
+        browser = Browser(world)
+        answer = await browser.sign_in()
+        assert answer.headers["set-cookie"].startswith("__Host-windlass_session=")
+        assert "; Secure" in answer.headers["set-cookie"]
+        assert await browser.is_signed_in()
+
+
+async def test_an_authorization_header_is_no_cookie(world, browser):
+    """The credential of a browser has a form that no header can have."""
+    await browser.sign_in()
+    cookie = browser.cookies["windlass_session"]
+    for scheme in ("Browser", "browser", "Cookie", "Token", "Bearer"):
+        header = f"{scheme} {cookie} {browser.key}"
+        assert (await world.get("/account", token=header)).status == 401
+
+
+# What a session may do
+
+
+@pytest.mark.parametrize("scope", ["Admin", "Write", "Deploy", "Read"])
+async def test_a_session_may_do_what_its_token_may(world, browser, scope):
+    app, project, token = await world.application(), await world.project(), await world.new_token(scope)
+    await browser.sign_in(token)
+    tried: tuple[tuple[str, str, dict[str, str] | None], ...] = (
+        ("GET", f"/project/{project}", None),
+        ("POST", f"/organization/{world.org}/project", {"name": "x"}),
+        ("POST", f"/application/{app}/deploy", {}),
+        ("DELETE", f"/project/{project}", None),
+    )
+    for method, path, body in tried:
+        rest = (body,) if body is not None else ()
+        by_session = await browser.call(method, path, *rest)
+        by_token = await world.call(method, path, *rest, token=token)
+        assert (by_session.status == 403) == (by_token.status == 403), (method, path)
+
+
+async def test_a_session_cannot_be_exchanged_for_a_jwt(world, browser):
+    await browser.sign_in()
+    assert (await browser.call("POST", "/account/session", {})).status == 403
+
+
+async def test_a_session_ends_with_its_token(world, browser):
+    token = await world.new_token("Read", name="robot")
+    await browser.sign_in(token)
+    tokens = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
+    (id,) = [one["id"] for one in tokens if one["name"] == "robot"]
+    assert await browser.is_signed_in()
+    await world.delete(f"/organization/{world.org}/apiToken/{id}")
+    assert not await browser.is_signed_in()
+
+
+async def test_a_session_of_the_operator_ends_when_the_token_of_the_settings_is_replaced(tmp_path, clock):
+    async with opened(tmp_path, clock, "a" * 40) as world:
+        browser = Browser(world)
+        await browser.sign_in()
+        assert await browser.is_signed_in()
+    async with opened(tmp_path, clock, "b" * 40) as other:
+        later = Browser(other)
+        later.cookies, later.key = browser.cookies, browser.key
+        assert not await later.is_signed_in()
+
+
+async def test_a_session_outlives_a_restart(tmp_path, clock):
+    async with make_world(folder=tmp_path, clock=clock) as world:
+        browser = Browser(world)
+        await browser.sign_in()
+    async with make_world(folder=tmp_path, clock=clock) as other:
+        later = Browser(other)
+        later.cookies, later.key = browser.cookies, browser.key
+        assert await later.is_signed_in()
+
+
+# Lifetime
+
+
+async def test_a_session_goes_on_while_it_is_used_and_ends_when_it_is_not(world, browser):
+    await browser.sign_in()
+    for _ in range(5):
+        world.clock.turn(10 * 3600)
+        assert await browser.is_signed_in()
+        await world.installation.authenticator.note()
+    world.clock.turn(13 * 3600)
+    assert not await browser.is_signed_in()
+
+
+async def test_a_session_ends_after_thirty_days_however_often_it_is_used(world, browser):
+    await browser.sign_in()
+    for _ in range(59):
+        world.clock.turn(12 * 3600 - 60)
+        assert await browser.is_signed_in()
+        await world.installation.authenticator.note()
+    world.clock.turn(12 * 3600)
+    assert not await browser.is_signed_in()
+
+
+async def test_sessions_are_listed_and_ended_by_their_owner_alone(world, browser):
+    other, stranger = Browser(world), Browser(world)
+    await browser.sign_in()
+    await other.sign_in()
+    await stranger.sign_in(await world.new_token("Admin"))
+    listed = (await browser.call("GET", "/account/browserSession"))["results"]
+    assert len(listed) == 2
+    (its_own,) = [one["id"] for one in listed if not one["is_this_one"]]
+    assert (await stranger.call("DELETE", f"/account/browserSession/{its_own}")).status == 404
+    assert await other.is_signed_in()
+    assert (await browser.call("DELETE", f"/account/browserSession/{its_own}")).status == 204
+    assert not await other.is_signed_in()
+    assert await browser.is_signed_in()
+
+
+async def test_signing_out_ends_the_session_at_the_server(world, browser):
+    await browser.sign_in()
+    cookies, key = dict(browser.cookies), browser.key
+    assert (await browser.call("DELETE", "/account/browserSession/current")).status == 204
+    assert browser.cookies == {}
+    browser.cookies, browser.key = cookies, key
+    assert not await browser.is_signed_in()
+
+
+async def test_a_holder_has_at_most_fifty_sessions_and_the_oldest_goes(world, browser):
+    await browser.sign_in()
+    for _ in range(50):
+        world.clock.turn(1)
+        await Browser(world).sign_in()
+    assert not await browser.is_signed_in()
+
+
+async def test_the_store_has_no_secret_of_a_session(world, browser):
+    await browser.sign_in()
+    cookie = browser.cookies["windlass_session"]
+    for file in world.folder.rglob("*.db*"):
+        content = file.read_bytes()
+        assert cookie.encode() not in content
+        assert browser.key.encode() not in content
+
+
+async def test_the_account_names_the_caller_and_what_it_may_do(world, browser):
+    await browser.sign_in(await world.new_token("Read", name="robot"))
+    account = (await browser.call("GET", "/account")).json
+    assert (account["name"], account["is_person"]) == ("robot", False)
+    assert [(org["id"], org["scopes"]) for org in account["organizations"]] == [(world.org, ["Read"])]
+    assert (await world.get("/account", token=ADMIN))["session"] == ""
+
+
+async def test_methods_that_a_path_of_the_account_lacks_are_refused_with_those_it_has(world):
+    answer = await world.call("PUT", "/account/browserSession", {})
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")

@@ -1,0 +1,227 @@
+"""Sign-in through a provider: the code flow of OpenID Connect, with everything checked that comes back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.audit.asking import events
+from tests.identity.browsers import Browser
+from tests.identity.issuer import Issuer, invite
+from tests.world import Answer, World, make_world
+from windlass.base.http_out import HttpResult, NoAnswer
+from windlass.config.settings import OidcProvider
+from windlass.core.access import Scope
+
+ADA = "ada@example.com"
+CLIENT = "console-of-acme"
+
+
+class CodeIssuer(Issuer):
+    """The issuer, with the two endpoints of the code flow; it sees what it is sent, and checks the proof."""
+
+    person_now = ADA
+    claims: Mapping[str, Any] = {}
+    endpoint_issuer = ""
+    is_away = False
+
+    def _documents(self) -> dict[str, Any]:
+        documents = super()._documents()
+        documents["/.well-known/openid-configuration"] |= {
+            "issuer": self.endpoint_issuer or self.address,
+            "authorization_endpoint": f"{self.address}/authorize?tenant=acme",
+            "token_endpoint": f"{self.address}/token",
+        }
+        return documents
+
+    def approve(self, url: str) -> tuple[str, str]:
+        """The person says yes: returns the code and the state that the browser brings back."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        assert (asked["response_type"], asked["code_challenge_method"], asked["client_id"]) == (
+            "code",
+            "S256",
+            CLIENT,
+        )
+        self.asked_now = asked
+        return "code-1", asked["state"]
+
+    async def send(
+        self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **_: Any
+    ) -> HttpResult:
+        assert (method, url) == ("POST", f"{self.address}/token")
+        if self.is_away:
+            raise NoAnswer("no route")
+        form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
+        credentials = base64.b64decode((headers or {})["Authorization"].removeprefix("Basic "))
+        ok = (
+            form["code"] == "code-1"
+            and challenge.rstrip(b"=").decode() == self.asked_now["code_challenge"]
+            and form["redirect_uri"] == self.asked_now["redirect_uri"]
+            and credentials == f"{CLIENT}:s%2F3cret".encode()
+        )
+        answer = {"id_token": self._id_token()} if ok else {"error": "invalid_grant"}
+        return HttpResult(200 if ok else 400, {}, json.dumps(answer).encode(), False, 1)
+
+    def _id_token(self) -> str:
+        claims = {"aud": CLIENT, "nonce": self.asked_now["nonce"]} | dict(self.claims)
+        return self.person(self.person_now, **claims).removeprefix("Bearer ")
+
+    async def close(self) -> None:
+        """Has nothing to close."""
+
+
+@pytest.fixture
+def issuer(clock):
+    return CodeIssuer(clock)
+
+
+@pytest.fixture
+async def world(database_url, clock, issuer):
+    provider = OidcProvider(
+        name="acme", issuer=issuer.address, client_id=CLIENT, client_secret="s/3cret", title="Acme"
+    )
+    async with make_world(
+        database_url, clock=clock, fetcher=issuer.fetch, out=issuer, oidc_providers=(provider,)
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def browser(world: World) -> Browser:
+    return Browser(world)
+
+
+async def come_back(browser: Browser, issuer: CodeIssuer, **changes: str) -> Answer:
+    """Goes to the provider, says yes there, and comes back."""
+    started = await browser.call("GET", "/account/signInProvider/acme/start")
+    assert started.status == 302, started
+    code, state = issuer.approve(started.headers["location"])
+    query = {"code": code, "state": state} | changes
+    return await browser.call(
+        "GET", "/account/signInProvider/acme/answer?" + "&".join(f"{k}={v}" for k, v in query.items())
+    )
+
+
+def problem(answer: Answer) -> str:
+    assert answer.status == 302, answer
+    return answer.headers["location"].partition("#problem=")[2]
+
+
+async def test_a_member_signs_in(world, issuer, browser):
+    await invite(world, ADA, Scope.WRITE)
+    answer = await come_back(browser, issuer)
+    browser.key = answer.headers["location"].partition("#key=")[2]
+    account = (await browser.call("GET", "/account")).json
+    assert (account["name"], account["is_person"]) == (ADA, True)
+    assert [org["scopes"] for org in account["organizations"]] == [["Read", "Write"]]
+    (event,) = await events(world, eventType="SIGN_IN")
+    assert event["triggered_by"] == ADA
+
+
+async def test_a_role_that_changes_shows_at_once_and_a_removed_member_is_out(world, issuer, browser):
+    await invite(world, ADA, Scope.READ)
+    answer = await come_back(browser, issuer)
+    browser.key = answer.headers["location"].partition("#key=")[2]
+    (member,) = (await world.get(f"/organization/{world.org}/member"))["results"]
+    roles = (await world.get(f"/organization/{world.org}/availableRole"))["results"]
+    (admin,) = [role["id"] for role in roles if role["name"] == "Admin"]
+    create = ("POST", f"/organization/{world.org}/project", {"name": "x"})
+    assert (await browser.call(*create)).status == 403
+    await world.put(f"/organization/{world.org}/member", {"user_id": member["id"], "role_id": admin})
+    assert (await browser.call(*create)).status == 200
+    await world.delete(f"/organization/{world.org}/member", {"user_id": member["id"]})
+    assert not await browser.is_signed_in()
+
+
+async def test_a_stranger_is_told_and_the_refusal_is_in_the_audit(world, issuer, browser):
+    assert problem(await come_back(browser, issuer)) == "no_member"
+    (event,) = await events(world, eventType="SIGN_IN_REFUSED")
+    assert event["triggered_by"] == ADA
+
+
+async def test_the_ways_to_sign_in_are_public_and_tell_no_secret(world):
+    answer = await world.get("/account/signInProvider", token=None)
+    assert answer.json == {"results": [{"name": "acme", "title": "Acme"}]}
+
+
+async def test_an_answer_with_another_state_opens_nothing(world, issuer, browser):
+    await invite(world, ADA, Scope.READ)
+    assert problem(await come_back(browser, issuer, state="guessed")) == "lost"
+    assert "windlass_session" not in browser.cookies
+
+
+async def test_an_answer_in_another_browser_opens_nothing(world, issuer, browser):
+    """A link to an answer, sent to another person, does not sign that person in as the sender."""
+    await invite(world, ADA, Scope.READ)
+    started = await browser.call("GET", "/account/signInProvider/acme/start")
+    code, state = issuer.approve(started.headers["location"])
+    other = Browser(world)
+    answer = await other.call("GET", f"/account/signInProvider/acme/answer?code={code}&state={state}")
+    assert problem(answer) == "lost"
+
+
+async def test_a_sign_in_that_takes_too_long_begins_again(world, issuer, browser):
+    await invite(world, ADA, Scope.READ)
+    started = await browser.call("GET", "/account/signInProvider/acme/start")
+    code, state = issuer.approve(started.headers["location"])
+    world.clock.turn(601)
+    answer = await browser.call("GET", f"/account/signInProvider/acme/answer?code={code}&state={state}")
+    assert problem(answer) == "lost"
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"nonce": "of another sign-in"}, {"aud": "another client"}, {"iss": "https://evil.example"}, {"exp": 1}],
+    ids=lambda claims: next(iter(claims)),
+)
+async def test_a_token_that_was_not_made_for_this_sign_in_is_refused(world, issuer, browser, claims):
+    await invite(world, ADA, Scope.READ)
+    issuer.claims = claims
+    assert problem(await come_back(browser, issuer)) == "refused"
+
+
+async def test_a_wrong_code_is_refused(world, issuer, browser):
+    await invite(world, ADA, Scope.READ)
+    assert problem(await come_back(browser, issuer, code="guessed")) == "refused"
+
+
+async def test_a_person_who_says_no_comes_back_to_the_page_of_signing_in(world, issuer, browser):
+    assert problem(await come_back(browser, issuer, code="")) == "refused"
+
+
+async def test_a_provider_that_is_away_is_named_as_such(world, issuer, browser):
+    issuer.down = True
+    answer = await browser.call("GET", "/account/signInProvider/acme/start")
+    assert problem(answer) == "unreachable"
+    issuer.down = False
+    issuer.is_away = True
+    assert problem(await come_back(browser, issuer)) == "unreachable"
+
+
+async def test_a_provider_that_calls_itself_otherwise_is_not_asked(world, issuer, browser):
+    issuer.endpoint_issuer = "https://evil.example"
+    assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == "unreachable"
+
+
+async def test_an_address_that_is_not_verified_brings_no_invitation(world, issuer, browser):
+    await invite(world, ADA, Scope.ADMIN)
+    issuer.claims = {"email_verified": False}
+    assert problem(await come_back(browser, issuer)) == "no_member"
+
+
+async def test_a_provider_that_is_not_there_is_404(world, browser):
+    assert (await browser.call("GET", "/account/signInProvider/other/start")).status == 404
+
+
+async def test_the_providers_token_is_no_credential_of_the_api(world, issuer):
+    """It is for the client of the console. Tokens for the API come from `oidc_issuer`."""
+    await invite(world, ADA, Scope.READ)
+    header = issuer.person(ADA, aud=CLIENT)
+    assert (await world.get("/organization", token=header)).status == 401
