@@ -64,10 +64,10 @@ def _counts_in(
     """Returns the requests so far of the services that run; None if the gateway did not tell."""
     answers: dict[str, dict[str, float]] = {}
     times: dict[str, Histogram] = {}
-    told = False
+    is_counted = False
     for metric in metrics:
         if metric.name == _REQUESTS:
-            told = True
+            is_counted = True
             for (service, name), number in metric.samples:
                 if service in used and not isinstance(number, Histogram):
                     answers.setdefault(service, {})[name] = number
@@ -75,4 +75,4 @@ def _counts_in(
             for (service,), histogram in metric.samples:
                 if service in used and isinstance(histogram, Histogram):
                     times[service] = histogram
-    return counts_of(answers, times) if told else None
+    return counts_of(answers, times) if is_counted else None

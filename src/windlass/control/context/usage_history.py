@@ -160,7 +160,7 @@ def _percentile(buckets: Sequence[int], bounds: Sequence[float], part: float) ->
 def counts_of(
     answers: Mapping[str, Mapping[str, float]], times: Mapping[str, Histogram]
 ) -> Mapping[str, Counts]:
-    """Returns the counts of services by what a gateway told: answers by class, and times."""
+    """Returns the counts of services from what a gateway counted: answers by class, and times."""
     return {
         service: Counts(by_class, tuple(times[service].buckets), tuple(times[service].bounds))
         for service, by_class in answers.items()

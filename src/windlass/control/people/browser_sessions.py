@@ -17,8 +17,10 @@ from windlass.base.clock import DAY, HOUR, MINUTE, stamp
 from windlass.base.errors import Forbidden, Missing, Unauthorized
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
+from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import OPERATOR, mark_of_operator, record_sign_in
 from windlass.core.access import Actor
+from windlass.families.organization import organization
 from windlass.store import Tx
 from windlass.store.tables.browser_sessions import BrowserSession
 
@@ -87,9 +89,7 @@ async def open_with_link(ctx: Context, tx: Tx, code: str, origin: Origin) -> New
 
 async def open_as(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> NewBrowserSession:
     """Opens a session for a caller that has shown its API token, or was identified by a provider."""
-    opened = await _open(ctx, tx, holder_of(ctx, actor), actor.name, origin)
-    await record_sign_in(ctx, tx, actor, origin, opened.ends_at)
-    return opened
+    return await _open(ctx, tx, holder_of(ctx, actor), actor.name, origin)
 
 
 async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) -> NewBrowserSession:
@@ -108,7 +108,19 @@ async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) ->
     )
     await tx.browser_sessions.add(session)
     await tx.browser_sessions.keep_newest(holder, MOST)
+    await _record(ctx, tx, holder, name, origin, ends)
     return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends)
+
+
+async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends: int) -> None:
+    """Writes the event of a session that stands for a token. Sign-ins of people are written with their first
+    request from an address; see `SecurityEvents`."""
+    kind, _, id = holder.partition(":")
+    if kind == OPERATOR:
+        first = await tx.resources.first(NO_PARENT, organization.name)
+        id = first.id if first else ""
+    if kind in {OPERATOR, "token"}:
+        await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends)
 
 
 async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str) -> None:
