@@ -34,6 +34,7 @@ ScopeWord = Annotated[
         ),
         description="; ".join(f"{scope.word}: {meaning}" for scope, meaning in MEANINGS.items()),
         examples=["Deploy"],
+        extra_json_schema={"x-words": {scope.word: meaning for scope, meaning in MEANINGS.items()}},
     ),
 ]
 RoleId = Annotated[

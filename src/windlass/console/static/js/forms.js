@@ -46,7 +46,7 @@ function controlOf(document, name, schema, value, choices) {
   if (options) return choice(options, value ?? schema.default, schema);
   if (schema.type === "boolean") return toggle(value ?? schema.default);
   if (schema.type === "integer" || schema.type === "number") return numeric(schema, value);
-  if (schema.type === "array") return list(document, name, document.resolve(schema.items), value || []);
+  if (schema.type === "array") return list(document, name, document.resolve(schema.items), value);
   if (schema.type === "object" && schema.properties) return group(document, schema, value);
   if (schema.type === "object" || schema.anyOf || schema.oneOf || !schema.type) return json(value);
   return text(name, schema, value);
@@ -86,12 +86,16 @@ function text(name, schema, value) {
   return { node: input, input, read };
 }
 
-function list(document, name, items, values) {
+function list(document, name, items, value) {
+  const values = value || [];
+  // An empty list says something else than none: it is sent only where a list was.
+  const unless = (found) => (found.length || value ? found : undefined);
+  if (items["x-words"]) return many(Object.entries(items["x-words"]), values, unless);
   if (items.type === "string" || items.type === "integer") {
-    if (items.enum) return many(items.enum, values);
+    if (items.enum) return many(items.enum.map((option) => [option]), values, unless);
     const input = h("textarea", { rows: Math.min(6, values.length + 2), value: values.join("\n"), placeholder: [items.example || "", words.onePerLine].filter(Boolean).join("\n"), spellcheck: "false", oninput: touch });
     const parse = items.type === "integer" ? Number : String;
-    return { node: input, input, read: () => input.value.split("\n").map((line) => line.trim()).filter(Boolean).map(parse) };
+    return { node: input, input, read: () => unless(input.value.split("\n").map((line) => line.trim()).filter(Boolean).map(parse)) };
   }
   const box = h("div", { class: "items" });
   const parts = [];
@@ -103,12 +107,12 @@ function list(document, name, items, values) {
   };
   values.forEach(add);
   const node = h("div", {}, box, h("button", { type: "button", class: "button small", onclick: () => add() }, words.add));
-  return { node, isGroup: true, read: () => parts.map((part) => part.read() ?? {}) };
+  return { node, isGroup: true, read: () => unless(parts.map((part) => part.read() ?? {})) };
 }
 
-function many(options, values) {
-  const boxes = options.map((option) => [option, h("input", { type: "checkbox", checked: values.includes(option) })]);
-  return { node: h("div", { class: "choices" }, boxes.map(([option, box]) => h("label", {}, box, option))), isGroup: true, read: () => boxes.filter(([, box]) => box.checked).map(([option]) => option) };
+function many(options, values, unless) {
+  const boxes = options.map(([option, about]) => [option, about, h("input", { type: "checkbox", checked: values.includes(option) })]);
+  return { node: h("div", { class: "choices" }, boxes.map(([option, about, box]) => h("label", {}, box, " ", option, about && h("span", { class: "muted" }, ` ${about}`)))), isGroup: true, read: () => unless(boxes.filter(([, , box]) => box.checked).map(([option]) => option)) };
 }
 
 function group(document, schema, value) {

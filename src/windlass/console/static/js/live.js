@@ -6,14 +6,17 @@ import { headers } from "./api.js";
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
 
-/** Follows a stream until the returned function is called. `handlers`: event(data, name), state(isLive, since). */
-export function follow(path, { event, state = () => {} }) {
+/**
+ * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(): what
+ * should come is no longer kept.
+ */
+export function follow(path, { event, state = () => {}, gone = () => {} }) {
   const ending = new AbortController();
-  run(path, event, state, ending.signal);
+  run(path, { event, state, gone }, ending.signal);
   return () => ending.abort();
 }
 
-async function run(path, event, state, signal) {
+async function run(path, { event, state, gone }, signal) {
   let last = "";
   let wait = 500;
   while (!signal.aborted) {
@@ -24,10 +27,14 @@ async function run(path, event, state, signal) {
       if (!answer.ok) throw new Error(String(answer.status));
       state(true, Date.now());
       wait = 500;
+      let hasEnded = false;
       await read(answer.body, signal, (found) => {
         if (found.id) last = found.id;
-        if (found.data) event(JSON.parse(found.data), found.event);
+        if (found.event === "end") hasEnded = true;
+        else if (found.event === "gone") gone(found.data);
+        else if (found.data) event(JSON.parse(found.data));
       });
+      if (hasEnded) return;
     } catch (error) {
       if (signal.aborted) return;
     }

@@ -100,7 +100,7 @@ async function start() {
 const isSignedIn = () => api.quietly("GET", "/account").then(() => true, () => false);
 
 whenSignedOut(() => signIn(words.signIn.ended));
-addEventListener("popstate", show);
+addEventListener("popstate", () => session.account && !/^#(code|key)=/.test(location.hash) && show());
 addEventListener("hashchange", () => /^#(code|key)=/.test(location.hash) && start());
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a");

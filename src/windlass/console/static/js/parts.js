@@ -169,3 +169,13 @@ export function menu(label, entries) {
     h("summary", { class: "button", "aria-label": label }, "⋯"),
     h("div", { class: "menu-list", role: "group", onclick: close }, entries.filter(Boolean)));
 }
+
+let fields = 0;
+
+/** A field of a form: its title, the control, and a help that is read after both. */
+export function field(title, control, help, { isSwitch } = {}) {
+  const id = control.id || `f${++fields}`;
+  control.id = id;
+  if (help) control.setAttribute("aria-describedby", `${id}-help`);
+  return h("div", { class: isSwitch ? "field switch" : "field" }, h("label", { class: "field-title", for: id }, title), control, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
+}

@@ -35,7 +35,7 @@ export function render(state, place) {
   const make = creation && button(`${words.new} ${noun(creation)}`, () => create(state, place), { main: true });
   return [
     crumbs([organization.name, base], [state.title]),
-    head(state.title, { about: document.describe(state.list.tags[0]), actions: [make] }),
+    head(state.title, { about: rows.length ? document.describe(state.list.tags[0]) : "", actions: [make] }),
     rows.length ? table(columns(state), rows, { to: state.reading && ((row) => `${path}/${row.id}`), label: state.title }) : empty(document.describe(state.list.tags[0]), make),
     state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
   ];
@@ -67,7 +67,7 @@ export function cell(name, value, schema) {
 export async function create(state, place) {
   const { document, creation, path } = state;
   const schema = document.body(creation);
-  const form = schemaForm(document, schema, { only: order(schema), choices: await choicesFor(state, schema), hide: ["scope"] });
+  const form = schemaForm(document, schema, { only: order(schema), choices: await choicesFor(state, schema), hide: schema.properties.scopes ? ["scope", "role_id"] : [] });
   const run = async (finish) => {
     try {
       finish(await api.post(path, form.read()));

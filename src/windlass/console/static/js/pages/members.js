@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { ago } from "../format.js";
-import { button, code, confirm, complain, dialog, empty, head, panel, say, table, copyButton } from "../parts.js";
+import { button, code, confirm, complain, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 
@@ -62,7 +62,7 @@ async function invite(state, place) {
         complain(error);
       }
     };
-    return [h("label", { class: "field" }, h("span", { class: "field-title" }, text.email), email), h("label", { class: "field" }, h("span", { class: "field-title" }, text.role), role), h("p", { class: "help" }, text.inviteHelp),
+    return [field(text.email, email), field(text.role, role), h("p", { class: "help" }, text.inviteHelp),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.invite, run, { main: true }))];
   });
   if (!made) return;

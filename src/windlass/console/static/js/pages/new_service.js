@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
-import { button, complain, empty, errorText, head } from "../parts.js";
+import { button, complain, empty, errorText, field, head } from "../parts.js";
 import { openNewest } from "../services.js";
 import { words } from "../words.js";
 
@@ -40,8 +40,8 @@ export function render(state, place) {
 
 function where(state, place) {
   if (!state.environments.length) return empty(text.noEnvironment, button(text.makeEnvironment, () => makeEnvironment(state, place), { main: true }));
-  return h("label", { class: "field", key: "where" }, h("span", { class: "field-title" }, words.environment),
-    h("select", { onchange: (event) => (state.environment = event.target.value) }, state.environments.map((environment) => h("option", { value: environment.id, selected: environment.id === state.environment }, `${environment.project.name} / ${environment.name}`))));
+  return h("div", { key: "where" }, field(words.environment,
+    h("select", { id: "where", onchange: (event) => (state.environment = event.target.value) }, state.environments.map((environment) => h("option", { value: environment.id, selected: environment.id === state.environment }, `${environment.project.name} / ${environment.name}`)))));
 }
 
 async function makeEnvironment(state, place) {
@@ -59,12 +59,12 @@ function repository(state, place) {
   const look = () => detect(state, place);
   return h("div", { key: "repository" },
     h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(complain)) },
-      field(text.url, h("input", { value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
+      field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
       h("div", { class: "line" },
-        field(text.branch, h("input", { value: state.branch, placeholder: text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
+        field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
         h("datalist", { id: "branches" }, (state.found?.branches || []).map((name) => h("option", { value: name }))),
-        field(text.root, h("input", { value: state.root, oninput: set("root"), autocomplete: "off" })),
-        state.tokens.length > 0 && field(text.gitToken, h("select", { onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
+        field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" })),
+        state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
       button(state.found ? text.lookAgain : text.look, look, { main: !state.found })),
     h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, state.trouble))),
     state.found && detected(state, place));
@@ -106,11 +106,11 @@ function detected(state, place) {
     found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, prose(problem)))),
     found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => choose(state, place, candidate), { small: true })))),
     h("div", { class: "fields" },
-      field(words.columns.name, h("input", { value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
-      SETTINGS.map(([name, setting]) => field(text.settings[name], h("input", { value: state.settings[setting] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[setting] = event.target.value) }), why(name))),
-      field(text.settings.port, h("input", { type: "number", min: 1, max: 65535, value: state.port || found.port || "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
-      found.processes.length > 1 && field(text.settings.process, h("select", { onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
-      field(text.variables, h("textarea", { rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp)),
+      field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
+      SETTINGS.map(([name, setting]) => field(text.settings[name], h("input", { id: setting, value: state.settings[setting] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[setting] = event.target.value) }), why(name))),
+      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port || found.port || "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
+      found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
+      field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp)),
     h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false)), button(text.create, () => create(state, place, true), { main: true })));
 }
 
@@ -184,8 +184,3 @@ async function createOther(state, place, path, thenDeploy) {
   await api.post(`${item}/deploy`);
   return openNewest(place, item);
 }
-
-function field(title, control, help) {
-  return h("label", { class: "field" }, h("span", { class: "field-title" }, title), control, help && h("p", { class: "help" }, prose(help)));
-}
-

@@ -5,7 +5,7 @@ import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { title } from "../format.js";
-import { button, codeBlock, head, panel, say } from "../parts.js";
+import { button, codeBlock, field, head, panel, say } from "../parts.js";
 import { asCommand, asRequest } from "../equivalents.js";
 import { words } from "../words.js";
 import { showOnce } from "./derived_list.js";
@@ -39,7 +39,7 @@ export function render(state, place) {
   return [
     head(operation.summary, { about: operation.description }),
     panel(null,
-      names.map((name) => h("label", { class: "field" }, h("span", { class: "field-title" }, title(name)), options[name].length ? h("select", { onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
+      names.map((name) => field(title(name), options[name].length ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
       form && own(form.node),
       h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : text.run, () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady }))),
     state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),

@@ -5,7 +5,7 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { parseDotenv } from "../dotenv.js";
 import { ago } from "../format.js";
-import { button, complain, dialog, empty, head, link, menu, say, table } from "../parts.js";
+import { button, complain, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
@@ -99,9 +99,9 @@ async function edit(state, place, row) {
     const content = h("textarea", { rows: 4, value: row.isSecret ? "" : row.value || "", spellcheck: "false", autofocus: !isNew || Boolean(row.key) });
     const secret = h("input", { type: "checkbox", role: "switch", checked: Boolean(row.isSecret), disabled: !isNew });
     return [
-      h("label", { class: "field" }, h("span", { class: "field-title" }, text.key), key),
-      h("label", { class: "field" }, h("span", { class: "field-title" }, text.value), content, h("p", { class: "help" }, text.valueHelp)),
-      h("label", { class: "field switch" }, h("span", { class: "field-title" }, text.secret), secret, h("p", { class: "help" }, text.secretHelp)),
+      field(text.key, key),
+      field(text.value, content, text.valueHelp),
+      field(text.secret, secret, text.secretHelp, { isSwitch: true }),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, () => key.value.trim() && finish({ key: key.value.trim(), value: content.value, isSecret: secret.checked }), { main: true })),
     ];
   });
@@ -122,7 +122,7 @@ async function paste(state, place) {
         complain(error);
       }
     };
-    return [h("p", {}, text.pasteHelp), content, h("label", { class: "field switch" }, h("span", { class: "field-title" }, text.allSecret), secret),
+    return [h("p", {}, text.pasteHelp), content, field(text.allSecret, secret, "", { isSwitch: true }),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, read, { main: true }))];
   }, { wide: true });
   if (!pasted) return;

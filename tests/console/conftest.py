@@ -1,0 +1,140 @@
+"""A browser that watches itself: each request must be of the API, and nothing may fail unseen."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+
+from tests.console.servers import Repository, Server
+from windlass.api.openapi import encoded_document
+from windlass.families import registry
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+DOCUMENT = json.loads(encoded_document(registry()))
+PATTERNS = {
+    method.upper(): [
+        re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + r"\Z")
+        for path, item in DOCUMENT["paths"].items()
+        if method in item
+    ]
+    for method in ("get", "post", "put", "patch", "delete")
+}
+PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
+"""The console itself, the document, and websockets that run commands."""
+
+
+@pytest.fixture(scope="session")
+def playwright_driver() -> Iterator[Playwright]:
+    with sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    browser = playwright_driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = Server(tmp_path_factory.mktemp("console"))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "repository")
+
+
+class Watch:
+    """What went wrong in a page, and what it asked for."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.troubles: list[str] = []
+        self.expected: list[str] = []
+        """Parts of messages that a test brings about."""
+
+    def look_at(self, page: Page) -> None:
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("console", self._hear)
+        page.on("request", lambda request: self._check(request.method, request.url))
+
+    def _hear(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.troubles.append(f"console: {said.text}")
+
+    def _check(self, method: str, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme in {"blob", "data"}:
+            return
+        if parts.netloc != f"127.0.0.1:{self._server.port}":
+            self.troubles.append(f"another host: {url}")
+        elif not PAGES.fullmatch(parts.path) and not any(
+            pattern.match(parts.path) for pattern in PATTERNS[method]
+        ):
+            self.troubles.append(f"not in the OpenAPI document: {method} {parts.path}")
+
+    def remaining(self) -> list[str]:
+        return [trouble for trouble in self.troubles if not any(part in trouble for part in self.expected)]
+
+
+@pytest.fixture
+def watch(server: Server) -> Iterator[Watch]:
+    watching = Watch(server)
+    yield watching
+    assert watching.remaining() == []
+
+
+@pytest.fixture
+def new_page(chromium: Browser, server: Server, watch: Watch) -> Iterator[Callable[..., Page]]:
+    """Makes pages of browsers that are signed in, each in a browser of its own."""
+    contexts: list[BrowserContext] = []
+
+    def make(path: str = "/", *, signed_in: bool = True, **options: Any) -> Page:
+        context = chromium.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        watch.look_at(page)
+        if signed_in:
+            page.goto(server.link())
+            page.wait_for_selector("main h1")
+            if path != "/":
+                page.goto(f"{server.url}/console{path}")
+                page.wait_for_selector("main h1")
+        else:
+            watch.expected.append("status of 401")
+            page.goto(f"{server.url}/console{path}")
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Page]) -> Page:
+    return new_page()

@@ -1,0 +1,28 @@
+// Prints the texts that pages of the console name and words.js lacks: node missing_texts.mjs FOLDER
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+
+const root = resolve(process.argv[2]);
+const source = readFileSync(join(root, "words.js"), "utf8");
+const { words } = await import(`data:text/javascript,${encodeURIComponent(source)}`);
+const filesIn = (folder) => readdirSync(folder).sort().flatMap((name) => (statSync(join(folder, name)).isDirectory() ? filesIn(join(folder, name)) : [join(folder, name)]));
+
+function isThere(names) {
+  let value = words;
+  for (const name of names) {
+    if (value === undefined) return false;
+    if (typeof value !== "object" || Array.isArray(value)) return true; // a method of a text or a list
+    value = value[name];
+  }
+  return value !== undefined;
+}
+
+const missing = [];
+for (const file of filesIn(root)) {
+  const text = readFileSync(file, "utf8");
+  if (!file.endsWith(".js") || file.endsWith("words.js")) continue;
+  const base = /const text = words\.([\w.]+);/.exec(text)?.[1].split(".");
+  for (const [, path] of text.matchAll(/(?<![\w/.])words\.([a-zA-Z_][\w.]*)/g)) if (path !== "js" && !isThere(path.split("."))) missing.push(`${relative(root, file)}: words.${path}`);
+  if (base) for (const [, path] of text.matchAll(/(?<![\w.])text\.([a-zA-Z_][\w.]*)/g)) if (!isThere([...base, ...path.split(".")])) missing.push(`${relative(root, file)}: text.${path}`);
+}
+console.log(JSON.stringify(missing));

@@ -1,0 +1,176 @@
+"""Every page for everybody: no serious finding of axe, nothing cut off at any width, the keyboard alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Page, expect
+
+from tests.console.servers import Repository, Server
+from windlass.console.files import ROOT, ConsoleFiles
+
+WIDTHS = (360, 820, 2560)
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture(scope="module")
+def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    repository = Repository(tmp_path_factory.mktemp("everybody") / "repository")
+    environment = server.environment()
+    good = server.application(environment, repository)
+    server.call("POST", f"/application/{good}/environmentVariable", {"key": "GREETING", "value": "Ann"})
+    server.call("POST", f"/application/{good}/secret", {"key": "KEY", "value": "s3cret-value"})
+    deployment = server.deploy(good)
+    repository.commit({"app.py": "raise SystemExit('no more rope')\n"}, "Breaks it")
+    bad = server.application(environment, repository, "orders")
+    failed = server.deploy(bad, "FAILED")
+    token = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "CI", "scopes": ["Deploy"]})
+    project = server.call("GET", f"/organization/{server.org}/project")["results"][0]["id"]
+    app, org = f"/application/{good}", f"/organization/{server.org}"
+    tabs = ("deployments", "logs", "variables", "metrics", "terminal", "settings", "activity")
+    return {
+        "overview": "/",
+        "new": "/new",
+        "account": "/account",
+        "project": f"/project/{project}",
+        "environment": f"/environment/{environment}",
+        "variables of an environment": f"/environment/{environment}/variables",
+        "service": app,
+        **{name: f"{app}/{name}" for name in tabs},
+        "deployment": f"{app}/deployments/{deployment}",
+        "a failed service": f"/application/{bad}",
+        "a failed deployment": f"/application/{bad}/deployments/{failed}",
+        "organization": org,
+        "audit": f"{org}/audit",
+        "members": f"{org}/member",
+        "tokens": f"{org}/apiToken",
+        "a token": f"{org}/apiToken/{token['id']}",
+        "webhooks": f"{org}/webhook",
+        "clusters": f"{org}/cluster",
+        "an action": "/do/createProject",
+        "nothing": "/nowhere/at/all",
+    }
+
+
+def findings(page: Page) -> list[str]:
+    result = Axe().run(page).response
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:120]}"
+        for one in result["violations"]
+        if one["impact"] in SERIOUS
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(server: Server, new_page, places, theme) -> None:
+    page = new_page("/", color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+    troubles = {}
+    for name, place in places.items():
+        page.goto(f"{server.url}/console{place}")
+        page.wait_for_selector("main h1")
+        page.wait_for_timeout(200)
+        if found := findings(page):
+            troubles[name] = found
+    assert troubles == {}
+
+
+def test_axe_finds_nothing_serious_in_dialogs_and_in_the_palette(server: Server, new_page, places) -> None:
+    page = new_page(places["variables"], bypass_csp=True, reduced_motion="reduce")
+    page.get_by_role("button", name="Add a variable").click()
+    assert findings(page) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.locator("dialog.palette li").nth(3)).to_be_visible()
+    assert findings(page) == []
+
+
+def test_axe_finds_what_is_wrong(new_page) -> None:
+    page = new_page("/", bypass_csp=True)
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert any("button-name" in finding for finding in findings(page))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_wider_than_the_window(server: Server, new_page, places, width) -> None:
+    page = new_page("/", viewport={"width": width, "height": 800})
+    wide = {}
+    for name, place in places.items():
+        page.goto(f"{server.url}/console{place}")
+        page.wait_for_selector("main h1")
+        page.wait_for_timeout(100)
+        across = page.evaluate("document.documentElement.scrollWidth")
+        if across > width:
+            wide[name] = across
+    assert wide == {}
+
+
+def test_the_keyboard_alone_searches_opens_and_goes_back(server: Server, new_page, places) -> None:
+    page = new_page("/")
+    page.keyboard.press("/")
+    page.keyboard.type("orders")
+    expect(page.locator("dialog.palette li[aria-selected=true]")).to_contain_text("orders")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="orders", level=1)).to_be_visible()
+    page.keyboard.press("]")
+    expect(page.locator(".tabs [aria-current=page]")).to_have_text("Deployments")
+    page.keyboard.press("g")
+    page.keyboard.press("o")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.tagName") == "A"
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("search")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+
+
+def test_the_first_page_is_small(server: Server, new_page, watch) -> None:
+    """150 KB with everything that it asks for."""
+    page = new_page("/")
+    sizes: list[int] = []
+    page.on("requestfinished", lambda request: sizes.append(_size(request)))
+    page.goto(f"{server.url}/console/")
+    page.wait_for_selector("main h1")
+    page.wait_for_timeout(500)
+    page.context.clear_cookies()
+    assert 0 < sum(sizes) <= 150_000
+    files = ConsoleFiles()
+    loaded = [
+        file
+        for path in (ROOT / "js").glob("*.js")
+        if (file := files.find(f"/console/{files.version}/js/{path.name}"))
+    ]
+    assert sum(len(file.packed) for file in loaded) <= 60_000
+
+
+def _size(request) -> int:
+    sizes = request.sizes()
+    return int(sizes["responseBodySize"]) + int(sizes["responseHeadersSize"])
+
+
+def test_every_text_that_a_page_names_is_in_the_file_of_texts(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node.js")
+    script = Path(__file__).with_name("missing_texts.mjs")
+    done = subprocess.run([node, str(script), str(ROOT / "js")], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node.js")
+    (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
+    (tmp_path / "page.js").write_text("const text = words.a;\nuse(text.b, text.x, words.y);\n")
+    script = Path(__file__).with_name("missing_texts.mjs")
+    done = subprocess.run([node, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["page.js: words.y", "page.js: text.x"]

@@ -1,0 +1,160 @@
+"""No text of a person or a program becomes a script: 60 payloads in every place that pages show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.payloads import HIT, PAYLOADS
+from tests.console.servers import Refused, Repository, Server
+
+INSERT = """(text) => {
+  try { document.body.insertAdjacentHTML('beforeend', text) } catch (error) { return String(error) }
+}"""
+
+
+class Town:
+    """A server whose every text is a payload."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        made = server.call(
+            "POST", f"/organization/{server.org}/project", {"name": PAYLOADS[0], "description": PAYLOADS[1]}
+        )
+        self.project = made["id"]
+        environment = server.call("POST", f"/project/{self.project}/environment", {"name": PAYLOADS[2]})
+        self.environment = environment["id"]
+        repository = Repository(folder / "repository", author="<img src=x onerror=window.__hit=1>")
+        lines = "".join(f"print({json.dumps(payload)}, flush=True)\n" for payload in PAYLOADS)
+        program = (repository.folder / "app.py").read_text()
+        branch = "<img/src=x/onerror=window.__hit=1>"
+        repository.git("checkout", "-q", "-b", branch)
+        repository.commit({"app.py": lines + program}, "\n".join(PAYLOADS[:3]))
+        self.app = self._create(
+            "application",
+            {
+                "name": PAYLOADS[3],
+                "description": PAYLOADS[4],
+                "git_repository": {"url": repository.url, "branch": branch},
+            },
+        )
+        for index, payload in enumerate(PAYLOADS):
+            self._try(
+                "POST",
+                f"/application/{self.app}/environmentVariable",
+                {"key": f"KEY_{index}", "value": payload, "description": payload},
+            )
+            self._try("POST", f"/project/{self.project}/environment", {"name": payload})
+            self._try(
+                "POST",
+                f"/environment/{self.environment}/application",
+                {"name": payload, "description": payload, "git_repository": {"url": repository.url}},
+            )
+            self._try(
+                "POST", f"/organization/{server.org}/apiToken", {"name": payload, "description": payload}
+            )
+        server.call(
+            "POST",
+            f"/organization/{server.org}/webhook",
+            {
+                "kind": "STANDARD",
+                "target_url": "https://example.com/%3Cscript%3E",
+                "description": PAYLOADS[0],
+                "events": ["DEPLOYMENT_FAILED"],
+            },
+        )
+        self.deployment = server.deploy(self.app)
+        broken = server.call(
+            "PATCH",
+            f"/application/{self.app}",
+            {"start_command": "python -c \"raise SystemExit('<img src=x onerror=window.__hit=1>')\""},
+        )
+        assert broken
+        self.failed = server.deploy(self.app, "FAILED")
+
+    def _create(self, kind: str, body: dict[str, object]) -> str:
+        return str(self.server.call("POST", f"/environment/{self.environment}/{kind}", body)["id"])
+
+    def _try(self, method: str, path: str, body: object) -> None:
+        """Some names are taken, or have characters that no name may have."""
+        try:
+            self.server.call(method, path, body)
+        except Refused as refusal:
+            if refusal.status not in {400, 409}:
+                raise
+
+
+@pytest.fixture(scope="module")
+def town(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    return Town(server, tmp_path_factory.mktemp("town"))
+
+
+def places(town: Town) -> list[str]:
+    app, org = f"/application/{town.app}", f"/organization/{town.server.org}"
+    tabs = ("deployments", "logs", "variables", "metrics", "settings", "activity")
+    return [
+        "/",
+        "/new",
+        f"/project/{town.project}",
+        f"/environment/{town.environment}",
+        f"/environment/{town.environment}/variables",
+        app,
+        *(f"{app}/{name}" for name in tabs),
+        f"{app}/deployments/{town.deployment}",
+        f"{app}/deployments/{town.failed}",
+        org,
+        f"{org}/audit",
+        f"{org}/apiToken",
+        f"{org}/webhook",
+        f"{org}/member",
+    ]
+
+
+def was_hit(page: Page) -> bool:
+    return bool(page.evaluate("Boolean(window.__hit)"))
+
+
+def test_no_text_of_a_person_or_a_program_becomes_a_script(new_page: Callable[..., Page], town: Town) -> None:
+    page = new_page("/")
+    shown = 0
+    for place in places(town):
+        page.goto(f"{town.server.url}/console{place}")
+        page.wait_for_selector("main h1")
+        page.wait_for_timeout(150)
+        for summary in page.locator("main details:not([open]):not(.menu) > summary").all()[:15]:
+            summary.click()
+        assert not was_hit(page), place
+        shown += HIT in page.locator("main").inner_text()
+    assert shown > 10, "the payloads are not where they should be seen"
+    page.keyboard.press("Control+k")
+    page.keyboard.type("img")
+    expect(page.locator("dialog.palette li").first).to_contain_text("img")
+    assert not was_hit(page)
+
+
+def test_a_script_of_a_text_that_is_read_as_html_would_be_seen(new_page: Callable[..., Page], watch) -> None:
+    """The negative control: without the policy of the page, a payload hits."""
+    watch.expected += ["Trusted", "require-trusted-types", "Content Security Policy", "Failed to load"]
+    page = new_page("/", bypass_csp=True)
+    page.evaluate("(text) => document.body.insertAdjacentHTML('beforeend', text)", PAYLOADS[1])
+    page.wait_for_function("window.__hit")
+    other = new_page("/")
+    refusal = other.evaluate(INSERT, PAYLOADS[1])
+    assert "TrustedHTML" in refusal
+    assert not was_hit(other)
+
+
+def test_an_address_that_is_a_script_is_no_link(new_page: Callable[..., Page]) -> None:
+    page = new_page("/")
+    version = page.evaluate("document.querySelector('script').src").rsplit("/js/", 1)[0]
+    made = page.evaluate(
+        "async (base) => { const { outside } = await import(base + '/js/parts.js');"
+        " const urls = ['javascript:alert(1)', 'data:text/html,x', 'https://example.com/'];"
+        " return urls.map((url) => outside(url, 'x').tagName) }",
+        version,
+    )
+    assert made == ["SPAN", "SPAN", "A"]

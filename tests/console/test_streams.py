@@ -1,0 +1,112 @@
+"""Pages show what the server has: also after the server was away, and while another person changes things."""
+
+from __future__ import annotations
+
+import urllib.request
+
+from playwright.sync_api import expect
+
+from tests.console.servers import Repository, Server
+
+
+def test_a_page_says_that_it_is_old_while_the_server_is_away_and_goes_on_by_itself(
+    server: Server, new_page, watch, repository: Repository
+) -> None:
+    watch.expected += ["ERR_CONNECTION", "Failed to load", "503", "ERR_INCOMPLETE", "ERR_EMPTY"]
+    environment = server.environment(project="Away")
+    app = server.application(environment, repository, "away")
+    page = new_page(f"/environment/{environment}")
+    expect(page.get_by_role("row", name="away")).to_contain_text("stopped")
+    server.stop()
+    expect(page.locator(".stale")).to_contain_text("Last seen")
+    server.start()
+    expect(page.locator(".stale")).to_have_count(0, timeout=40_000)
+    server.deploy(app)
+    expect(page.get_by_role("row", name="away")).to_contain_text("running", timeout=20_000)
+
+
+def test_two_people_see_each_others_changes_without_a_reload(
+    server: Server, new_page, repository: Repository
+) -> None:
+    environment = server.environment(project="Two")
+    app = server.application(environment, repository, "shared")
+    ann, bea = new_page(f"/application/{app}"), new_page(f"/application/{app}")
+    ann.get_by_role("button", name="Deploy", exact=True).first.click()
+    ann.locator("dialog[open]").get_by_role("button", name="Deploy", exact=True).click()
+    expect(bea.locator(".service-line")).to_contain_text("running", timeout=40_000)
+    overview = new_page("/")
+    card = overview.locator(".card", has_text="Two")
+    expect(card.get_by_role("img", name="shared: running")).to_be_visible()
+    server.call("POST", f"/application/{app}/stop")
+    expect(card.get_by_role("img", name="shared: stopped")).to_be_visible(timeout=20_000)
+    expect(bea.locator(".service-line")).to_contain_text("stopped", timeout=20_000)
+
+
+def test_two_people_who_change_the_same_settings_lose_nothing_unseen(
+    server: Server, new_page, watch, repository: Repository
+) -> None:
+    watch.expected.append("status of 412")
+    app = server.application(server.environment(project="Settings"), repository, "both")
+    page = new_page(f"/application/{app}/settings")
+    description = page.get_by_label("Description").first
+    description.fill("mine")
+    server.call("PATCH", f"/application/{app}", {"description": "theirs"})
+    page.locator("details", has_text="General").get_by_role("button", name="Save", exact=True).click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog).to_contain_text("theirs")
+    assert server.call("GET", f"/application/{app}")["description"] == "theirs"
+    dialog.get_by_role("button", name="Save mine").click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    assert server.call("GET", f"/application/{app}")["description"] == "mine"
+
+
+def test_a_session_that_is_ended_elsewhere_leads_to_the_page_of_signing_in(
+    server: Server, new_page, watch
+) -> None:
+    watch.expected.append("status of 401")
+    other = new_page("/", user_agent="The other browser")
+    page = new_page("/account")
+    row = page.get_by_role("row", name="The other browser")
+    row.get_by_role("button", name="End session").click()
+    page.locator("dialog[open]").get_by_role("button", name="End session").click()
+    expect(page.locator("#notices")).to_contain_text("ended")
+    other.get_by_role("link", name="Audit").first.click()
+    expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(other.get_by_role("alert")).to_contain_text("Sign in again")
+
+
+def test_a_terminal_runs_a_command_in_an_instance(server: Server, new_page, repository: Repository) -> None:
+    app = server.application(server.environment(project="Terminal"), repository, "shell")
+    server.deploy(app)
+    page = new_page(f"/application/{app}/terminal")
+    page.get_by_role("button", name="Open a shell").click()
+    terminal = page.get_by_role("log", name="Terminal")
+    expect(terminal).to_contain_text("$")
+    page.keyboard.type("echo $((6 * 7))", delay=10)
+    page.keyboard.press("Enter")
+    expect(terminal).to_contain_text("\n42")
+
+
+def test_logs_are_followed_searched_and_linked_to(server: Server, new_page, repository: Repository) -> None:
+    app = server.application(server.environment(project="Logs"), repository, "logs")
+    server.deploy(app)
+    page = new_page(f"/application/{app}/logs")
+    host = server.call("GET", f"/application/{app}/link")["results"][0]["url"].removeprefix("http://")
+
+    def visit(path: str) -> None:
+        url = f"http://127.0.0.1:{server.gateway}{path}"
+        urllib.request.urlopen(urllib.request.Request(url, headers={"Host": host}), timeout=10).close()
+
+    visit("/one")
+    expect(page.locator(".log-line", has_text="GET /one")).to_be_visible()
+    visit("/two")
+    visit("/two")
+    expect(page.locator(".log-line", has_text="GET /two")).to_have_count(2)
+    page.get_by_role("searchbox", name="Search these lines").fill("/two")
+    expect(page.get_by_text("2 matches")).to_be_visible()
+    page.get_by_label("only matches").check()
+    expect(page.locator(".log-line", has_text="/one")).to_have_count(0)
+    page.locator(".log-line .time").first.click()
+    linked = page.evaluate("navigator.clipboard.readText()")
+    other = new_page(linked.removeprefix(f"{server.url}/console"))
+    expect(other.locator(".log-line.chosen")).to_contain_text("/two")
