@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from bench.cases import (
     backlog,
     commands,
+    console,
     creates,
     deploys,
     edge,
@@ -36,6 +37,7 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "postgres": postgres.run,
     "start": start.run,
     "commands": commands.run,
+    "console": console.run,
     "edge": edge.run,
     "router": router.run,
     "sites": sites.run,

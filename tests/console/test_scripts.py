@@ -125,8 +125,7 @@ def test_no_text_of_a_person_or_a_program_becomes_a_script(new_page: Callable[..
         page.goto(f"{town.server.url}/console{place}")
         page.wait_for_selector("main h1")
         page.wait_for_timeout(150)
-        for summary in page.locator("main details:not([open]):not(.menu) > summary").all()[:15]:
-            summary.click()
+        page.evaluate("document.querySelectorAll('main details').forEach((part) => { part.open = true })")
         assert not was_hit(page), place
         shown += HIT in page.locator("main").inner_text()
     assert shown > 10, "the payloads are not where they should be seen"

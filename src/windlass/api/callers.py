@@ -34,7 +34,7 @@ class Callers:
         actor = self.authenticator.recent_verdict(header, now)
         if actor is None or not self.security.knows(actor, request.client):
             return None
-        request.window = self._budgets.quickly(actor.subject, actor.limit, now)
+        request.window = self._budgets.quickly(actor.budget, actor.limit, now)
         if request.window is None:
             return None
         request.actor = actor
@@ -66,13 +66,13 @@ class Callers:
         request.actor, now = actor, self._clock.now()
         if self.security.is_new_caller(actor, request.client, now):
             self.security.record_new_caller(actor, request.source)
-        request.window = self._budgets.quickly(actor.subject, actor.limit, now)
+        request.window = self._budgets.quickly(actor.budget, actor.limit, now)
         if request.window is None:
             await self._book(request, actor)
         return actor
 
     async def _book(self, request: Request, actor: Actor) -> None:
-        request.window, served = await self._budgets.take(actor.subject, actor.limit)
+        request.window, served = await self._budgets.take(actor.budget, actor.limit)
         if not served:
             raise self._too_many(request.window)
 

@@ -85,7 +85,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     rate_limit: Annotated[int, _says("Requests per hour and token", ge=1)] = 1000
     session_rate_limit: Annotated[
-        int, _says("Requests per hour and person who signs in through the OpenID Connect issuer", ge=1)
+        int,
+        _says("Requests per hour and person who signs in, at an OpenID Connect issuer or in a browser", ge=1),
     ] = 20_000
     session_ttl: Annotated[
         int, _says("How long a session of the built-in issuer lasts, in seconds", ge=60)

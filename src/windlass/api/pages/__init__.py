@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +70,7 @@ class Pages:
             "/.well-known/jwks.json": self._jwks,
         }
         self._pages = {path: ServedPage(path.strip("/."), render) for path, render in renders.items()}
-        self._home = ServedPage("home", self._homepage)
+        self._home = ServedPage("home", self._lead_to_console)
 
     def find(self, path: str) -> ServedPage | None:
         return self._pages.get(path)
@@ -86,23 +84,12 @@ class Pages:
         return self._document
 
     def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
-        """Returns the page that browsers get at `/`, and None for every other client."""
+        """Returns what leads browsers from `/` to the console, and None for every other client."""
         is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
         return self._home if is_asked else None
 
-    async def _homepage(self) -> Rendered:
-        page, policy = _home_page()
-        return (
-            200,
-            page,
-            _HTML,
-            (
-                (b"content-security-policy", policy),
-                (b"referrer-policy", b"no-referrer"),
-                (b"x-frame-options", b"DENY"),
-                (b"vary", b"accept"),
-            ),
-        )
+    async def _lead_to_console(self) -> Rendered:
+        return 302, b"", _TEXT, ((b"location", b"/console/"), (b"vary", b"accept"))
 
     async def _docs(self) -> Rendered:
         page = Path(__file__).with_name("docs.html").read_bytes()
@@ -143,21 +130,3 @@ def _accepts_html(accept: bytes) -> bool:
         if kind == b"text/html":
             return not any(re.fullmatch(rb"q=0(\.0*)?", parameter) for parameter in parameters)
     return False
-
-
-@cache
-def _home_page() -> tuple[bytes, bytes]:
-    """Returns the page and a content security policy that allows its own script and style only."""
-    page = Path(__file__).with_name("home.html").read_bytes()
-    style, script = (_hash(page, tag) for tag in (b"style", b"script"))
-    policy = (
-        b"default-src 'none'; style-src '%b'; script-src '%b'; connect-src 'self'; img-src data:; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-    )
-    return page, policy % (style, script)
-
-
-def _hash(page: bytes, tag: bytes) -> bytes:
-    _, _, rest = page.partition(b"<%b>" % tag)
-    inside, _, _ = rest.partition(b"</%b>" % tag)
-    return b"sha256-" + base64.b64encode(hashlib.sha256(inside).digest())

@@ -231,7 +231,8 @@ class Authenticator:
             self._noted[session.digest] = now
             self._browsers[session.digest] = now, end_after_use(self._ctx, session, now)
         ends = min(session.ends_at, actor.expires or session.ends_at)
-        return msgspec.structs.replace(actor, expires=ends, token=None, session=session.id)
+        limit = actor.limit or self._ctx.settings.session_rate_limit
+        return msgspec.structs.replace(actor, expires=ends, limit=limit, token=None, session=session.id)
 
     async def _holder(self, holder: str, now: int) -> Actor:
         kind, _, rest = holder.partition(":")

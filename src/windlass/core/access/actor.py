@@ -27,6 +27,11 @@ class Actor(Struct, frozen=True, kw_only=True):
     """Id of the browser's session that the caller used, if any."""
 
     @property
+    def budget(self) -> str:
+        """Names the budget of its requests: pages of a browser have one beside that of their token."""
+        return f"browser:{self.subject}" if self.session else self.subject
+
+    @property
     def organizations(self) -> tuple[str, ...]:
         return tuple(self.permits)
 

@@ -33,5 +33,13 @@ export function dot(kind, label) {
   return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: label }, GLYPHS[kind]);
 }
 
-/** Orders what needs attention first. */
-export const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };
+const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };
+
+const { compare } = new Intl.Collator(undefined, { numeric: true });
+
+/** Orders services: what needs attention first, then by name. */
+export function byUrgency(services) {
+  const groups = new Map(Object.values(URGENCY).map((urgency) => [urgency, []]));
+  for (const service of services) groups.get(URGENCY[serviceKind(service)]).push(service);
+  return [...groups.values()].flatMap((group) => group.sort((one, other) => compare(one.name, other.name)));
+}

@@ -64,7 +64,7 @@ export const words = {
     empty: "An environment holds services that belong together, such as production.", removeWill: "All environments of this project, with their services and data, are deleted.",
   },
   environmentPage: {
-    view: "View", list: "List", graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
+    view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
     choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order: services that others need are started first where their variables say so; the rest run side by side.",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
     deployAllDone: (count) => `${plural(count, "deployment")} asked for.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",

@@ -7,17 +7,19 @@ import { share } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
 import { act, pathOf } from "../services.js";
 import { crumbs } from "../shell.js";
-import { URGENCY, badge, serviceKind } from "../states.js";
+import { badge, byUrgency, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
 import { stale } from "./overview.js";
 
 const text = words.environmentPage;
+const AT_ONCE = 100;
+const IN_GRAPH = 300;
 
 export async function load({ params, org }) {
   const path = `/environment/${params.environment}`;
   const environment = await api.get(path);
-  const state = { path, environment, title: environment.name, isLive: true, chosen: new Set(), asGraph: false };
+  const state = { path, environment, title: environment.name, isLive: true, chosen: new Set(), asGraph: false, search: "", most: AT_ONCE };
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
   const [project] = await Promise.all([api.get(`/project/${environment.project.id}`), state.read()]);
   state.project = project;
@@ -35,7 +37,7 @@ export function watch(state, place, draw) {
 
 export function render(state, place) {
   const { environment, project, services, path, chosen } = state;
-  const rows = [...services].sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)] || one.name.localeCompare(other.name));
+  const rows = byUrgency(services.filter((service) => service.name.toLowerCase().includes(state.search)));
   const count = chosen.size;
   return [
     crumbs([project.name, `/project/${project.id}`], [environment.name]),
@@ -53,10 +55,11 @@ export function render(state, place) {
       ],
     }),
     stale(state),
-    services.length > 0 && h("div", { class: "switch-row", role: "group", "aria-label": text.view },
-      [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label))),
+    services.length > 0 && h("div", { class: "switch-row tools", role: "group", "aria-label": text.view },
+      [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label)),
+      services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => ((state.search = event.target.value.toLowerCase()), place.update()) })),
     !services.length ? empty(text.empty, link(`/new?environment=${environment.id}`, h("span", { class: "button main" }, words.places.new)), "windlass init && windlass up")
-      : state.asGraph && state.uses ? graph(services, state.uses) : list(rows, state, place),
+      : state.asGraph && state.uses ? graph(rows.slice(0, IN_GRAPH), state.uses) : list(rows, state, place),
   ];
 }
 
@@ -68,17 +71,19 @@ function answer(services) {
 
 async function view(state, place, asGraph) {
   state.asGraph = asGraph;
-  if (asGraph && !state.uses) state.uses = await readUses(state.services);
+  if (asGraph && !state.uses) state.uses = await readUses(state.services.slice(0, IN_GRAPH));
   place.update();
 }
 
-function list(rows, { chosen }, place) {
+function list(rows, state, place) {
+  const { chosen, most } = state;
   const choose = (service) => (event) => {
     if (event.target.checked) chosen.add(service.id);
     else chosen.delete(service.id);
     place.update();
   };
-  return table([
+  const shown = rows.slice(0, most);
+  return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
     { title: words.columns.name, cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
@@ -86,7 +91,8 @@ function list(rows, { chosen }, place) {
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },
     { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
-  ], rows, { to: pathOf, label: words.columns.services });
+  ], shown, { to: pathOf, label: words.columns.services }),
+  rows.length > most && button(words.showMore, () => ((state.most += AT_ONCE), place.update())), rows.length > most && h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)];
 }
 
 async function deployAll({ path, environment, services }) {

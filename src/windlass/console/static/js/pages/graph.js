@@ -31,7 +31,7 @@ export function graph(services, uses) {
   columns.forEach((column, x) => column.forEach((service, y) => at.set(service.id, { x: x * (BOX.width + BOX.across) + 2, y: y * (BOX.height + BOX.down) + 2 })));
   const width = columns.length * (BOX.width + BOX.across) - BOX.across + 4;
   const height = Math.max(...columns.map((column) => column.length)) * (BOX.height + BOX.down) - BOX.down + 4;
-  const lines = services.flatMap((service) => [...uses.get(service.id) || []].map((other) => line(at.get(service.id), at.get(other))));
+  const lines = services.flatMap((service) => [...uses.get(service.id) || []].filter((other) => at.has(other)).map((other) => line(at.get(service.id), at.get(other))));
   return h("div", { class: "graph", tabindex: "0", role: "group", "aria-label": words.environmentPage.graph },
     svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height },
       svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z" }))),

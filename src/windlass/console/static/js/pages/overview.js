@@ -6,7 +6,7 @@ import { ago } from "../format.js";
 import { share } from "../live.js";
 import { empty, head, link, panel, table } from "../parts.js";
 import { pathOf } from "../services.js";
-import { URGENCY, badge, dot, serviceKind } from "../states.js";
+import { badge, byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
 
 const DOTS = 80;
@@ -99,7 +99,7 @@ function card(project, services) {
 }
 
 function dots(services) {
-  const order = [...services].sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)]);
+  const order = byUrgency(services);
   return [
     order.slice(0, DOTS).map((service) => h("a", { href: `/console${pathOf(service)}`, key: service.id, class: "dot-link" }, dot(serviceKind(service), `${service.name}: ${words.readable(service.state)}`))),
     order.length > DOTS && h("span", { class: "muted" }, `+${order.length - DOTS}`),

@@ -6,7 +6,7 @@ import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { button, dialog, empty, head, link, menu, say, table, complain, confirm } from "../parts.js";
 import { crumbs } from "../shell.js";
-import { dot, serviceKind, URGENCY } from "../states.js";
+import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
 
 const text = words.projectPage;
@@ -19,7 +19,7 @@ export async function load({ params, org }) {
 
 export function render(state, place) {
   const { project, environments, services, path } = state;
-  const of = (environment) => services.filter((service) => service.environment_id === environment.id).sort((one, other) => URGENCY[serviceKind(one)] - URGENCY[serviceKind(other)]);
+  const of = (environment) => byUrgency(services.filter((service) => service.environment_id === environment.id));
   return [
     crumbs([words.places.overview, "/"], [project.name]),
     head(project.name, {

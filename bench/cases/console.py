@@ -1,0 +1,116 @@
+"""The console in Chromium: its first page, a log that is followed, and a long list."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from bench.measure import Bench, Line, Target
+from bench.servers import Windlass, windlass
+from tests.console.conftest import OPTIONS
+from tests.console.many import FAST_LOG, answer_with_services
+
+_FIRST_PAGE = Target(1.0, "≤", "s")
+_TASK = Target(100, "≤", "ms")
+_THROTTLED = 4
+_SERVICES = 10_000
+_WATCH = """
+window.__tasks = [0];
+new PerformanceObserver((list) => list.getEntries().forEach((task) => window.__tasks.push(task.duration)))
+  .observe({ type: 'longtask', buffered: true });
+"""
+
+
+def run(bench: Bench) -> list[Line]:
+    program = shutil.which("chromium")
+    if program is None:
+        return []
+    with windlass(bench.folder / "console") as server, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=list(OPTIONS))
+        rounds = range(bench.effort.rounds)
+        return [
+            Line(
+                what="the first page, on a core throttled to a quarter",
+                unit="s",
+                ours=[_first_page(browser, server) for _ in rounds],
+                target=_FIRST_PAGE,
+            ),
+            Line(
+                what="the longest task while 1,000 lines come in a second",
+                unit="ms",
+                ours=[_log(browser, server) for _ in rounds],
+                target=_TASK,
+            ),
+            Line(
+                what=f"the longest task of a list of {_SERVICES:,} services",
+                unit="ms",
+                ours=[_list(browser, server) for _ in rounds],
+                target=_TASK,
+            ),
+        ]
+
+
+@contextmanager
+def _signed_in(browser: Browser, server: Windlass) -> Iterator[tuple[BrowserContext, str]]:
+    context = browser.new_context()
+    url = f"http://127.0.0.1:{server.port}"
+    page = context.new_page()
+    page.goto(str(server.ask("POST", "/account/signInLink", {})["url"]))
+    page.wait_for_selector("main h1")
+    page.close()
+    yield context, f"{url}/console"
+    context.close()
+
+
+def _first_page(browser: Browser, server: Windlass) -> float:
+    with _signed_in(browser, server) as (context, url):
+        page = context.new_page()
+        session = context.new_cdp_session(page)
+        session.send("Network.enable")
+        session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        session.send("Emulation.setCPUThrottlingRate", {"rate": _THROTTLED})
+        began = time.monotonic()
+        page.goto(f"{url}/", wait_until="commit")
+        page.wait_for_selector("main h1")
+        return time.monotonic() - began
+
+
+def _log(browser: Browser, server: Windlass) -> float:
+    app = _application(server)
+    with _signed_in(browser, server) as (context, url):
+        page = context.new_page()
+        page.add_init_script(FAST_LOG.replace("RATE", "1"))
+        page.add_init_script(_WATCH)
+        page.goto(f"{url}/application/{app}/logs")
+        page.wait_for_selector(".log-line")
+        page.evaluate("window.__tasks = [0]")
+        page.wait_for_timeout(5000)
+        return _longest(page)
+
+
+def _list(browser: Browser, server: Windlass) -> float:
+    app = server.ask("GET", f"/application/{_application(server)}")
+    with _signed_in(browser, server) as (context, url):
+        page = context.new_page()
+        answer_with_services(page, app["environment"]["id"], _SERVICES)
+        page.add_init_script(_WATCH)
+        page.goto(f"{url}/environment/{app['environment']['id']}")
+        page.wait_for_selector("tbody tr")
+        page.wait_for_timeout(1000)
+        return _longest(page)
+
+
+def _longest(page: Page) -> float:
+    return float(page.evaluate("Math.max(...window.__tasks)"))
+
+
+def _application(server: Windlass) -> str:
+    name = f"p{time.monotonic_ns()}"
+    project = server.ask("POST", f"/organization/{server.org}/project", {"name": name})
+    environment = server.ask("POST", f"/project/{project['id']}/environment", {"name": "production"})
+    body = {"name": "shop", "git_repository": {"url": "https://github.com/acme/shop.git", "branch": "main"}}
+    return str(server.ask("POST", f"/environment/{environment['id']}/application", body)["id"])
