@@ -40,13 +40,14 @@ PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
 """The console itself, the document, and websockets that run commands."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright_driver() -> Iterator[Playwright]:
+    """Ends with the module: while it runs, its loop is in the way of asynchronous tests."""
     with sync_playwright() as driver:
         yield driver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium: apt-get install chromium")
@@ -68,7 +69,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 class Watch:
-    """What went wrong in a page, and what it asked for."""
+    """The errors of a page, and its requests that no page of the console may make."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -114,4 +114,5 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
     page.locator("dialog[open] input").fill("shop")
     delete.click()
     expect(page.get_by_role("heading", name="production")).to_be_visible()
+    expect(page.get_by_text("Nothing runs in this environment")).to_be_visible(timeout=20_000)
     assert server.call("GET", f"/organization/{server.org}/services")["results"] == []

@@ -20,7 +20,7 @@ export function chart({ title, times, lines, format }) {
     h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, value }, index) => h("span", { class: kindOf(name, index) }, lines.length > 1 && h("span", { class: "muted" }, name, " "), h("strong", {}, format(value)), " ")))),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
       [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
-      lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })),
+      lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })).reverse(),
       svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom })),
     h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, format(most)), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
 }

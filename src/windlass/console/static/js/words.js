@@ -65,7 +65,7 @@ export const words = {
   },
   environmentPage: {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
-    choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order: services that others need are started first where their variables say so; the rest run side by side.",
+    choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "Databases come first; the other services wait for them. The order is:",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
     deployAllDone: (count) => `${plural(count, "deployment")} asked for.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
   },
@@ -101,7 +101,7 @@ export const words = {
     matches: (count) => plural(count, "match", "matches"), lines: (count, dropped) => `${count} lines${dropped ? `, ${dropped} older ones not shown` : ""}`,
   },
   metrics: {
-    empty: "Nothing was measured in the last hour.", cpu: "Processor", memory: "Memory", requests: "Requests", latency: "Latency", millicores: (value) => `${value} m`, perSecond: (value) => `${value}/s`,
+    empty: "Nothing was measured in the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {
     about: "A shell in an instance. It needs the scope Deploy, and is written to the audit. Shift-Tab leaves the terminal.", notRunning: "Nothing runs: deploy the service first.", start: "Open a shell",

@@ -96,7 +96,8 @@ function list(rows, state, place) {
 }
 
 async function deployAll({ path, environment, services }) {
-  const order = services.map((service) => service.name).sort();
+  const isLater = (service) => Number(service.service_type !== "DATABASE");
+  const order = [...services].sort((one, other) => isLater(one) - isLater(other) || one.name.localeCompare(other.name)).map((service) => service.name);
   const about = [text.deployAllWill(services.length), h("p", { class: "muted" }, text.order), h("p", {}, order.join(", "))];
   if (!(await confirm(text.deployAllTitle(environment.name), about, { action: text.deployAll }))) return;
   await api.post(`${path}/deploy`);

@@ -30,7 +30,7 @@ export function charts({ data }, { small }) {
   if (!times?.length) return empty(text.empty);
   const named = (field, scale = 1) => instances.map((instance) => ({ name: instance.name, values: instance[field].map((value) => (value === null ? null : value * scale)) }));
   const drawn = [
-    chart({ title: text.cpu, times, lines: named("cpu"), format: (value) => text.millicores(Math.round(value)) }),
+    chart({ title: text.cpu, times, lines: named("cpu", 0.1), format: (value) => text.percent(Math.round(value * 10) / 10) }),
     chart({ title: text.memory, times, lines: named("memory"), format: bytes }),
     requests && chart({ title: text.requests, times, lines: Object.entries(requests.by_status).map(([name, values]) => ({ name, values })), format: (value) => text.perSecond(number(Math.round(value * 10) / 10)) }),
     requests && chart({ title: text.latency, times, lines: ["p50", "p90", "p99"].map((name) => ({ name, values: requests[name] })), format: (value) => `${Math.round(value)} ms` }),
