@@ -24,7 +24,9 @@ NEEDS_DATABASE: Final = 'import os\n\nprint("starting", flush=True)\nprint(os.en
 
 
 USUAL: Final = """([repositories, data, port]) => {
-  for (const line of document.querySelectorAll('.lines div')) if (/Looking in/.test(line.textContent)) line.remove();
+  for (const line of document.querySelectorAll('.lines div')) {
+    if (/Looking in/.test(line.textContent)) line.remove();
+  }
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     walker.currentNode.data = walker.currentNode.data.replaceAll(repositories, 'https://github.com/acme/')

@@ -34,6 +34,10 @@ class FakeRepositories:
         self._answer()
         return source.branch or "main", self.newest
 
+    async def branches(self, source: GitSource) -> list[str]:
+        self._answer()
+        return ["main", "next"]
+
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         self._answer()
         return [_commit(source.commit or self.newest)]

@@ -128,3 +128,27 @@ async def test_folders_of_detections_that_a_killed_server_left_are_swept(world: 
     os.utime(left, (time.time() - 7200,) * 2)
     await sweep_work(ctx)
     assert (left.exists(), fresh.exists()) == (False, True)
+
+
+async def test_branches_are_listed_with_the_default_branch_first(world: World, repository: Repository):
+    for name in ("alpha", "feature/rope", "zulu"):
+        repository.git("branch", name)
+    answer = await world.post(f"/organization/{world.org}/branches", question(repository))
+    assert answer.status == 200, answer
+    names = [branch["name"] for branch in answer["results"]]
+    assert names[1:] == ["alpha", "feature/rope", "zulu"]
+    assert names[0] == repository.git("symbolic-ref", "--short", "HEAD").strip()
+
+
+async def test_branches_of_a_repository_that_is_not_there_are_refused_with_the_reason(
+    world: World, tmp_path: Path
+):
+    question = {"git_repository": {"url": f"file://{tmp_path}/none"}}
+    answer = await world.post(f"/organization/{world.org}/branches", question)
+    assert (answer.status, "cannot be read" in answer.message) == (409, True)
+
+
+async def test_branches_are_for_members_of_the_organization_only(world: World, repository: Repository):
+    _, token = await world.organization()
+    path = f"/organization/{world.org}/branches"
+    assert (await world.post(path, question(repository), token=token)).status == 404

@@ -35,6 +35,10 @@ class BundledRepositories:
         git, near = await self._find(source)
         return await git.head(near)
 
+    async def branches(self, source: GitSource) -> list[str]:
+        git, near = await self._find(source)
+        return await git.branches(near)
+
     async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
         git, near = await self._find(source)
         return await git.changed_paths(near, before, after)

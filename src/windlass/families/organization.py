@@ -139,6 +139,24 @@ detect = post(
     also=(409,),
 )
 
+
+class RepositoryBranch(Shown):
+    name: Annotated[str, example("main")]
+
+
+branches = post(
+    "branches",
+    list[RepositoryBranch],
+    "List the branches of a repository",
+    "The default branch comes first; at most 1000.",
+    id="listRepositoryBranches",
+    body=RepositoryToDetect,
+    only_reads=True,
+    outside=True,
+    paged=False,
+    also=(409,),
+)
+
 organization = Family(
     "organization",
     Organization,
@@ -146,7 +164,7 @@ organization = Family(
     shown=OrganizationShown,
     param="org_id",
     write_need=Scope.ADMIN,
-    actions=(available_role, services, events, targets, events_stream, detect),
+    actions=(available_role, services, events, targets, events_stream, detect, branches),
     about="The answer contains `admin_token`, an Admin token of the new organization, which is not shown "
     "again.",
 )

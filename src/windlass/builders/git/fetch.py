@@ -43,6 +43,9 @@ T = TypeVar("T")
 NEEDED: Final = (2, 37)  # http.curloptResolve
 TRIES: Final = 50
 SCRATCH: Final = "commits-"
+MOST_BRANCHES: Final = 1000
+_HEAD: Final = "HEAD"
+_HEADS: Final = "refs/heads/"
 
 
 class Git:
@@ -95,6 +98,15 @@ class Git:
         async def action(remote: Remote) -> tuple[str, str]:
             answer = await remote.ask("ls-remote", "--symref", "--", remote.url, ref)
             return _head_in(answer, ref) or _no_head(remote.url, source)
+
+        return await self._at(source, action)
+
+    async def branches(self, source: GitSource) -> list[str]:
+        """Returns the names of all branches, the default branch first."""
+
+        async def action(remote: Remote) -> list[str]:
+            answer = await remote.ask("ls-remote", "--symref", "--", remote.url, _HEAD, f"{_HEADS}*")
+            return branches_in(answer)
 
         return await self._at(source, action)
 
@@ -185,6 +197,19 @@ class Git:
             yield folder
         finally:
             await group.in_thread(_remove, folder)
+
+
+def branches_in(answer: str) -> list[str]:
+    """Returns the branches that `git ls-remote --symref` lists, the default branch first."""
+    default = ""
+    names: list[str] = []
+    for line in answer.splitlines():
+        left, _, right = line.partition("\t")
+        if right == _HEAD and left.startswith("ref: "):
+            default = printable(left.removeprefix("ref: ").removeprefix(_HEADS))
+        elif right.startswith(_HEADS):
+            names.append(printable(right.removeprefix(_HEADS)))
+    return sorted(names, key=lambda name: (name != default, name))[:MOST_BRANCHES]
 
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:

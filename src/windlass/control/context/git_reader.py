@@ -69,6 +69,11 @@ class LimitedGitReader:
         name, _ = cast(tuple[str, str], await self._read(ReadKey(org, "", source), self._git.head))
         return name
 
+    async def branches(
+        self, org: str, source: GitSource, ask: Callable[[GitSource], Awaitable[Sequence[str]]]
+    ) -> Sequence[str]:
+        return cast(Sequence[str], await self._read(ReadKey(org, "", source, "branches"), ask))
+
     async def recipe(
         self, org: str, source: GitSource, ask: Callable[[GitSource], Awaitable[Recipe]]
     ) -> Recipe:

@@ -61,8 +61,8 @@ function repository(state, place) {
     h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(complain)) },
       field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
       h("div", { class: "line" },
-        field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
-        h("datalist", { id: "branches" }, (state.found?.branches || []).map((name) => h("option", { value: name }))),
+        field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: state.branches?.[0] || text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
+        h("datalist", { id: "branches" }, (state.branches || []).map((name) => h("option", { value: name }))),
         field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" })),
         state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
       button(state.found ? text.lookAgain : text.look, look, { main: !state.found })),
@@ -80,7 +80,10 @@ function source(state) {
 async function detect(state, place) {
   state.trouble = "";
   try {
-    state.found = await api.post(`${state.base}/detect`, { git_repository: source(state) });
+    const repository = { git_repository: source(state) };
+    const listing = api.post(`${state.base}/branches`, { git_repository: { ...repository.git_repository, branch: undefined } }).then(({ results }) => results.map(({ name }) => name), () => []);
+    state.found = await api.post(`${state.base}/detect`, repository);
+    state.branches = await listing;
     state.settings = {};
     state.name ||= nameOf(state.url, state.root);
     state.port = "";
