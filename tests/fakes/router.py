@@ -61,7 +61,7 @@ class FakeRouter:
     async def metrics(self) -> Sequence[Metric]:
         return ()
 
-    async def traffic(self) -> Sequence[ServiceTraffic]:
+    async def count_requests(self) -> Sequence[ServiceTraffic]:
         if self.trouble:
             raise RouteError(self.trouble)
         return tuple(self.told.values())

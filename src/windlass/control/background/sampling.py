@@ -56,7 +56,7 @@ class Sampler:
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                traffic = await self._ctx.places.local.router.traffic()
+                traffic = await self._ctx.places.local.router.count_requests()
         except (RouteError, TimeoutError) as error:
             _log.info("the gateway does not tell the requests", extra={"reason": repr(error)})
             return
