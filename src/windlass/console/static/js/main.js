@@ -42,6 +42,7 @@ async function show() {
     fill(main);
     draw();
     name(main, state);
+    main.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
     (main.querySelector("[autofocus]") || main.querySelector("h1"))?.focus({ preventScroll: true });
     scrollTo(0, history.state?.top || 0);
     module.watch?.(state, place, draw);

@@ -23,6 +23,7 @@ export async function drawSignIn(app, { problem, done }) {
   delete app.dataset.org;
   fill(app, h("main", { class: "sign-in" },
     h("div", { class: "brand large" }, h("span", { class: "mark", "aria-hidden": "true" }, "W"), h("h1", { tabindex: "-1" }, text.title)),
+    location.pathname.includes("/invitation/") && h("p", {}, text.invited),
     trouble,
     providers,
     h("section", { class: "panel" },
