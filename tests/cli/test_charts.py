@@ -29,7 +29,7 @@ async def test_metrics_are_rows_with_the_present_and_the_highest_number(windlass
     head, *rows = [re.split("  +", line) for line in said.out.splitlines()]
     assert head == ["METRIC", "NOW", "HIGHEST", "LAST HOUR"]
     assert rows[:3] == [
-        ["cpu 1-0", "200 m", "200 m", "▁█"],
+        ["cpu 1-0", "200.0 m", "200.0 m", "▁█"],
         ["memory 1-0", "60.0 MB", "80.0 MB", "▅█▆"],
         ["requests 2xx", "1.00/s", "2.00/s", "█▅"],
     ]

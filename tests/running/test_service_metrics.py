@@ -18,7 +18,7 @@ from windlass.base.clock import SECOND
 from windlass.control.background import everywhere, sampling
 from windlass.control.context.usage_history import EVERY, KEPT
 from windlass.core.deploy.static_site import StaticSite
-from windlass.core.deploy.workload import Usage
+from windlass.core.deploy.workload import Instance, Phase, Usage
 from windlass.families import registry
 
 CLASSES = ("2xx", "3xx", "4xx", "5xx")
@@ -150,7 +150,7 @@ async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: Wor
 
 async def test_requests_of_a_service_are_told_however_many_others_have_some(world: World):
     """Those of Prometheus are told for some services only."""
-    world.router.told = {f"s{number}": traffic(f"s{number}", (0, 0, 1)) for number in range(700)}
+    world.router.told = {f"s{number}": traffic(f"s{number}", (0, 0, 1)) for number in range(750)}
     app = await deployed(world)
     for ok in (0, 30):
         count(world, app, ok)
@@ -313,6 +313,25 @@ async def test_a_service_with_many_instances_takes_the_room_of_no_other(world: W
         use(world.engine, app)
     await look(world)
     assert [len((await metrics(world, app))["instances"]) for app in (large, small)] == [2, 1]
+
+
+async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(world: World):
+    east = await cluster(world)
+    far, near = await application_on(world, east), await deployed(world)
+    await deploy_on(world, far)
+    engine = engine_of(world, east)
+    for service in (near, "invented"):
+        engine.instances[service, 7, 0] = Instance(
+            id=f"{service}-7-0", service=service, generation=7, index=0, phase=Phase.RUNNING
+        )
+    for service in (far, near, "invented"):
+        use(engine, service, memory=666)
+    await look(world)
+    found = [(await metrics(world, app))["instances"] for app in (far, near)]
+    assert [[(one["name"], one["memory"]) for one in instances] for instances in found] == [
+        [("1-0", [666])],
+        [],
+    ]
 
 
 async def test_an_engine_of_a_cluster_that_hangs_keeps_no_other_service_from_being_measured(

@@ -61,7 +61,7 @@ def _highest(numbers: Numbers) -> float | None:
 
 def _rows_of(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:
     for instance in metrics["instances"]:
-        yield MetricRow(f"cpu {instance['name']}", instance["cpu"], "{:.0f} m")
+        yield MetricRow(f"cpu {instance['name']}", instance["cpu"], "{:.1f} m")
         yield MetricRow(f"memory {instance['name']}", instance["memory"], "{:.1f} MB", 1 << 20)
     if requests := metrics["requests"]:
         for name, rates in requests["by_status"].items():

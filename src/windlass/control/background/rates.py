@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +26,7 @@ from windlass.routers.builtin.traffic import BOUNDS
 _LONGEST: Final = EVERY * 5 // 2
 """Milliseconds between two looks that still give a rate: one of them may fail. A mean over more would hide
 the gap."""
+_EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
 _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 
 
@@ -41,6 +44,11 @@ class RequestLook(Struct, frozen=True):
     traffic: Mapping[str, ServiceTraffic]
 
 
+def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> bool:
+    """Returns whether there is an earlier look, and not too long ago for rates."""
+    return _passed(before, now) > 0
+
+
 def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
     """Returns the memory of each instance in bytes, and its use of processors in thousandths of one."""
     passed = _passed(before, now)
@@ -54,35 +62,41 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
     }
 
 
-def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point] | None:
+def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
     """Returns requests per second by class, and percentiles of their times in milliseconds, for each service
-    that had any; None if there is no earlier look to compare with."""
+    that had any; none of any service if the looks are not comparable."""
     passed = _passed(before, now)
     if before is None or not passed:
-        return None
-    grown = {service: _growth(before.traffic.get(service), row) for service, row in now.traffic.items()}
+        return {}
+    earlier = before.traffic
+    grown = (
+        (service, _growth(earlier.get(service), row))
+        for service, row in now.traffic.items()
+        if service not in earlier or row.answers != earlier[service].answers
+    )
     return {
         service: {
             **{name: count * SECOND / passed for name, count in zip(CLASSES, answers, strict=True)},
-            **{name: percentile(buckets, part) for name, part in _PARTS.items()},
+            **percentiles(buckets),
         }
-        for service, (answers, buckets) in grown.items()
+        for service, (answers, buckets) in grown
         if any(answers)
     }
 
 
-def percentile(buckets: Sequence[int], part: float) -> float | None:
-    """Returns the milliseconds that this part of the answers took at most, estimated within a bucket; None
+def percentiles(buckets: Sequence[int]) -> Point:
+    """Returns the milliseconds that parts of the answers took at most, estimated within a bucket; None
     without answers. The times of the last bucket are unknown: they count as its lower bound."""
-    total = sum(buckets)
-    if not total:
-        return None
-    wanted, passed = total * part, 0
-    for count, low, high in zip(buckets, (0.0, *BOUNDS), (*BOUNDS, BOUNDS[-1]), strict=True):
-        if count and passed + count >= wanted:
-            return (low + (high - low) * (wanted - passed) / count) * SECOND
-        passed += count
-    return BOUNDS[-1] * SECOND
+    sums = [*accumulate(buckets)]
+    if not sums[-1]:
+        return dict.fromkeys(PERCENTILES)
+    return {name: _estimate(buckets, sums, sums[-1] * part) for name, part in _PARTS.items()}
+
+
+def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> float:
+    bucket = bisect_left(sums, wanted)
+    low, high = _EDGES[bucket], _EDGES[bucket + 1]
+    return (high - (high - low) * (sums[bucket] - wanted) / buckets[bucket]) * SECOND
 
 
 def _passed(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -11,16 +11,25 @@ from windlass.base.clock import SECOND
 from windlass.base.log import log
 from windlass.base.subprocesses import run_together
 from windlass.control.background.everywhere import at_clusters
-from windlass.control.background.rates import RequestLook, UsageLook, request_points, usage_points
+from windlass.control.background.rates import (
+    RequestLook,
+    UsageLook,
+    is_comparable,
+    request_points,
+    usage_points,
+)
 from windlass.control.context.context import Context
+from windlass.control.context.engine_scope import MOST_LOOK_UPS
 from windlass.control.context.place import Place
-from windlass.control.context.usage_history import EVERY, MOST_SHOWN, InstanceKey, slot_of
+from windlass.control.context.usage_history import EVERY, MOST_SHOWN, InstanceKey, Point, slot_of
 from windlass.engines.engine import EngineError
 from windlass.routers.router import RouteError
 
 _KIND: Final = "sampling"
 _PATIENCE: Final = 10.0
 """Seconds that the engine of this machine, and the gateway, may take."""
+_AT_A_TIME: Final = 100
+"""Services whose rates are worked out in one turn of the event loop."""
 _log = log("sampling")
 
 
@@ -30,8 +39,11 @@ class Sampler:
         self._usage: dict[str, UsageLook] = {}
         """The last look at each place."""
         self._requests: RequestLook | None = None
-        self._names: dict[str, dict[str, InstanceKey]] = {}
+        self._names: dict[str, dict[str, InstanceKey | None]] = {}
         """By place: its instances by their ids in the engine. An id never means another instance."""
+
+        self._silent: set[str] = set()
+        """Parts that did not answer the last look."""
 
     async def run(self) -> None:
         while True:
@@ -58,15 +70,17 @@ class Sampler:
             async with asyncio.timeout(_PATIENCE):
                 traffic = await self._ctx.places.local.router.count_requests()
         except (RouteError, TimeoutError) as error:
-            _log.info("the gateway does not tell the requests", extra={"reason": repr(error)})
+            self._log_once("gateway", error)
             return
-        before, now = (
-            self._requests,
-            RequestLook(self._ctx.clock.now(), {row.service: row for row in traffic}),
-        )
-        self._requests = now
-        points = request_points(before, now)
-        if points is not None:
+        self._silent.discard("gateway")
+        before = self._requests
+        now = self._requests = RequestLook(self._ctx.clock.now(), {row.service: row for row in traffic})
+        points: dict[str, Point] = {}
+        for first in range(0, len(traffic), _AT_A_TIME):
+            some = RequestLook(now.at, {row.service: row for row in traffic[first : first + _AT_A_TIME]})
+            points |= request_points(before, some)
+            await asyncio.sleep(0)  # Requests do not wait for thousands of services.
+        if is_comparable(before, now):
             self._ctx.usage.note_requests(now.at, points)
 
     async def _look_at_own_place(self) -> None:
@@ -75,8 +89,9 @@ class Sampler:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._look_at(self._ctx.places.local)
+            self._silent.discard("engine")
         except (EngineError, TimeoutError) as error:
-            _log.info("the engine does not tell the usage", extra={"reason": repr(error)})
+            self._log_once("engine", error)
 
     async def _look_at(self, place: Place) -> None:
         before = self._usage.get(place.id)
@@ -84,7 +99,7 @@ class Sampler:
             return
         used = await place.engine.usage()
         names = await self._names_of(place, used)
-        mine = {names[id]: usage for id, usage in used.items() if id in names}
+        mine = {key: usage for id, usage in used.items() if (key := names.get(id))}
         now = self._usage[place.id] = UsageLook(self._ctx.clock.now(), mine)
         chosen = {
             key for _, keys in groupby(sorted(mine), key=lambda key: key[0]) for key in [*keys][:MOST_SHOWN]
@@ -92,16 +107,37 @@ class Sampler:
         points = {key: point for key, point in usage_points(before, now).items() if key in chosen}
         self._ctx.usage.note_usage(now.at, points)
 
-    async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey]:
-        """Returns the instances by their ids. The engine is asked only when there is a new one."""
+    async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
+        """Returns the instances by their ids, and None for those of other places. The engine is asked only
+        when there is a new one."""
         names = self._names.get(place.id, {})
         if not names.keys() >= used.keys():
+            instances = await place.engine.all()
+            mine = await self._services_at(place, {instance.service for instance in instances})
             names = {
                 instance.id: (instance.service, f"{instance.generation}-{instance.index}")
-                for instance in await place.engine.all()
+                if instance.service in mine
+                else None
+                for instance in instances
             }
         self._names[place.id] = {id: key for id, key in names.items() if id in used}
         return self._names[place.id]
+
+    async def _services_at(self, place: Place, services: Collection[str]) -> Collection[str]:
+        """Returns those services that are at a place. The engine of a cluster belongs to an organization, and
+        may name services of others, or any number of them that never were."""
+        if place.reconnect is None:
+            return services
+        places = self._ctx.places
+        unknown = [service for service in services if places.known_cluster_of(service) is None]
+        for service in unknown[:MOST_LOOK_UPS]:
+            await places.cluster_of(service)
+        return {service for service in services if places.known_cluster_of(service) == place.id}
+
+    def _log_once(self, part: str, error: Exception) -> None:
+        if part not in self._silent:
+            self._silent.add(part)
+            _log.info("services are not measured", extra={"silent": part, "reason": repr(error)})
 
     def _is_same_point(self, before: UsageLook | RequestLook | None) -> bool:
         return before is not None and slot_of(before.at) == slot_of(self._ctx.clock.now())
