@@ -12,8 +12,13 @@ from tests.syntax import parsed
 FOLDER = Path(__file__).parent
 SETUP = "tests.world"
 """Asserts there that what a test needs was made, which is not what the test promises."""
-FAILING = frozenset({"fail", "raises", "warns", "timeout", "assert_outcomes", "fnmatch_lines"})
-"""Calls that fail a test: those of pytest, and a wait that has an end."""
+FAILING = frozenset({"fail", "raises", "warns", "timeout", "assert_outcomes", "fnmatch_lines"}) | {
+    "to_be_visible",
+    "to_contain_text",
+    "to_have_count",
+    "to_have_text",
+}
+"""Calls that fail a test: those of pytest and of Playwright, and a wait that has an end."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -80,13 +80,13 @@ class Watch:
     def look_at(self, page: Page) -> None:
         page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
         page.on("console", self._hear)
-        page.on("request", lambda request: self._check(request.method, request.url))
+        page.on("request", lambda request: self._note_request(request.method, request.url))
 
     def _hear(self, said: ConsoleMessage) -> None:
         if said.type == "error":
             self.troubles.append(f"console: {said.text}")
 
-    def _check(self, method: str, url: str) -> None:
+    def _note_request(self, method: str, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme in {"blob", "data"}:
             return

@@ -36,7 +36,7 @@ def metrics_of(points: UsagePoints) -> ServiceMetrics:
         instances=[
             InstanceMetrics(
                 name=name,
-                cpu=_rounded(points.instances[name][CPU]),
+                cpu=_round(points.instances[name][CPU]),
                 memory=[None if bytes is None else int(bytes) for bytes in points.instances[name][MEMORY]],
             )
             for name in sorted(points.instances, key=_order)
@@ -48,12 +48,12 @@ def metrics_of(points: UsagePoints) -> ServiceMetrics:
 def _requests_of(numbers: Mapping[str, Numbers]) -> RequestMetrics:
     shown = [name for name in CLASSES if name in ALWAYS_SHOWN or any(numbers[name])]
     return RequestMetrics(
-        by_status={name: _rounded(numbers[name]) for name in shown},
-        **{name: _rounded(numbers[name]) for name in PERCENTILES},
+        by_status={name: _round(numbers[name]) for name in shown},
+        **{name: _round(numbers[name]) for name in PERCENTILES},
     )
 
 
-def _rounded(numbers: Numbers) -> Numbers:
+def _round(numbers: Numbers) -> Numbers:
     return [None if number is None else round(number, 2) for number in numbers]
 
 
