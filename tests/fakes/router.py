@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from windlass.base.metrics import Metric
+from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
@@ -18,6 +19,10 @@ class FakeRouter:
         self.routes: dict[str, tuple[Route, ...]] = {}
         self.drained: list[Endpoint] = []
         self.is_complete = False
+        self.told: dict[str, ServiceTraffic] = {}
+        """By service: the requests that it has counted."""
+        self.trouble = ""
+        """If set, it does not tell what it has counted, for this reason."""
 
     async def start(self) -> None:
         self.runs = True
@@ -55,6 +60,11 @@ class FakeRouter:
 
     async def metrics(self) -> Sequence[Metric]:
         return ()
+
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
+        if self.trouble:
+            raise RouteError(self.trouble)
+        return tuple(self.told.values())
 
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()

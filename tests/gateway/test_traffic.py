@@ -11,6 +11,8 @@ from tests.gateway.conftest import GatewayTown
 from tests.metrics.prometheus import needs_promtool, promtool, value
 from tests.routers.town import request
 from windlass.api.prometheus import text_of
+from windlass.control.background.rates import RequestLook, request_points
+from windlass.control.context.usage_history import EVERY
 from windlass.gateway import router as gateway_router
 from windlass.gateway.messages import ServiceTraffic
 from windlass.gateway.router import GatewayRouter
@@ -20,14 +22,27 @@ from windlass.gateway.traffic import MOST_SERVICES, metrics_of
 async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: GatewayTown):
     router: GatewayRouter = town.router  # type: ignore[assignment]
     await town.shop(await town.instance("one"))
-    assert await router.traffic() == ()
+    assert await router.service_traffic() == ()
     for _ in range(3):
         await town.ask(request())
-    (told,) = await router.traffic()
+    (told,) = await router.service_traffic()
     assert (told.service, told.requests, told.active) == ("shop", 3, 0)
     assert told.answers == (0, 0, 3, 0, 0, 0)
     assert sum(told.buckets) > 0
     assert told.seconds > 0
+
+
+async def test_requests_that_a_gateway_counted_are_rates_of_their_service(town: GatewayTown):
+    router: GatewayRouter = town.router  # type: ignore[assignment]
+    await town.shop(await town.instance("one"))
+    looks = []
+    for at in (0, EVERY):
+        looks.append(RequestLook(at, {row.service: row for row in await router.service_traffic()}))
+        for _ in range(3):
+            await town.ask(request())
+    points = request_points(*looks)
+    assert points["shop"]["2xx"] == 3 / 15
+    assert points["shop"]["p99"]
 
 
 async def test_a_scrape_shows_requests_by_service_and_class(town: GatewayTown):

@@ -18,6 +18,7 @@ from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
 from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
+from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
 from windlass.store import ROUTE, NameRow, Tx
@@ -93,6 +94,13 @@ class Organization:
         return [str(link["url"]) for link in answer["results"]]
 
 
+class StreetRouter(BuiltinRouter):
+    """The real router, in the process of its server."""
+
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
+        return ()
+
+
 class Street:
     """A Windlass with the real router, closed and opened again as often as a test likes."""
 
@@ -104,7 +112,7 @@ class Street:
         self.organizations: list[Organization] = []
 
     async def open(self) -> None:
-        self.router = BuiltinRouter("127.0.0.1", 0)
+        self.router = StreetRouter("127.0.0.1", 0)
         await self.router.start()
         self.world = await self._stack.enter_async_context(
             make_world(

@@ -2,191 +2,392 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from tests.fakes.router import FakeRouter
+from tests.running.clusters import application_on, cluster, engine_of
+from tests.running.clusters import deploy as deploy_on
+from tests.running.deployments import deploy, deployed
+from tests.running.measured import count, look, metrics, traffic, use
+from tests.running.test_place_owner import lose, pair  # noqa: F401 (a fixture)
 from tests.world import World, make_world
-from windlass.base.metrics import Histogram, Metric, MetricType
-from windlass.control.background.sampling import sample
-from windlass.control.context.usage_history import KEPT, MOST_SERVICES, UsageHistory
-from windlass.core.deploy.workload import Usage
-from windlass.engines.engine import EngineError
+from windlass.base.clock import SECOND
+from windlass.control.background import everywhere, sampling
+from windlass.control.context.usage_history import EVERY, KEPT
+from windlass.core.deploy.static_site import StaticSite
+from windlass.core.deploy.workload import Instance, Phase, Usage
+from windlass.families import registry
+
+CLASSES = ("2xx", "3xx", "4xx", "5xx")
 
 
-class CountingRouter(FakeRouter):
-    """A router that counted what a test says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers: dict[str, dict[str, int]] = {}
-        self.times: dict[str, Histogram] = {}
-        self.is_away = False
-
-    async def metrics(self) -> Sequence[Metric]:
-        if self.is_away:
-            return ()
-        counts = [((s, name), float(n)) for s, by in self.answers.items() for name, n in by.items()]
-        return [
-            Metric("gateway_requests_total", "", MetricType.COUNTER, ("service", "class"), counts),
-            Metric(
-                "gateway_request_seconds",
-                "",
-                MetricType.HISTOGRAM,
-                ("service",),
-                [((service,), histogram) for service, histogram in self.times.items()],
-            ),
-        ]
+def rates(found: object, name: str = "2xx") -> list[float | None]:
+    return list(found["requests"]["by_status"][name])  # type: ignore[index]
 
 
-@pytest.fixture
-def router():
-    return CountingRouter()
+def test_every_family_that_is_deployed_answers_metrics():
+    assert [
+        family.name for family in registry().services if not registry().handled_by(f"{family.name}.metrics")
+    ] == []
 
 
-@pytest.fixture
-async def world(router):
-    async with make_world(router=router) as made:
-        yield made
+async def test_a_service_that_was_never_measured_has_no_points(world: World):
+    found = await metrics(world, await world.application())
+    assert found == {"every_seconds": 15, "times": [], "instances": [], "requests": None}
 
 
-async def running(world: World) -> str:
-    app = await world.application()
-    await world.post(f"/application/{app}/deploy", {})
-    await world.run(10)
-    assert await world.state(f"/application/{app}") == "RUNNING"
-    world.engine.load = {one.id: Usage(memory=1) for one in await world.engine.all()}
-    return app
-
-
-async def look(world: World, seconds: float = 15) -> None:
-    world.clock.turn(seconds)
-    await sample(world.installation.ctx)
-
-
-async def metrics(world: World, app: str) -> Any:
-    answer = await world.get(f"/application/{app}/metrics")
-    assert answer.status == 200, answer
-    return answer.json
-
-
-async def test_a_service_that_was_never_measured_has_no_points(world):
-    app = await world.application()
-    found = await metrics(world, app)
-    assert (found["times"], found["instances"], found["requests"]) == ([], [], None)
-
-
-async def test_processor_time_is_a_rate_and_memory_the_present_value(world):
-    app = await running(world)
-    (instance,) = [one for one in await world.engine.all() if one.service == app]
+async def test_processor_time_is_a_rate_and_memory_the_present_value(world: World):
+    app = await deployed(world)
     for cpu_ms, memory in ((1000, 10), (2500, 20), (2500, 30)):
-        world.engine.load[instance.id] = Usage(cpu_ms=cpu_ms, memory=memory)
+        use(world.engine, app, cpu_ms, memory)
         await look(world)
     (found,) = (await metrics(world, app))["instances"]
-    assert (found["cpu"], found["memory"]) == ([100.0, 0.0], [20, 30])
+    assert found == {"name": "1-0", "cpu": [None, 100.0, 0.0], "memory": [10, 20, 30]}
 
 
-async def test_requests_are_counted_by_class_and_timed(world, router):
-    app = await running(world)
-    histogram = router.times[app] = Histogram((0.01, 0.1, 1.0))
-    router.answers[app] = {"2xx": 100, "5xx": 0}
-    histogram.buckets = [100, 0, 0, 0]
-    await look(world)
-    router.answers[app] = {"2xx": 130, "5xx": 15}
-    histogram.buckets = [130, 15, 0, 0]
-    await look(world)
-    found = (await metrics(world, app))["requests"]
-    assert {name: rates[-1] for name, rates in found["by_status"].items()} == {
-        "2xx": 2.0,
-        "3xx": 0.0,
-        "4xx": 0.0,
-        "5xx": 1.0,
-    }
-    assert 0 < found["p50"][-1] <= 10 < found["p90"][-1] <= found["p99"][-1] <= 100
-
-
-async def test_a_gateway_that_began_again_makes_no_negative_rates(world, router):
-    app = await running(world)
-    router.times[app] = Histogram((0.01,))
-    for count in (1000, 30):
-        router.answers[app] = {"2xx": count}
-        router.times[app].buckets = [count, 0]
+async def test_an_instance_that_was_started_again_has_an_unknown_rate_and_no_negative_one(world: World):
+    app = await deployed(world)
+    for cpu_ms in (5000, 100, 250):
+        use(world.engine, app, cpu_ms)
         await look(world)
-    found = (await metrics(world, app))["requests"]
-    assert found["by_status"]["2xx"] == [2.0]
+    assert (await metrics(world, app))["instances"][0]["cpu"] == [None, None, 10.0]
 
 
-async def test_requests_are_unknown_while_the_gateway_is_away(world, router):
-    app = await running(world)
-    router.times[app], router.answers[app] = Histogram((0.01,)), {"2xx": 1}
+async def test_each_instance_has_numbers_of_its_own_also_after_a_new_version(world: World):
+    app = await deployed(world, min_running_instances=2, max_running_instances=2)
+    use(world.engine, app, memory=10)
     await look(world)
+    world.engine.load = {}
+    await deploy(world, app)
+    await world.settle()
+    use(world.engine, app, memory=20)
     await look(world)
-    router.is_away = True
-    await look(world)
-    found = (await metrics(world, app))["requests"]
-    assert found["by_status"]["2xx"] == [0.0, None]
-    assert found["p50"] == [None, None]
-
-
-async def test_a_pause_is_a_gap(world):
-    app = await running(world)
-    for seconds in (15, 15, 15, 120, 15):
-        await look(world, seconds)
-    found = await metrics(world, app)
-    assert [value is None for value in found["instances"][0]["memory"]] == [
-        False,
-        False,
-        True,
-        True,
-        False,
-        False,
+    found = (await metrics(world, app))["instances"]
+    assert [(one["name"], one["memory"]) for one in found] == [
+        ("1-0", [10, None]),
+        ("1-1", [10, None]),
+        ("2-0", [None, 20]),
+        ("2-1", [None, 20]),
     ]
 
 
-async def test_an_hour_is_kept(world):
-    app = await running(world)
-    for _ in range(KEPT + 20):
+async def test_requests_are_rates_by_class_and_have_percentiles_of_their_times(world: World):
+    app = await deployed(world)
+    count(world, app, ok=100)
+    await look(world)
+    count(world, app, ok=130, failed=15, times={0: 130, 3: 15})  # the bucket from 25 to 50 ms
+    await look(world)
+    found = await metrics(world, app)
+    assert [rates(found, name) for name in CLASSES] == [[2.0], [0.0], [0.0], [1.0]]
+    assert list(found["requests"]["by_status"]) == [*CLASSES]
+    assert 0 < found["requests"]["p50"][0] <= 5
+    assert 25 < found["requests"]["p90"][0] < found["requests"]["p99"][0] <= 50
+
+
+async def test_answers_that_take_longest_count_as_ten_seconds(world: World):
+    app = await deployed(world)
+    await look(world)
+    count(world, app, ok=3, times={11: 3})
+    await look(world)
+    assert (await metrics(world, app))["requests"]["p50"] == [10000]
+
+
+async def test_websockets_and_clients_that_left_have_classes_of_their_own_once_there_are_any(world: World):
+    app = await deployed(world)
+    await look(world)
+    world.router.told[app] = traffic(app, (15, 30))
+    await look(world)
+    found = await metrics(world, app)
+    assert list(found["requests"]["by_status"]) == ["none", "1xx", *CLASSES]
+    assert (rates(found, "none"), rates(found, "1xx")) == ([1.0], [2.0])
+    assert found["requests"]["p50"] == [None]
+
+
+async def test_a_time_without_requests_has_rates_of_zero_and_unknown_times(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
+    for ok in (0, 0, 30, 30):
+        count(world, app, ok)
         await look(world)
-    times = (await metrics(world, app))["times"]
-    assert len(times) == KEPT
+    found = await metrics(world, app)
+    assert rates(found) == [None, 0, 2.0, 0]
+    assert [number is None for number in found["requests"]["p99"]] == [True, True, False, True]
 
 
-async def test_a_service_of_another_organization_is_not_there(world):
-    app = await running(world)
+async def test_a_service_without_a_request_in_the_hour_has_no_requests(world: World):
+    """The control is the test above."""
+    app = await deployed(world)
+    use(world.engine, app)
+    count(world, app, ok=70)
+    for _ in range(3):
+        await look(world)
+    found = await metrics(world, app)
+    assert (len(found["times"]), found["requests"]) == (3, None)
+
+
+async def test_a_gateway_that_was_started_again_makes_no_negative_rates(world: World):
+    app = await deployed(world)
+    for ok in (1000, 30, 45):
+        count(world, app, ok)
+        await look(world)
+    assert rates(await metrics(world, app)) == [2.0, 1.0]
+
+
+async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
+    for ok, trouble in ((0, ""), (15, ""), (15, "away"), (30, "")):
+        world.router.trouble = trouble
+        count(world, app, ok)
+        await look(world)
+    found = await metrics(world, app)
+    assert rates(found) == [None, 1.0, None, 0.5]
+    assert found["instances"][0]["memory"] == [1, 1, 1, 1]
+
+
+async def test_requests_of_a_service_are_told_however_many_others_have_some(world: World):
+    """Only some services have samples of their own in the metrics of a scrape."""
+    world.router.told = {f"s{number}": traffic(f"s{number}", (0, 0, 1)) for number in range(750)}
+    app = await deployed(world)
+    for ok in (0, 30):
+        count(world, app, ok)
+        await look(world)
+    assert rates(await metrics(world, app)) == [2.0]
+
+
+async def test_a_static_site_has_requests_and_no_instances(world: World):
+    world.builder.names = {"static": StaticSite(folder="dist")}
+    app = await deployed(world)
+    for ok in (0, 30):
+        count(world, app, ok)
+        await look(world)
+    found = await metrics(world, app)
+    assert (found["instances"], rates(found)) == ([], [2.0])
+
+
+async def test_times_have_no_gap_and_numbers_are_null_in_a_pause(world: World):
+    app = await deployed(world)
+    for seconds, cpu_ms in ((15, 0), (15, 150), (60, 3000), (15, 3150)):
+        use(world.engine, app, cpu_ms)
+        count(world, app, cpu_ms)
+        await look(world, seconds)
+    found = await metrics(world, app)
+    (instance,) = found["instances"]
+    assert instance["memory"] == [1, 1, None, None, None, 1, 1]
+    assert instance["cpu"] == [None, 10.0, None, None, None, None, 10.0]
+    assert rates(found) == [None, 10.0, None, None, None, None, 10.0]
+    times = [datetime.fromisoformat(time).timestamp() for time in found["times"]]
+    assert times == [times[0] + 15 * step for step in range(7)]
+    assert times[0] % 15 == 0
+
+
+async def test_a_look_that_failed_leaves_one_gap(world: World):
+    """The control of the test above: the mean of two steps is told."""
+    app = await deployed(world)
+    for seconds, cpu_ms in ((15, 0), (30, 300)):
+        use(world.engine, app, cpu_ms)
+        await look(world, seconds)
+    assert (await metrics(world, app))["instances"][0]["cpu"] == [None, None, 10.0]
+
+
+async def test_a_service_that_stopped_has_null_up_to_now(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
     await look(world)
-    _, token = await world.organization()
-    assert (await world.get(f"/application/{app}/metrics", token=token)).status == 404
+    world.engine.load = {}
+    for _ in range(3):
+        await look(world)
+    assert (await metrics(world, app))["instances"][0]["memory"] == [1, None, None, None]
 
 
-async def test_an_engine_that_fails_ends_no_later_sample(world, monkeypatch):
-    app = await running(world)
+async def test_an_hour_of_240_points_is_kept(world: World):
+    app = await deployed(world)
+    for number in range(KEPT + 20):
+        use(world.engine, app, memory=number)
+        count(world, app, number)
+        await look(world)
+    found = await metrics(world, app)
+    (instance,) = found["instances"]
+    assert len(found["times"]) == len(instance["cpu"]) == len(rates(found)) == KEPT
+    assert instance["memory"] == [*range(20, KEPT + 20)]
+
+
+async def test_points_are_never_more_than_240_however_irregular_the_looks_are(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
+    for _ in range(150):
+        await look(world, 31)
+    found = await metrics(world, app)
+    assert (len(found["times"]), len(found["instances"][0]["memory"])) == (KEPT, KEPT)
+
+
+async def test_a_service_that_did_not_run_for_an_hour_has_no_points(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
     await look(world)
-    right = world.engine.usage
+    world.engine.load = {}
+    await look(world, 3600)
+    assert (await metrics(world, app))["times"] == []
 
-    async def wrong():
-        raise EngineError("the engine is away")
 
-    world.engine.usage = wrong
+async def test_two_looks_at_one_point_count_once(world: World):
+    app = await deployed(world)
+    count(world, app, 0)
     await look(world)
-    world.engine.usage = right
+    for seconds, ok in ((15, 30), (1, 45), (14, 60)):
+        count(world, app, ok)
+        await look(world, seconds)
+    assert rates(await metrics(world, app)) == [2.0, 2.0]
+
+
+async def test_looks_are_made_at_common_times(world: World, monkeypatch):
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        world.clock.turn(seconds + 0.004)
+        if len(waited) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await world.installation.sampler.run()
+    assert [round(seconds * SECOND) for seconds in waited[1:]] == [EVERY - 4] * 2
+
+
+async def test_a_service_of_another_organization_is_not_found(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
     await look(world)
-    assert len((await metrics(world, app))["times"]) == 1
+    _, stranger = await world.organization()
+    assert (await world.get(f"/application/{app}/metrics", token=stranger)).status == 404
+    assert (await world.get(f"/application/{app}/metrics")).status == 200
 
 
-def test_the_history_has_an_end():
-    history = UsageHistory()
-    for at in (0, 15_000):
-        used = {str(number): {"1-0": Usage(cpu_ms=1, memory=1)} for number in range(MOST_SERVICES + 5)}
-        history.note(at, used, None)
-    kept = [number for number in range(MOST_SERVICES + 5) if history.of(str(number), 15_000)]
-    assert len(kept) == MOST_SERVICES
+async def test_a_token_that_may_read_the_service_may_read_its_metrics(world: World):
+    app = await deployed(world)
+    other = await world.project()
+    assert (await world.get(f"/application/{app}/metrics", token=await world.new_token("Read"))).status == 200
+    limited = await world.new_token("Read", limited_to=[other])
+    assert (await world.get(f"/application/{app}/metrics", token=limited)).status == 404
 
 
-def test_a_service_that_is_gone_for_an_hour_makes_room():
-    history = UsageHistory()
-    for at in (0, 15_000):
-        history.note(at, {"old": {"1-0": Usage()}}, None)
-    history.note(15_000 * (KEPT + 3), {"new": {"1-0": Usage()}}, None)
-    assert not history.of("old", 15_000 * (KEPT + 3))
+async def test_a_server_that_does_not_run_a_service_says_so(pair):  # noqa: F811
+    owner, other = pair
+    app = await deployed(owner)
+    use(owner.engine, app)
+    for server in pair:
+        await server.installation.sampler.look()
+    assert (await metrics(owner, app))["instances"][0]["memory"] == [1]
+    answer = await other.get(f"/application/{app}/metrics")
+    assert (answer.status, answer.message.partition(",")[0]) == (
+        503,
+        "Ask the server that runs this service",
+    )
+    await lose(pair)
+    answer = await other.get(f"/application/{app}/metrics")
+    assert (answer.status, "does not answer" in answer.message) == (503, True)
+
+
+async def test_a_server_that_does_not_run_services_asks_its_engine_for_nothing(pair, monkeypatch):  # noqa: F811
+    asked: list[str] = []
+    for name, server in zip(("owner", "other"), pair, strict=True):
+
+        async def usage(name: str = name) -> dict[str, Usage]:
+            asked.append(name)
+            return {}
+
+        monkeypatch.setattr(server.engine, "usage", usage)
+        await look(server)
+    assert asked == ["owner"]
+
+
+async def test_a_service_with_many_instances_takes_the_room_of_no_other(world: World, monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_SHOWN", 2)
+    large = await deployed(world, min_running_instances=3, max_running_instances=3)
+    small = await deployed(world)
+    for app in (large, small):
+        use(world.engine, app)
+    await look(world)
+    assert [len((await metrics(world, app))["instances"]) for app in (large, small)] == [2, 1]
+
+
+async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(world: World):
+    east = await cluster(world)
+    far, near = await application_on(world, east), await deployed(world)
+    await deploy_on(world, far)
+    engine = engine_of(world, east)
+    for service in (near, "invented"):
+        engine.instances[service, 7, 0] = Instance(
+            id=f"{service}-7-0", service=service, generation=7, index=0, phase=Phase.RUNNING
+        )
+    for service in (far, near, "invented"):
+        use(engine, service, memory=666)
+    await look(world)
+    found = [(await metrics(world, app))["instances"] for app in (far, near)]
+    assert [[(one["name"], one["memory"]) for one in instances] for instances in found] == [
+        [("1-0", [666])],
+        [],
+    ]
+
+
+async def test_an_engine_of_a_cluster_that_hangs_keeps_no_other_service_from_being_measured(
+    world: World, monkeypatch
+):
+    monkeypatch.setattr(everywhere, "_ROUND", 0.01)
+    east = await cluster(world)
+    far, near = await application_on(world, east), await deployed(world)
+    await deploy_on(world, far)
+    use(engine_of(world, east), far)
+    use(world.engine, near)
+    await look(world)
+    hangs = asyncio.Event()
+    monkeypatch.setattr(engine_of(world, east), "usage", hangs.wait)
+    await look(world)
+    await look(world)
+    assert (await metrics(world, near))["instances"][0]["memory"] == [1, 1, 1]
+    assert (await metrics(world, far))["instances"][0]["memory"] == [1, None, None]
+
+
+async def test_an_engine_that_fails_ends_no_later_look(world: World):
+    app = await deployed(world)
+    use(world.engine, app)
+    for away in (False, True, False):
+        world.engine.away = away
+        await look(world)
+    assert (await metrics(world, app))["instances"][0]["memory"] == [1, None, 1]
+
+
+async def test_the_engine_is_asked_for_its_instances_only_when_there_is_a_new_one(world: World, monkeypatch):
+    asked: list[str] = []
+    every = world.engine.all
+
+    async def all_instances() -> list[object]:
+        asked.append("")
+        return [*await every()]
+
+    monkeypatch.setattr(world.engine, "all", all_instances)
+    use(world.engine, await deployed(world))
+    asked.clear()
+    for _ in range(3):
+        await look(world)
+    assert len(asked) == 1
+    use(world.engine, await deployed(world))
+    asked.clear()
+    await look(world)
+    assert len(asked) == 1
+
+
+async def test_a_restart_of_the_server_begins_a_new_hour(tmp_path: Path):
+    async with make_world(folder=tmp_path) as world:
+        app = await deployed(world)
+        use(world.engine, app)
+        await look(world)
+        clock, engine = world.clock, world.engine
+    async with make_world(folder=tmp_path, clock=clock, engine=engine) as again:
+        assert (await metrics(again, app))["times"] == []
+        await look(again)
+        assert (await metrics(again, app))["instances"][0]["memory"] == [1]

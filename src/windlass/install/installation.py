@@ -89,6 +89,7 @@ class Installation:
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
         self.place_owner = PlaceOwner(ctx, lease)
+        self.sampler = Sampler(ctx)
         self.key_rotation = rotation_of(ctx)
         self.metrics = Metrics(ctx.registry.operations)
         self.metrics.gauge("work_running", "Work under way at this server", lambda: self.worker.running)
@@ -150,7 +151,7 @@ class Installation:
             self.key_rotation.run,
             self._note_uses,
             self._note_marks,
-            Sampler(ctx).run,
+            self.sampler.run,
             self._note_changes,
             self.routes.run,
             self.routes.watch_sites,

@@ -1,78 +1,143 @@
-"""Looks four times a minute at what services use, for the charts of the last hour."""
+"""Looks four times a minute at what services use, and at the requests to them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping
+from itertools import groupby
 from typing import Final
 
 from windlass.base.clock import SECOND
-from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.base.metrics import Histogram, Metric
+from windlass.base.subprocesses import run_together
+from windlass.control.background.everywhere import at_clusters
+from windlass.control.background.rates import (
+    RequestLook,
+    UsageLook,
+    is_comparable,
+    request_points,
+    usage_points,
+)
 from windlass.control.context.context import Context
+from windlass.control.context.engine_scope import MOST_LOOK_UPS
 from windlass.control.context.place import Place
-from windlass.control.context.usage_history import EVERY, Counts, counts_of
-from windlass.core.deploy.workload import Usage
+from windlass.control.context.usage_history import EVERY, MOST_SHOWN, InstanceKey, Point, slot_of
 from windlass.engines.engine import EngineError
+from windlass.routers.router import RouteError
 
-_REQUESTS: Final = "gateway_requests_total"
-_SECONDS: Final = "gateway_request_seconds"
+_KIND: Final = "sampling"
+_PATIENCE: Final = 10.0
+"""Seconds that the engine of this machine, and the gateway, may take."""
+_AT_A_TIME: Final = 100
+"""Services whose rates are worked out in one turn of the event loop."""
 _log = log("sampling")
 
 
 class Sampler:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
+        self._usage: dict[str, UsageLook] = {}
+        """The last look at each place."""
+        self._requests: RequestLook | None = None
+        self._names: dict[str, dict[str, InstanceKey | None]] = {}
+        """By place: its instances by their ids in the engine. An id never means another instance."""
+
+        self._silent: set[str] = set()
+        """Parts that did not answer the last look."""
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(EVERY / SECOND)
-            with suppress(Unavailable):  # Others log that the database is away.
-                await sample(self._ctx)
+            now = self._ctx.clock.now()
+            await asyncio.sleep((EVERY - now % EVERY) / SECOND)
+            await self.look()
 
+    async def look(self) -> None:
+        """Adds a point for all services that this server reaches. No engine keeps the others waiting."""
+        places = {place.id for place in self._ctx.places.all()}
+        self._usage = {place: look for place, look in self._usage.items() if place in places}
+        self._names = {place: names for place, names in self._names.items() if place in places}
+        await run_together(
+            self._look_at_requests(),
+            self._look_at_own_place(),
+            at_clusters(self._ctx, _KIND, self._look_at),
+        )
 
-async def sample(ctx: Context) -> None:
-    """Takes a sample of all services that this server reaches."""
-    for place in ctx.places.all():
-        if place.elsewhere is None and place.is_connected and _is_ours(ctx, place):
-            await _sample_place(ctx, place)
+    async def _look_at_requests(self) -> None:
+        """Asks the gateway, which counts the requests to services at all places of this server."""
+        if self._is_same_point(self._requests):
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                traffic = await self._ctx.places.local.router.service_traffic()
+        except (RouteError, TimeoutError) as error:
+            self._log_once("gateway", error)
+            return
+        self._silent.discard("gateway")
+        before = self._requests
+        now = self._requests = RequestLook(self._ctx.clock.now(), {row.service: row for row in traffic})
+        points: dict[str, Point] = {}
+        for first in range(0, len(traffic), _AT_A_TIME):
+            some = RequestLook(now.at, {row.service: row for row in traffic[first : first + _AT_A_TIME]})
+            points |= request_points(before, some)
+            await asyncio.sleep(0)  # Requests do not wait for thousands of services.
+        if is_comparable(before, now):
+            self._ctx.usage.note_requests(now.at, points)
 
+    async def _look_at_own_place(self) -> None:
+        if not self._ctx.ownership.is_owner:
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._look_at(self._ctx.places.local)
+            self._silent.discard("engine")
+        except (EngineError, TimeoutError) as error:
+            self._log_once("engine", error)
 
-def _is_ours(ctx: Context, place: Place) -> bool:
-    return place is not ctx.places.local or ctx.ownership.is_owner
+    async def _look_at(self, place: Place) -> None:
+        before = self._usage.get(place.id)
+        if self._is_same_point(before):
+            return
+        used = await place.engine.usage()
+        names = await self._names_of(place, used)
+        mine = {key: usage for id, usage in used.items() if (key := names.get(id))}
+        now = self._usage[place.id] = UsageLook(self._ctx.clock.now(), mine)
+        chosen = {
+            key for _, keys in groupby(sorted(mine), key=lambda key: key[0]) for key in [*keys][:MOST_SHOWN]
+        }
+        points = {key: point for key, point in usage_points(before, now).items() if key in chosen}
+        self._ctx.usage.note_usage(now.at, points)
 
+    async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
+        """Returns the instances by their ids, and None for those of other places. The engine is asked only
+        when there is a new one."""
+        names = self._names.get(place.id, {})
+        if not names.keys() >= used.keys():
+            instances = await place.engine.all()
+            mine = await self._services_at(place, {instance.service for instance in instances})
+            names = {
+                instance.id: (instance.service, f"{instance.generation}-{instance.index}")
+                if instance.service in mine
+                else None
+                for instance in instances
+            }
+        self._names[place.id] = {id: key for id, key in names.items() if id in used}
+        return self._names[place.id]
 
-async def _sample_place(ctx: Context, place: Place) -> None:
-    try:
-        usage = await place.engine.usage()
-        used: dict[str, dict[str, Usage]] = {}
-        for instance in await place.engine.all():
-            if instance.id in usage:
-                name = f"{instance.generation}-{instance.index}"
-                used.setdefault(instance.service, {})[name] = usage[instance.id]
-    except EngineError as error:
-        _log.info("an engine tells no usage: %s", error, extra={"place": place.id})
-        return
-    ctx.usage.note(ctx.clock.now(), used, _counts_in(await place.router.metrics(), used))
+    async def _services_at(self, place: Place, services: Collection[str]) -> Collection[str]:
+        """Returns those services that are at a place. The engine of a cluster belongs to an organization, and
+        may name services of others, or any number of them that never were."""
+        if place.reconnect is None:
+            return services
+        places = self._ctx.places
+        unknown = [service for service in services if places.known_cluster_of(service) is None]
+        for service in unknown[:MOST_LOOK_UPS]:
+            await places.cluster_of(service)
+        return {service for service in services if places.known_cluster_of(service) == place.id}
 
+    def _log_once(self, part: str, error: Exception) -> None:
+        if part not in self._silent:
+            self._silent.add(part)
+            _log.info("services are not measured", extra={"silent": part, "reason": repr(error)})
 
-def _counts_in(
-    metrics: Sequence[Metric], used: Mapping[str, Mapping[str, Usage]]
-) -> Mapping[str, Counts] | None:
-    """Returns the requests so far of the services that run; None if the gateway did not tell."""
-    answers: dict[str, dict[str, float]] = {}
-    times: dict[str, Histogram] = {}
-    is_counted = False
-    for metric in metrics:
-        if metric.name == _REQUESTS:
-            is_counted = True
-            for (service, name), number in metric.samples:
-                if service in used and not isinstance(number, Histogram):
-                    answers.setdefault(service, {})[name] = number
-        elif metric.name == _SECONDS:
-            for (service,), histogram in metric.samples:
-                if service in used and isinstance(histogram, Histogram):
-                    times[service] = histogram
-    return counts_of(answers, times) if is_counted else None
+    def _is_same_point(self, before: UsageLook | RequestLook | None) -> bool:
+        return before is not None and slot_of(before.at) == slot_of(self._ctx.clock.now())

@@ -119,7 +119,7 @@ class Context(Struct, frozen=True, kw_only=True):
     ownership: Ownership
     """The owner of the local place."""
     usage: UsageHistory = field(default_factory=UsageHistory)
-    """What services used in the last hour."""
+    """What services used in the last hour, and the requests to them."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
     """Called before and after each effect outside, so that tests can end the world there."""

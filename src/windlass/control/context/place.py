@@ -12,6 +12,7 @@ from windlass.builders.builder import Builder
 from windlass.control.context.servers import Servers
 from windlass.core.deploy.engine_limits import UNKNOWN, EngineLimits
 from windlass.engines.engine import Engine
+from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.router import Router
 from windlass.store import Surroundings
 
@@ -29,6 +30,10 @@ class HttpRouter(Router, Protocol):
 
     async def metrics(self) -> Sequence[Metric]:
         """Returns metrics of the requests to services, also of routers beside this one. Never raises."""
+        ...
+
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
+        """Returns the requests of services so far, also of routers beside this one. Raises RouteError."""
         ...
 
     async def retire(self, patience: float) -> None:

@@ -1,168 +1,170 @@
-"""The usage of services in the last hour, in memory: four samples a minute, and the oldest goes.
+"""The usage of services and the requests to them in the last hour: rings of 240 points, in memory.
 
-The server that reaches an engine keeps the samples of its services. A restart begins a new hour.
+The server that reaches an engine keeps the points of its services. A restart begins a new hour. The number of
+rings has a limit, so that the memory has one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
-from msgspec import Struct, field
-
-from windlass.base.metrics import Histogram
-from windlass.core.deploy.workload import Usage
+from msgspec import Struct
 
 EVERY: Final = 15_000
-"""Milliseconds between two samples."""
+"""Milliseconds between two points. All services have theirs at the same times, the multiples of it."""
 KEPT: Final = 240
-"""Samples: an hour."""
-MOST_SERVICES: Final = 1000
-"""Services with samples. Of more, those that were measured first have them."""
-MOST_INSTANCES: Final = 20
-"""Instances of a service with samples of their own."""
-CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
+"""Points of a number: an hour."""
+MOST_INSTANCES: Final = 2000
+"""Instances with points, of all services together."""
+MOST_SERVICES: Final = 2000
+"""Services with points of their requests."""
+MOST_SHOWN: Final = 50
+"""Instances of one service that are measured at a time, and that are answered."""
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+ALWAYS_SHOWN: Final = ("2xx", "3xx", "4xx", "5xx")
+CLASSES: Final = ("none", "1xx", *ALWAYS_SHOWN)
+"""Requests by the first digit of their status; none: the client left before."""
+PERCENTILES: Final = ("p50", "p90", "p99")
+_IDLE: Final = 2
+"""Points without a measurement, after which a series gives way to a new one."""
+_SINGLE, _DOUBLE, _TOLD = "f", "d", "told"
+_USAGE: Final = {CPU: _SINGLE, MEMORY: _DOUBLE}
+_REQUESTS: Final = dict.fromkeys((*CLASSES, *PERCENTILES), _SINGLE)
+
+Point = Mapping[str, float | None]
+"""Numbers that were measured together, by name; None: unknown."""
+InstanceKey = tuple[str, str]
+"""The service of an instance, and the name of the instance within it."""
+Numbers = list[float | None]
+Key = TypeVar("Key")
 
 
-class Counts(Struct, frozen=True):
-    """Requests of a service so far."""
+class UsagePoints(Struct, frozen=True):
+    """The points of a service, oldest first: every list is as long as `times`."""
 
-    by_class: Mapping[str, float]
-    buckets: tuple[int, ...]
-    """Requests by the time of their answer; see `bounds`."""
-    bounds: tuple[float, ...]
-
-
-class UsageSample(Struct, frozen=True):
-    """What was measured between two looks."""
-
-    at: int
-    cpu: Mapping[str, float]
-    """By instance: thousandths of a processor."""
-    memory: Mapping[str, int]
-    """By instance: bytes."""
-    per_second: Mapping[str, float] | None = None
-    """Requests by class of status; None if the gateway did not tell."""
-    latency: tuple[float | None, float | None, float | None] = (None, None, None)
-    """Milliseconds that half, nine of ten, and ninety-nine of a hundred answers took at most."""
+    times: Sequence[int]
+    instances: Mapping[str, Mapping[str, Numbers]]
+    """By instance: processor and memory."""
+    requests: Mapping[str, Numbers] | None
+    """Rates by class, and percentiles; None if no request was counted."""
 
 
-class _Before(Struct):
-    """The last look at a service."""
+class Series:
+    """The last points of numbers that are measured together, such as those of an instance."""
 
-    at: int
-    used: Mapping[str, Usage] = field(default_factory=dict)
-    counts: Counts | None = None
+    __slots__ = ("_rings", "newest", "since")
+
+    def __init__(self, names: Mapping[str, str], slot: int) -> None:
+        self._rings = {name: array(type, [math.nan]) * KEPT for name, type in names.items()}
+        self.since = self.newest = slot
+
+    def put(self, slot: int, point: Point) -> None:
+        """Adds a point; those between it and the one before are unknown. An older point is left out."""
+        if slot < self.newest:
+            return
+        for missed in range(max(self.newest, slot - KEPT) + 1, slot):
+            for ring in self._rings.values():
+                ring[missed % KEPT] = math.nan
+        for name, ring in self._rings.items():
+            number = point.get(name)
+            ring[slot % KEPT] = math.nan if number is None else number
+        self.newest = slot
+
+    def numbers(self, name: str, slots: range) -> Numbers:
+        ring = self._rings[name]
+        kept = range(max(self.since, self.newest - KEPT + 1), self.newest + 1)
+        return [
+            None if slot not in kept or math.isnan(number := ring[slot % KEPT]) else number for slot in slots
+        ]
+
+
+class SeriesTable(Generic[Key]):
+    """A limited number of series. If there are more, those that were measured least recently give way."""
+
+    def __init__(self, names: Mapping[str, str], most: int) -> None:
+        self._names, self._most = names, most
+        self.series: dict[Key, Series] = {}
+        self.complete_since = 0
+        """From this slot on, whatever was measured has been kept."""
+
+    def put(self, slot: int, points: Mapping[Key, Point]) -> None:
+        for key in [key for key, series in self.series.items() if series.newest <= slot - KEPT]:
+            del self.series[key]
+        for key in self._make_room(slot, [key for key in points if key not in self.series]):
+            self.series[key] = Series(self._names, slot)
+        for key, point in points.items():
+            if series := self.series.get(key):
+                series.put(slot, point)
+
+    def _make_room(self, slot: int, new: Sequence[Key]) -> Sequence[Key]:
+        """Drops idle series if there are too many, and returns the new ones that have room. Series that are
+        measured now stay: otherwise none would be whole."""
+        surplus = len(self.series) + len(new) - self._most
+        if surplus <= 0:
+            return new
+        self.complete_since = slot + 1
+        idle = [key for key, series in self.series.items() if series.newest < slot - _IDLE]
+        for key in sorted(idle, key=lambda key: self.series[key].newest)[:surplus]:
+            del self.series[key]
+        return new[: self._most - len(self.series)]
 
 
 class UsageHistory:
     def __init__(self) -> None:
-        self._samples: dict[str, deque[UsageSample]] = {}
-        self._before: dict[str, _Before] = {}
+        self._instances = SeriesTable[InstanceKey](_USAGE, MOST_INSTANCES)
+        self._requests = SeriesTable[str](_REQUESTS, MOST_SERVICES)
+        self._told = Series({_TOLD: _SINGLE}, 0)
+        """0 in each slot in which the gateway told the requests of all services."""
+        self._newest = 0
 
-    def note(
-        self,
-        at: int,
-        used: Mapping[str, Mapping[str, Usage]],
-        counts: Mapping[str, Counts] | None,
-    ) -> None:
-        """Adds a look: by service the usage of its instances, and its requests so far; None if unknown."""
-        for service in [*used, *(service for service in counts or () if service not in used)]:
-            self._note_service(service, at, used.get(service, {}), counts)
-        for service, samples in [*self._samples.items()]:
-            if samples[-1].at < at - KEPT * EVERY:
-                del self._samples[service]
-                self._before.pop(service, None)
+    def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
+        """Adds what instances used."""
+        self._newest = max(self._newest, slot := slot_of(at))
+        self._instances.put(slot, points)
 
-    def _note_service(
-        self, service: str, at: int, used: Mapping[str, Usage], counts: Mapping[str, Counts] | None
-    ) -> None:
-        used = dict(list(used.items())[:MOST_INSTANCES])
-        now = None if counts is None else counts.get(service)
-        before = self._before.get(service)
-        if before is None and len(self._before) >= MOST_SERVICES:
-            return
-        self._before[service] = _Before(at, used, now)
-        if before is None or at <= before.at:
-            return
-        passed = at - before.at
-        cpu = {
-            name: max(0, usage.cpu_ms - before.used[name].cpu_ms) / passed * 1000
-            for name, usage in used.items()
-            if name in before.used
-        }
-        memory = {name: usage.memory for name, usage in used.items()}
-        if counts is None:
-            sample = UsageSample(at, cpu, memory)
-        else:
-            sample = UsageSample(
-                at, cpu, memory, rates(before.counts, now, passed), latency(before.counts, now)
-            )
-        samples = self._samples.setdefault(service, deque(maxlen=KEPT))
-        samples.append(sample)
+    def note_requests(self, at: int, points: Mapping[str, Point]) -> None:
+        """Adds the requests of all services that had any; all others had none."""
+        self._newest = max(self._newest, slot := slot_of(at))
+        self._requests.put(slot, points)
+        self._told.put(slot, {_TOLD: 0.0})
 
-    def of(self, service: str, now: int) -> Sequence[UsageSample]:
-        """Returns the samples of the last hour, oldest first."""
-        since = now - KEPT * EVERY
-        return [sample for sample in self._samples.get(service, ()) if sample.at > since]
+    def of(self, service: str, now: int) -> UsagePoints:
+        """Returns the last hour of a service, from its first point on."""
+        last = max(self._newest, slot_of(now) - 1)
+        since = last - KEPT + 1
+        mine = {name: series for (of, name), series in self._instances.series.items() if of == service}
+        instances = {name: series for name, series in mine.items() if series.newest >= since}
+        requests = self._requests.series.get(service)
+        if requests and requests.newest < since:
+            requests = None
+        shown = [*instances.values(), *([requests] if requests else [])]
+        slots = range(max(since, min((series.since for series in shown), default=last + 1)), last + 1)
+        newest = sorted(instances, key=lambda name: instances[name].newest, reverse=True)[:MOST_SHOWN]
+        return UsagePoints(
+            times=[slot * EVERY for slot in slots],
+            instances={
+                name: {number: instances[name].numbers(number, slots) for number in _USAGE} for name in newest
+            },
+            requests=self._requests_in(requests, slots) if requests else None,
+        )
 
-    def forget(self, services: Iterable[str]) -> None:
-        for service in services:
-            self._samples.pop(service, None)
-            self._before.pop(service, None)
+    def _requests_in(self, series: Series, slots: range) -> Mapping[str, Numbers]:
+        """Returns the requests of a service, with a rate of 0 where the gateway told of none."""
+        zeros = self._told.numbers(_TOLD, slots)
+        certain = min(series.since, self._requests.complete_since)
+        numbers = {name: series.numbers(name, slots) for name in _REQUESTS}
+        for name in CLASSES:
+            numbers[name] = [
+                zero if number is None and slot >= certain else number
+                for slot, number, zero in zip(slots, numbers[name], zeros, strict=True)
+            ]
+        return numbers
 
 
-def rates(before: Counts | None, now: Counts | None, passed: int) -> dict[str, float]:
-    """Returns requests per second by class of status. Counts that went back begin again at zero."""
-    if now is None:
-        return dict.fromkeys(CLASSES, 0.0)
-    earlier = before.by_class if before else {}
-    grown = {name: now.by_class.get(name, 0) - earlier.get(name, 0) for name in CLASSES}
-    return {
-        name: (growth if growth >= 0 else now.by_class.get(name, 0)) / passed * 1000
-        for name, growth in grown.items()
-    }
-
-
-def latency(before: Counts | None, now: Counts | None) -> tuple[float | None, float | None, float | None]:
-    """Returns the percentiles of what was answered since, estimated within the buckets; None without any."""
-    if now is None:
-        return None, None, None
-    earlier = (
-        before.buckets if before and len(before.buckets) == len(now.buckets) else (0,) * len(now.buckets)
-    )
-    grown = [count - old for count, old in zip(now.buckets, earlier, strict=True)]
-    if min(grown) < 0:
-        grown = [*now.buckets]
-    return (
-        _percentile(grown, now.bounds, 0.5),
-        _percentile(grown, now.bounds, 0.9),
-        _percentile(grown, now.bounds, 0.99),
-    )
-
-
-def _percentile(buckets: Sequence[int], bounds: Sequence[float], part: float) -> float | None:
-    total = sum(buckets)
-    if not total:
-        return None
-    wanted, passed = total * part, 0
-    for index, count in enumerate(buckets):
-        if passed + count >= wanted and count:
-            if index == len(bounds):
-                return bounds[-1] * 1000
-            low = bounds[index - 1] if index else 0.0
-            return (low + (bounds[index] - low) * (wanted - passed) / count) * 1000
-        passed += count
-    return bounds[-1] * 1000
-
-
-def counts_of(
-    answers: Mapping[str, Mapping[str, float]], times: Mapping[str, Histogram]
-) -> Mapping[str, Counts]:
-    """Returns the counts of services from what a gateway counted: answers by class, and times."""
-    return {
-        service: Counts(by_class, tuple(times[service].buckets), tuple(times[service].bounds))
-        for service, by_class in answers.items()
-        if service in times
-    }
+def slot_of(at: int) -> int:
+    """Returns the number of the point that is nearest to a time."""
+    return (at + EVERY // 2) // EVERY

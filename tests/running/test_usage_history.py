@@ -1,0 +1,158 @@
+"""The points of the last hour have a place in bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from windlass.control.context import usage_history
+from windlass.control.context.usage_history import (
+    CLASSES,
+    EVERY,
+    KEPT,
+    MOST_INSTANCES,
+    MOST_SERVICES,
+    MOST_SHOWN,
+    PERCENTILES,
+    UsageHistory,
+)
+
+POINT = {"cpu": 1.0, "memory": 2.0}
+REQUESTS = dict.fromkeys((*CLASSES, *PERCENTILES), 1.0)
+MOST_BYTES = 32 * 1024 * 1024
+"""The bound in the manual, without what Python itself holds."""
+
+
+def at(point: int) -> int:
+    return point * EVERY
+
+
+def note(history: UsageHistory, point: int, *services: str) -> None:
+    history.note_usage(at(point), {(service, "1-0"): POINT for service in services})
+
+
+def count(history: UsageHistory, point: int, *services: str) -> None:
+    history.note_requests(at(point), dict.fromkeys(services, REQUESTS))
+
+
+def is_kept(history: UsageHistory, service: str, point: int) -> bool:
+    return bool(history.of(service, at(point)).instances)
+
+
+def requests(history: UsageHistory, service: str, point: int) -> list[float | None] | None:
+    found = history.of(service, at(point)).requests
+    return None if found is None else found["2xx"]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> UsageHistory:
+    monkeypatch.setattr(usage_history, "MOST_INSTANCES", 2)
+    monkeypatch.setattr(usage_history, "MOST_SERVICES", 2)
+    return UsageHistory()
+
+
+def test_a_full_history_stays_within_the_bound_of_the_manual():
+    tracemalloc.start()
+    try:
+        history = UsageHistory()
+        for point in range(1000, 1002):
+            note(history, point, *(f"service-{number}" for number in range(2 * MOST_INSTANCES)))
+            count(history, point, *(f"service-{number}" for number in range(2 * MOST_SERVICES)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert MOST_BYTES // 4 < kept < MOST_BYTES
+
+
+def test_an_instance_that_ended_gives_way_to_a_new_one(small: UsageHistory):
+    note(small, 100, "gone", "stays")
+    note(small, 101, "stays")
+    note(small, 110, "stays", "new")
+    assert [is_kept(small, name, 110) for name in ("gone", "stays", "new")] == [False, True, True]
+
+
+def test_the_instance_that_ended_first_gives_way(small: UsageHistory):
+    note(small, 100, "first", "second")
+    note(small, 101, "second")
+    note(small, 110, "new")
+    assert [is_kept(small, name, 110) for name in ("first", "second", "new")] == [False, True, True]
+
+
+def test_instances_that_run_stay_where_there_is_no_room(small: UsageHistory):
+    """The control of the test above: with too many, none would be whole."""
+    for point in (100, 101):
+        note(small, point, "one", "two", "three")
+    assert [is_kept(small, name, 101) for name in ("one", "two", "three")] == [True, True, False]
+
+
+def test_instances_of_another_place_that_is_measured_a_moment_later_stay(small: UsageHistory):
+    note(small, 100, "here")
+    note(small, 100, "there")
+    note(small, 101, "here", "new")
+    assert is_kept(small, "there", 101)
+
+
+def test_services_that_ran_once_leave_room_for_others(small: UsageHistory):
+    for point in range(100, 110):
+        note(small, point * 10, f"job-{point}")
+    note(small, 2000, "new")
+    assert is_kept(small, "new", 2000)
+
+
+def test_a_service_without_requests_takes_no_room(small: UsageHistory):
+    for point in (100, 101):
+        count(small, point, "one", "two")
+    count(small, 120, "three")
+    assert requests(small, "three", 120) == [1.0]
+
+
+def test_rates_that_were_not_kept_are_unknown_and_not_zero(small: UsageHistory):
+    for point in (100, 101):
+        count(small, point, "one", "two", "three")
+    note(small, 100, "three")
+    count(small, 110, "three")
+    count(small, 111)
+    assert requests(small, "three", 111) == [*[None] * 10, 1.0, 0.0]
+
+
+def test_rates_are_zero_where_everything_was_kept(small: UsageHistory):
+    """The control of the test above."""
+    for point in (100, 101):
+        count(small, point, "one")
+    note(small, 100, "three")
+    count(small, 102, "three")
+    count(small, 103)
+    assert requests(small, "three", 103) == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_a_series_is_dropped_an_hour_after_its_last_point():
+    history = UsageHistory()
+    note(history, 1000, "old")
+    note(history, 1000 + KEPT - 1, "new")
+    assert is_kept(history, "old", 1000 + KEPT - 1)
+    note(history, 1000 + KEPT, "new")
+    assert not is_kept(history, "old", 1000 + KEPT)
+
+
+def test_a_late_point_changes_nothing():
+    history = UsageHistory()
+    note(history, 1000, "one")
+    history.note_usage(at(999), {("one", "1-0"): {"cpu": 9.0, "memory": 9.0}})
+    assert history.of("one", at(1000)).instances["1-0"]["memory"] == [2.0]
+
+
+def test_a_gap_shows_no_points_of_an_hour_before():
+    history = UsageHistory()
+    for point in (*range(1000, 1000 + KEPT), 1000 + KEPT + 3):
+        note(history, point, "one")
+    memory = history.of("one", at(1000 + KEPT + 3)).instances["1-0"]["memory"]
+    assert memory == [*[2.0] * (KEPT - 4), None, None, None, 2.0]
+
+
+def test_an_answer_has_the_newest_instances_of_a_service():
+    history = UsageHistory()
+    for generation in range(MOST_SHOWN + 5):
+        history.note_usage(at(1000 + generation), {("one", f"{generation}-0"): POINT})
+    shown = history.of("one", at(1000 + MOST_SHOWN + 5)).instances
+    assert {*shown} == {f"{generation}-0" for generation in range(5, MOST_SHOWN + 5)}
