@@ -13,11 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from windlass.cli.cells import moment, show_fields
+from windlass.cli.charts import show_metrics
 from windlass.cli.kebab import kebab
 from windlass.cli.lists import readable, show_list
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
+from windlass.core.declare.service_metrics import ServiceMetrics
 from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families import registry
 from windlass.families.environment import EnvironmentChanges
@@ -31,6 +33,8 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
             show_line(line)
         if not answer["results"]:
             click.echo("There are no lines.", err=True)
+    elif operation.answer is ServiceMetrics:
+        show_metrics(answer)
     elif operation.listing:
         show_list(operation, answer["results"], wide=wide)
         _show_page(answer.get("pagination"))
