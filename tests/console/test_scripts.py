@@ -34,7 +34,7 @@ class Town:
         branch = "<img/src=x/onerror=window.__hit=1>"
         repository.git("checkout", "-q", "-b", branch)
         repository.commit({"app.py": lines + program}, "\n".join(PAYLOADS[:3]))
-        self.app = self._create(
+        self.app = self._add(
             "application",
             {
                 "name": PAYLOADS[3],
@@ -76,7 +76,7 @@ class Town:
         assert broken
         self.failed = server.deploy(self.app, "FAILED")
 
-    def _create(self, kind: str, body: dict[str, object]) -> str:
+    def _add(self, kind: str, body: dict[str, object]) -> str:
         return str(self.server.call("POST", f"/environment/{self.environment}/{kind}", body)["id"])
 
     def _try(self, method: str, path: str, body: object) -> None:

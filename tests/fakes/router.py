@@ -61,7 +61,7 @@ class FakeRouter:
     async def metrics(self) -> Sequence[Metric]:
         return ()
 
-    async def count_requests(self) -> Sequence[ServiceTraffic]:
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
         if self.trouble:
             raise RouteError(self.trouble)
         return tuple(self.told.values())

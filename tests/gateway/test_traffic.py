@@ -22,10 +22,10 @@ from windlass.gateway.traffic import MOST_SERVICES, metrics_of
 async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: GatewayTown):
     router: GatewayRouter = town.router  # type: ignore[assignment]
     await town.shop(await town.instance("one"))
-    assert await router.count_requests() == ()
+    assert await router.service_traffic() == ()
     for _ in range(3):
         await town.ask(request())
-    (told,) = await router.count_requests()
+    (told,) = await router.service_traffic()
     assert (told.service, told.requests, told.active) == ("shop", 3, 0)
     assert told.answers == (0, 0, 3, 0, 0, 0)
     assert sum(told.buckets) > 0
@@ -37,7 +37,7 @@ async def test_requests_that_a_gateway_counted_are_rates_of_their_service(town: 
     await town.shop(await town.instance("one"))
     looks = []
     for at in (0, EVERY):
-        looks.append(RequestLook(at, {row.service: row for row in await router.count_requests()}))
+        looks.append(RequestLook(at, {row.service: row for row in await router.service_traffic()}))
         for _ in range(3):
             await town.ask(request())
     points = request_points(*looks)

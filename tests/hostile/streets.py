@@ -95,9 +95,9 @@ class Organization:
 
 
 class StreetRouter(BuiltinRouter):
-    """The router without a gateway around it, which would count the requests."""
+    """The real router, in the process of its server."""
 
-    async def count_requests(self) -> Sequence[ServiceTraffic]:
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
         return ()
 
 

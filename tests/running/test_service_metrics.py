@@ -149,7 +149,7 @@ async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: Wor
 
 
 async def test_requests_of_a_service_are_told_however_many_others_have_some(world: World):
-    """Prometheus gets those of some services only."""
+    """Only some services have samples of their own in the metrics of a scrape."""
     world.router.told = {f"s{number}": traffic(f"s{number}", (0, 0, 1)) for number in range(750)}
     app = await deployed(world)
     for ok in (0, 30):

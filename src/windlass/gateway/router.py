@@ -100,7 +100,7 @@ class GatewayRouter:
         await self._link.call(Complete())
         self._is_complete = True
 
-    async def count_requests(self) -> Sequence[ServiceTraffic]:
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the requests of services, of all doors of the gateway."""
         return (await self._ask_traffic()).traffic
 

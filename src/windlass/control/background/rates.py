@@ -46,12 +46,12 @@ class RequestLook(Struct, frozen=True):
 
 def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> bool:
     """Returns whether there is an earlier look, and not too long ago for rates."""
-    return _time_between(before, now) > 0
+    return _interval(before, now) > 0
 
 
 def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
     """Returns the memory of each instance in bytes, and its use of processors in thousandths of one."""
-    passed = _time_between(before, now)
+    passed = _interval(before, now)
     earlier = before.used if before and passed else {}
     return {
         key: {
@@ -65,7 +65,7 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
 def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
     """Returns requests per second by class, and percentiles of their times in milliseconds, for each service
     that had any; none of any service if the looks are not comparable."""
-    passed = _time_between(before, now)
+    passed = _interval(before, now)
     if before is None or not passed:
         return {}
     earlier = before.traffic
@@ -99,7 +99,7 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> flo
     return (high - (high - low) * (sums[bucket] - wanted) / buckets[bucket]) * SECOND
 
 
-def _time_between(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
+def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
     """Returns the milliseconds since the look before; 0 if it is too long ago for a rate."""
     passed = now.at - before.at if before else 0
     return passed if 0 < passed <= _LONGEST else 0

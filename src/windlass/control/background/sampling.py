@@ -68,7 +68,7 @@ class Sampler:
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                traffic = await self._ctx.places.local.router.count_requests()
+                traffic = await self._ctx.places.local.router.service_traffic()
         except (RouteError, TimeoutError) as error:
             self._log_once("gateway", error)
             return

@@ -32,7 +32,7 @@ class HttpRouter(Router, Protocol):
         """Returns metrics of the requests to services, also of routers beside this one. Never raises."""
         ...
 
-    async def count_requests(self) -> Sequence[ServiceTraffic]:
+    async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the requests of services so far, also of routers beside this one. Raises RouteError."""
         ...
 

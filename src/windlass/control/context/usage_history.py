@@ -31,7 +31,7 @@ CLASSES: Final = ("none", "1xx", *ALWAYS_SHOWN)
 PERCENTILES: Final = ("p50", "p90", "p99")
 _IDLE: Final = 2
 """Points without a measurement, after which a series gives way to a new one."""
-_SINGLE, _DOUBLE, _TOLD = "f", "d", "measured"
+_SINGLE, _DOUBLE, _TOLD = "f", "d", "told"
 _USAGE: Final = {CPU: _SINGLE, MEMORY: _DOUBLE}
 _REQUESTS: Final = dict.fromkeys((*CLASSES, *PERCENTILES), _SINGLE)
 
@@ -94,14 +94,14 @@ class SeriesTable(Generic[Key]):
     def put(self, slot: int, points: Mapping[Key, Point]) -> None:
         for key in [key for key, series in self.series.items() if series.newest <= slot - KEPT]:
             del self.series[key]
-        for key in self._admit(slot, [key for key in points if key not in self.series]):
+        for key in self._make_room(slot, [key for key in points if key not in self.series]):
             self.series[key] = Series(self._names, slot)
         for key, point in points.items():
             if series := self.series.get(key):
                 series.put(slot, point)
 
-    def _admit(self, slot: int, new: Sequence[Key]) -> Sequence[Key]:
-        """Returns those of the new series that are kept, after it has made room for them. Series that are
+    def _make_room(self, slot: int, new: Sequence[Key]) -> Sequence[Key]:
+        """Drops idle series if there are too many, and returns the new ones that have room. Series that are
         measured now stay: otherwise none would be whole."""
         surplus = len(self.series) + len(new) - self._most
         if surplus <= 0:
@@ -118,7 +118,7 @@ class UsageHistory:
         self._instances = SeriesTable[InstanceKey](_USAGE, MOST_INSTANCES)
         self._requests = SeriesTable[str](_REQUESTS, MOST_SERVICES)
         self._told = Series({_TOLD: _SINGLE}, 0)
-        """0 in each slot in which the gateway counted the requests of all services."""
+        """0 in each slot in which the gateway told the requests of all services."""
         self._newest = 0
 
     def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
@@ -141,8 +141,8 @@ class UsageHistory:
         requests = self._requests.series.get(service)
         if requests and requests.newest < since:
             requests = None
-        all_series = [*instances.values(), *([requests] if requests else [])]
-        slots = range(max(since, min((series.since for series in all_series), default=last + 1)), last + 1)
+        shown = [*instances.values(), *([requests] if requests else [])]
+        slots = range(max(since, min((series.since for series in shown), default=last + 1)), last + 1)
         newest = sorted(instances, key=lambda name: instances[name].newest, reverse=True)[:MOST_SHOWN]
         return UsagePoints(
             times=[slot * EVERY for slot in slots],
@@ -153,16 +153,16 @@ class UsageHistory:
         )
 
     def _requests_in(self, series: Series, slots: range) -> Mapping[str, Numbers]:
-        """Returns the requests of a service, with a rate of 0 where the gateway counted none."""
-        measured = self._told.numbers(_TOLD, slots)
+        """Returns the requests of a service, with a rate of 0 where the gateway told of none."""
+        zeros = self._told.numbers(_TOLD, slots)
         certain = min(series.since, self._requests.complete_since)
-        numbers_by_name = {name: series.numbers(name, slots) for name in _REQUESTS}
+        numbers = {name: series.numbers(name, slots) for name in _REQUESTS}
         for name in CLASSES:
-            numbers_by_name[name] = [
+            numbers[name] = [
                 zero if number is None and slot >= certain else number
-                for slot, number, zero in zip(slots, numbers_by_name[name], measured, strict=True)
+                for slot, number, zero in zip(slots, numbers[name], zeros, strict=True)
             ]
-        return numbers_by_name
+        return numbers
 
 
 def slot_of(at: int) -> int:
