@@ -86,9 +86,9 @@ class Server:
         words = [sys.executable, "-m", "windlass", "stop", "--all", "--data-dir", str(self.folder / "data")]
         subprocess.run(words, check=False, capture_output=True, timeout=30)
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, token: str = TOKEN) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
@@ -97,9 +97,9 @@ class Server:
             raise Refused(error.code, f"{method} {path}: {error.read().decode()}") from error
         return json.loads(text) if text else None
 
-    def link(self) -> str:
+    def link(self, token: str = TOKEN) -> str:
         """Returns a link that signs a browser in."""
-        return str(self.call("POST", "/account/signInLink", {})["url"])
+        return str(self.call("POST", "/account/signInLink", {}, token)["url"])
 
     # Things to look at
 

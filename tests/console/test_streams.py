@@ -110,3 +110,25 @@ def test_logs_are_followed_searched_and_linked_to(server: Server, new_page, repo
     linked = page.evaluate("navigator.clipboard.readText()")
     other = new_page(linked.removeprefix(f"{server.url}/console"))
     expect(other.locator(".log-line.chosen")).to_contain_text("/two")
+
+
+def test_a_link_does_not_replace_the_session_of_a_browser(server: Server, new_page) -> None:
+    """Otherwise a link of another person would sign a browser in as that person."""
+    page = new_page("/account")
+    made = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "other", "scopes": ["Read"]})
+    page.goto(server.link(made["token"]))
+    expect(page.locator("#notices")).to_contain_text("signed in already")
+    page.goto(f"{server.url}/console/account")
+    expect(page.locator(".facts").first).to_contain_text("operator")
+
+
+def test_signing_out_and_in_with_a_token(server: Server, new_page) -> None:
+    page = new_page("/account")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    made = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "reader", "scopes": ["Read"]})
+    page.get_by_text("With an API token").click()
+    page.get_by_label("API token", exact=True).fill(made["token"])
+    page.locator("form").get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.locator(".who")).to_have_text("reader")

@@ -27,6 +27,9 @@ addEventListener("storage", (event) => {
   if (event.key === KEY) pageKey = event.newValue || "";
 });
 
+/** True if this browser was signed in; the session may have ended. */
+export const hasKey = () => Boolean(pageKey);
+
 export function whenSignedOut(handler) {
   signedOut = handler;
 }

@@ -1,11 +1,11 @@
 // The start: who is here, then the page of the address. `show` is called for each address.
 
-import { api, keepKey, whenSignedOut } from "./api.js";
+import { api, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
 import { startKeys } from "./keys.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
-import { complain, errorBox } from "./parts.js";
+import { complain, errorBox, say } from "./parts.js";
 import { words } from "./words.js";
 
 const app = document.getElementById("app");
@@ -80,12 +80,17 @@ async function start() {
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
   if (handed.get("key")) keepKey(handed.get("key"));
-  try {
-    if (handed.get("code")) keepKey((await api.quietly("POST", "/account/browserSession", { code: handed.get("code") })).page_key);
-  } catch (error) {
-    if (!(await isSignedIn())) return signIn(error.message);
-    complain(error);
+  // A link does not replace a session: otherwise a link of another person could.
+  if (handed.get("code") && !(await isSignedIn())) {
+    try {
+      keepKey((await api.quietly("POST", "/account/browserSession", { code: handed.get("code") })).page_key);
+    } catch (error) {
+      return signIn(error.message);
+    }
+  } else if (handed.get("code")) {
+    say(words.signIn.already);
   }
+  if (!hasKey()) return signIn(words.signIn.problems[handed.get("problem")]);
   try {
     session.account = await api.quietly("GET", "/account");
   } catch (error) {
@@ -98,7 +103,7 @@ async function start() {
   await show();
 }
 
-const isSignedIn = () => api.quietly("GET", "/account").then(() => true, () => false);
+const isSignedIn = async () => hasKey() && api.quietly("GET", "/account").then(() => true, () => false);
 
 whenSignedOut(() => signIn(words.signIn.ended));
 addEventListener("popstate", () => session.account && !/^#(code|key)=/.test(location.hash) && show());
