@@ -15,8 +15,15 @@ export function schemaForm(document, schema, { values = {}, only, choices = {}, 
   const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], required.has(name), choices[name])]);
   const read = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
   const changes = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read(), part.start]).filter(([, value, start]) => differs(value, start)).map(([name, value]) => [name, value ?? null]));
-  return { node: h("div", { class: "fields" }, fields.map(([, part]) => part.node)), read, changes };
+  const idle = fields.filter(([name]) => isIdle(document.resolve(resolved.properties[name])));
+  const used = fields.filter((field) => !idle.includes(field));
+  const node = h("div", { class: "fields" }, used.map(([, part]) => part.node),
+    idle.length > 0 && h("details", { class: "idle" }, h("summary", { class: "muted" }, words.idleFields(idle.length)), idle.map(([, part]) => part.node)));
+  return { node, read, changes };
 }
+
+/** True for a field that is kept for other clients of the interface. */
+export const isIdle = ({ description = "" }) => /has no effect here/.test(description);
 
 const differs = (one, other) => JSON.stringify(one ?? null) !== JSON.stringify(other ?? null);
 
@@ -154,6 +161,6 @@ export function shown(value, schema = {}) {
   if (value === null || value === undefined || value === "") return h("span", { class: "muted" }, "–");
   if (typeof value === "boolean") return value ? words.yes : words.no;
   if (Array.isArray(value)) return value.length ? (typeof value[0] === "object" ? h("pre", { class: "value" }, JSON.stringify(value, null, 2)) : value.join(", ")) : h("span", { class: "muted" }, "–");
-  if (typeof value === "object") return value.name || h("pre", { class: "value" }, JSON.stringify(value, null, 2));
+  if (typeof value === "object") return value.name || (Object.keys(value).join() === "id" ? h("code", { class: "id" }, value.id) : null) || h("pre", { class: "value" }, JSON.stringify(value, null, 2));
   return schema.format === "uuid" ? h("code", { class: "id" }, value) : String(value);
 }

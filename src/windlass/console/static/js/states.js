@@ -5,7 +5,7 @@ import { words } from "./words.js";
 
 const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "⏸" };
 const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
-const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED"]);
+const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS"]);
 
 /** The kind of a state: ok, busy, off, warn, bad or wait. */
 export function kindOf(state, { instances = 0, ready = instances } = {}) {
@@ -13,7 +13,7 @@ export function kindOf(state, { instances = 0, ready = instances } = {}) {
   if (state.includes("ERROR") || state === "FAILED" || state === "UNAVAILABLE") return "bad";
   if (state.includes("QUEUED") || state.startsWith("WAITING")) return "wait";
   if (OK.has(state)) return ready < instances ? "warn" : "ok";
-  return OFF.has(state) ? "off" : "busy";
+  return state.endsWith("ING") && !OFF.has(state) ? "busy" : "off";
 }
 
 export const isBusy = (state) => ["busy", "wait"].includes(kindOf(state));

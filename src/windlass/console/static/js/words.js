@@ -22,6 +22,7 @@ export const words = {
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
+  idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
   asApi: "The same with the API and the command line", asCommand: "As a command",

@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
-import { schemaForm } from "../forms.js";
+import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
 import { button, codeBlock, complain, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { asCommand, asRequest } from "../equivalents.js";
@@ -30,7 +30,7 @@ export function render(state, place) {
   return [
     crumbs([organization.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(action.summary.replace(/ \(.*\)$/, ""), () => run(state, place, action))) }),
-    panel(words.present, facts(Object.entries(item).filter(([field]) => field !== "description").map(([field, value]) => [title(field), value === null || value === "" ? "" : cell(field, value, document.resolve(schema[field]))]))),
+    panel(words.present, facts(Object.entries(item).filter(([field, value]) => field !== "description" && !(Array.isArray(value) && !value.length) && !isIdle(document.resolve(schema[field]))).map(([field, value]) => [title(field), value === null || value === "" ? "" : cell(field, value, document.resolve(schema[field]))]))),
     lists.map((operation, index) => panel(document.titleOf(operation), rows(inner[index], document.row(operation).properties, document))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
     h("details", { class: "panel section", key: "same" }, h("summary", {}, h("h2", {}, words.asApi)), codeBlock(asRequest("GET", path)), codeBlock(asCommand("GET", path))),
