@@ -25,12 +25,16 @@ LIFETIME = 60
 
 
 @contextlib.contextmanager
-def running_provider(folder: Path) -> Iterator[Provider]:
+def running_provider(folder: Path, come_back: str = "") -> Iterator[Provider]:
     if not shutil.which("node"):
         pytest.skip("needs Node.js")
     shutil.copy(HERE / "server.mjs", folder)
     (folder / "node_modules").symlink_to(installed() / "node_modules")
-    with subprocess.Popen(["node", folder / "server.mjs", "0"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        ["node", folder / "server.mjs", "0", *([come_back] if come_back else [])],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             yield Provider(process)
         finally:

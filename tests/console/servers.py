@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,9 +43,9 @@ class Refused(Exception):
 
 
 class Server:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port, self.gateway = free_port(), free_port()
+    def __init__(self, folder: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
+        self.folder, self._settings = folder, settings or {}
+        self.port, self.gateway = port or free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -59,6 +60,7 @@ class Server:
             "WINDLASS_GIT_ALLOW_LOCAL": "1",
             "WINDLASS_ENGINE": "process",
             "WINDLASS_STOP_SECONDS": "1",
+            **self._settings,
         }
         with (self.folder / "log").open("ab") as file:
             self._process = subprocess.Popen([*command], env=environment, stderr=file, stdout=file)
