@@ -135,7 +135,7 @@ def main() -> int:
 def rows_of(names: Iterable[str]) -> list[tuple[Version, int, int]]:
     """Returns the first version of each range of versions with the same CPythons, by the names of its
     files."""
-    return list(_merged(minors_by_version(names)))
+    return list(_merge(minors_by_version(names)))
 
 
 def minors_by_version(names: Iterable[str]) -> dict[Version, Minors]:
@@ -170,7 +170,7 @@ def _whole(minors: list[Minors]) -> Minors:
     return max(OLDEST, min(oldest for oldest, _ in minors)), newest
 
 
-def _merged(versions: dict[Version, Minors]) -> Iterator[tuple[Version, int, int]]:
+def _merge(versions: dict[Version, Minors]) -> Iterator[tuple[Version, int, int]]:
     former: Minors = (0, 0)
     for version, minors in sorted(versions.items()):
         if minors[1] and minors[1] < OLDEST:

@@ -12,6 +12,7 @@ from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.core.detect.python_code import PythonFile, python_files
 from windlass.core.detect.python_pins import LOCKS, python_of_pins
 from windlass.core.detect.python_requirements import REQUIREMENTS, requirements_files
+from windlass.core.detect.python_servers import module_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
@@ -287,6 +288,8 @@ def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) ->
     modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
     if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
         recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
+        if modules and recipe.start == next(iter(scripts)):
+            _choose_port(files, recipe, module_file(files, next(iter(scripts.values())).partition(":")[0]))
 
 
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
@@ -295,6 +298,15 @@ def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> 
     for name in _ENTRY:
         if files.has(name) and name not in workers:
             recipe.choose(f"{name} is there.", start=f"python {name}")
+            if recipe.start == f"python {name}":
+                _choose_port(files, recipe, name)
+
+
+def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
+    """Chooses the port of a program without a framework, if running it serves. Processes that the author
+    names say themselves which one does."""
+    if path and not recipe.processes and (server := server_of(files, path)):
+        recipe.choose(server.reason, port=server.port)
 
 
 python = Language(
