@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench pictures lock clean
+.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -78,6 +78,9 @@ lock: dev  ## write the locks again after a change in pyproject.toml; newest ver
 	$(COMPILE) pyproject.toml --extra databases -o requirements/run.lock
 	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
 	$(COMPILE) pyproject.toml --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
+
+wheels: dev  ## write again which Pythons have wheels of compiled packages, from the registry
+	$(BIN)/python requirements/wheels.py
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

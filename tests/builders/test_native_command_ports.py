@@ -85,3 +85,13 @@ async def test_a_server_of_a_dockerfile_that_exposes_nothing_gets_a_public_port(
     assert choose_port(artifact, {}) == 8000
     artifact = await site.build({"Dockerfile": "FROM x\nCOPY . .\nCMD python main.py\n", **server})
     assert choose_port(artifact, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [("import os; os.environ.get('PORT', '5000')", 5000), ("import os; os.environ.get('SMTP_PORT')", None)],
+)
+@pytest.mark.parametrize("files", [{}, {"Dockerfile": "FROM python\nCOPY . .\nCMD python main.py\n"}])
+async def test_a_plain_program_gets_a_public_port_if_it_reads_port(site: Site, files, text, port):
+    artifact = await site.build({**files, "main.py": text})
+    assert choose_port(artifact, {}) == port

@@ -39,14 +39,14 @@ def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
 
 
 def web_port(command: Command | None, recipe: Recipe) -> int:
-    """Returns a port for a command that starts a known server of HTTP, or the file that the recipe of a
-    framework starts; 0 for others."""
+    """Returns a port for a command that starts a known server of HTTP, or the file that the recipe starts;
+    0 for others."""
     if command is None:
         return 0
     if _SERVER.search(_text_of(command)):
         return USUAL
     file = _FILE.search(_text_of(command))
-    serves = file and recipe.framework and re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start)
+    serves = file and re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start)
     return recipe.port if serves else 0
 
 

@@ -33,8 +33,8 @@ from windlass.builders.native.python_managers import MANAGERS, POETRY, LockManag
 from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
-from windlass.core.detect.languages.python import REQUIREMENTS
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
+from windlass.core.detect.python_requirements import REQUIREMENTS
 
 _MOST_OF_LOCK: Final = 8 * 1024**2
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native.pip import find_pip, own_python
 from windlass.builders.native.python_homes import installed_pythons
@@ -19,7 +20,9 @@ from windlass.builders.native.python_managers import UV, find_program
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains
 from windlass.builders.native.tools import Tools
 from windlass.builders.small_files import read_small_text
-from windlass.core.detect import is_in_range, plain_version
+from windlass.core.detect import Tree, is_in_range, plain_version
+from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.python_pins import PINNING_FILES, python_of_pins
 
 FILES: Final = (".python-version", "runtime.txt")
 NEWEST, OLDEST = 15, 9
@@ -68,7 +71,7 @@ class Interpreter(Struct, frozen=True):
 
 def wanted_in(folder: Path, pyproject: dict[str, Any]) -> WantedPython:
     """Returns the version in .python-version, the older runtime.txt, .tool-versions, Pipfile or
-    pyproject.toml."""
+    pyproject.toml, or else the Pythons that have wheels of all pinned packages."""
     for name in FILES:
         if version := _first_line(folder / name).removeprefix("python-"):
             return WantedPython(version, name) if plain_version(version) else WantedPython()
@@ -78,10 +81,17 @@ def wanted_in(folder: Path, pyproject: dict[str, Any]) -> WantedPython:
                 return WantedPython(version, ".tool-versions")
     if named := _PIPFILE.search(_text(folder / "Pipfile")[:_LONGEST]):
         return WantedPython(named[1], "Pipfile")
-    return required_in(pyproject)
+    return required_in(pyproject) or _of_pins(folder) or WantedPython()
 
 
-def required_in(pyproject: dict[str, Any]) -> WantedPython:
+def _of_pins(folder: Path) -> WantedPython | None:
+    if not any((folder / name).is_file() for name in PINNING_FILES):
+        return None
+    pinned = python_of_pins(KnownFiles(Tree(file_names(folder), partial(read_beginning, folder))))
+    return WantedPython(pinned.version, f"{pinned.pin} in {pinned.file}") if pinned else None
+
+
+def required_in(pyproject: dict[str, Any]) -> WantedPython | None:
     """Returns the range that pyproject.toml demands."""
     project, tools = pyproject.get("project"), pyproject.get("tool")
     required = project.get("requires-python") if isinstance(project, dict) else None
@@ -89,11 +99,7 @@ def required_in(pyproject: dict[str, Any]) -> WantedPython:
         poetry = tools.get("poetry") if isinstance(tools, dict) else None
         named = poetry.get("dependencies") if isinstance(poetry, dict) else None
         required = named.get("python") if isinstance(named, dict) else None
-    return (
-        WantedPython(required, "pyproject.toml", is_strict=True)
-        if isinstance(required, str)
-        else WantedPython()
-    )
+    return WantedPython(required, "pyproject.toml", is_strict=True) if isinstance(required, str) else None
 
 
 def _first_line(file: Path) -> str:

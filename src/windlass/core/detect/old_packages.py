@@ -11,7 +11,7 @@ from typing import Final
 SETUPTOOLS: Final = "setuptools<81"
 _WITHOUT_SINCE: Final = {"gunicorn": (21,), "apscheduler": (3, 11), "djangorestframework-simplejwt": (5, 3)}
 """The first version of each that does without pkg_resources."""
-_NAMED: Final = re.compile(
+PIN: Final = re.compile(
     r"^(?:name = \")?(?P<name>[a-z][\w.-]*+)(?:\[[^\]\n]*+\])?"
     r"(?:[ \t]*+==[ \t]*+|\"\nversion = \")(?P<version>\d[\d.]*+)",
     re.IGNORECASE | re.MULTILINE,
@@ -25,12 +25,12 @@ def old_package_in(text: str) -> str:
     20.1.0`. Empty if there is none, or if the requirements choose a setuptools themselves."""
     if _OWN_SETUPTOOLS.search(text):
         return ""
-    for match in _NAMED.finditer(text):
+    for match in PIN.finditer(text):
         since = _WITHOUT_SINCE.get(match["name"].lower().replace("_", "-"))
-        if since and _numbers(match["version"]) < since:
+        if since and version_numbers(match["version"]) < since:
             return f"{match['name']} {match['version']}"
     return ""
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part[:9]) for part in version.split(".") if part)

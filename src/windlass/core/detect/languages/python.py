@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 from windlass.core.detect.django_settings import apply_django_settings
@@ -11,20 +10,13 @@ from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.core.detect.python_code import PythonFile, python_files
+from windlass.core.detect.python_pins import LOCKS, python_of_pins
+from windlass.core.detect.python_requirements import REQUIREMENTS, requirements_files
+from windlass.core.detect.python_servers import module_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
-MOST_FILES: Final = 20
-REQUIREMENTS: Final = (
-    "requirements.txt",
-    *(
-        f"requirements/{name}.txt"
-        for name in ("production", "prod", "requirements", "main", "base", "common")
-    ),
-)
-"""Files of requirements, the first choice first."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
-_INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 _SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
 _NAMED_SETTINGS: Final = re.compile(r"['\"](\w++\.settings(?:\.\w++)*+)['\"]")
 _DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
@@ -51,7 +43,6 @@ _MODULES: Final = {
     "Bottle": "bottle",
     "Dash": "dash",
 }
-_LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 _ENTRY: Final = ("main.py", "app.py")
 
 
@@ -69,7 +60,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
-    names = [*_requirements(files), *(name for name in _LOCKS if files.has(name))]
+    names = [*requirements_files(files), *(name for name in LOCKS if files.has(name))]
     if old := old_package_in("\n".join(files.text(name) for name in names)):
         _add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")
 
@@ -77,7 +68,7 @@ def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
 def dependencies(files: KnownFiles) -> dict[str, str]:
     """Returns the names of the packages that the application needs, each with the file that names it."""
     names: dict[str, str] = {}
-    for file in _requirements(files):
+    for file in requirements_files(files):
         for line in files.text(file).splitlines():
             _add(names, line.strip(), file)
     content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
@@ -97,27 +88,14 @@ def _add(names: dict[str, str], line: str, file: str) -> None:
             names.setdefault("uvicorn", file)
 
 
-def _requirements(files: KnownFiles) -> Iterator[str]:
-    """Yields the requirements file, and those that it includes, each once."""
-    ahead = [files.has(*REQUIREMENTS) or REQUIREMENTS[0]]
-    for path in ahead:
-        if not files.has(path):
-            continue
-        yield path
-        folder = path.rpartition("/")[0]
-        for line in files.text(path).splitlines():
-            if included := _INCLUDE.fullmatch(line.strip()):
-                inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")
-                if inner not in ahead and len(ahead) < MOST_FILES:
-                    ahead.append(inner)
-
-
 def _packages(files: KnownFiles, recipe: Recipe) -> None:
     content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
     choose_version(recipe, word(content, "project", "requires-python"), "pyproject.toml")
     choose_version(recipe, word(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
     if files.has("Pipfile"):
         choose_version(recipe, word(files.toml("Pipfile"), "requires", "python_version"), "Pipfile")
+    if not recipe.language_version and (pinned := python_of_pins(files)):
+        recipe.choose(pinned.reason, language_version=pinned.version)
     manager, install, reason = _manager(files, content)
     recipe.choose(reason, package_manager=manager, install=install)
 
@@ -310,6 +288,8 @@ def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) ->
     modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
     if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
         recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
+        if modules and recipe.start == next(iter(scripts)):
+            _choose_port(files, recipe, module_file(files, next(iter(scripts.values())).partition(":")[0]))
 
 
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
@@ -318,6 +298,15 @@ def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> 
     for name in _ENTRY:
         if files.has(name) and name not in workers:
             recipe.choose(f"{name} is there.", start=f"python {name}")
+            if recipe.start == f"python {name}":
+                _choose_port(files, recipe, name)
+
+
+def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
+    """Chooses the port of a program without a framework, if running it serves. Processes that the author
+    names say themselves which one does."""
+    if path and not recipe.processes and (server := server_of(files, path)):
+        recipe.choose(server.reason, port=server.port)
 
 
 python = Language(
