@@ -1,5 +1,9 @@
 // The same as a call of the API and as a command, for a corner of each page.
 
+import { h } from "./dom.js";
+import { codeBlock } from "./parts.js";
+import { words } from "./words.js";
+
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
 
 export function asRequest(method, path, body) {
@@ -10,4 +14,9 @@ export function asRequest(method, path, body) {
 
 export function asCommand(method, path, body) {
   return [`windlass api ${method} ${quoted(path)}`, body && `--data ${quoted(JSON.stringify(body))}`].filter(Boolean).join(" ");
+}
+
+/** What a page shows, for those who go on with the API or the command line. */
+export function same(path) {
+  return h("details", { class: "same", key: "same" }, h("summary", { class: "muted" }, words.asApi), codeBlock(asRequest("GET", path)), codeBlock(asCommand("GET", path)));
 }

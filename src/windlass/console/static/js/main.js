@@ -2,6 +2,7 @@
 
 import { api, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
+import { same } from "./equivalents.js";
 import { startKeys } from "./keys.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
@@ -35,7 +36,7 @@ async function show() {
     if (ending.signal.aborted) return;
     const draw = () => {
       if (ending.signal.aborted) return;
-      main = morph(main, h("main", { id: "main" }, module.render(state, place)));
+      main = morph(main, h("main", { id: "main" }, module.render(state, place), state?.path && same(state.path)));
       settle(main);
     };
     place.update = draw;

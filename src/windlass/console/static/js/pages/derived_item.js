@@ -5,8 +5,7 @@ import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
-import { button, codeBlock, complain, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
-import { asCommand, asRequest } from "../equivalents.js";
+import { button, complain, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 import { cell, showOnce } from "./derived_list.js";
@@ -33,7 +32,6 @@ export function render(state, place) {
     panel(words.present, facts(Object.entries(item).filter(([field, value]) => field !== "description" && !(Array.isArray(value) && !value.length) && !isIdle(document.resolve(schema[field]))).map(([field, value]) => [title(field), value === null || value === "" ? "" : cell(field, value, document.resolve(schema[field]))]))),
     lists.map((operation, index) => panel(document.titleOf(operation), rows(inner[index], document.row(operation).properties, document))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
-    h("details", { class: "panel section", key: "same" }, h("summary", {}, h("h2", {}, words.asApi)), codeBlock(asRequest("GET", path)), codeBlock(asCommand("GET", path))),
     operations.DELETE && panel(words.settings.danger, h("p", {}, document.operation(operations.DELETE.id).description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true })),
   ];
 }

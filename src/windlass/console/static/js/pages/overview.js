@@ -14,7 +14,7 @@ const text = words.overview;
 
 export async function load(place) {
   const base = `/organization/${place.org.id}`;
-  const state = { title: text.title, isLive: true };
+  const state = { title: text.title, isLive: true, path: `${base}/services` };
   state.read = async () => {
     const [services, projects] = await Promise.all([api.all(`${base}/services`), api.all(`${base}/project`)]);
     Object.assign(state, { services, projects });
