@@ -11,13 +11,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
 
 from tests.console.servers import Repository, Server
 from windlass.api.openapi import encoded_document
 from windlass.families import registry
 
 CHROMIUM = shutil.which("chromium")
+PATIENCE = 60_000
+"""Milliseconds: a machine under load is slow, and no test asserts a time."""
 OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -43,6 +53,7 @@ PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
 @pytest.fixture(scope="module")
 def playwright_driver() -> Iterator[Playwright]:
     """Ends with the module: while it runs, its loop is in the way of asynchronous tests."""
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as driver:
         yield driver
 
@@ -116,7 +127,7 @@ def new_page(chromium: Browser, server: Server, watch: Watch) -> Iterator[Callab
     def make(path: str = "/", *, signed_in: bool = True, **options: Any) -> Page:
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
         context.grant_permissions(["clipboard-read", "clipboard-write"])
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         watch.look_at(page)

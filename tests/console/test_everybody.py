@@ -66,6 +66,7 @@ def findings(page: Page) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(server: Server, new_page, places, theme) -> None:
     page = new_page("/", color_scheme=theme, bypass_csp=True, reduced_motion="reduce")

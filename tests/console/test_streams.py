@@ -20,9 +20,9 @@ def test_a_page_says_that_it_is_old_while_the_server_is_away_and_goes_on_by_itse
     server.stop()
     expect(page.locator(".stale")).to_contain_text("Last seen")
     server.start()
-    expect(page.locator(".stale")).to_have_count(0, timeout=40_000)
+    expect(page.locator(".stale")).to_have_count(0)
     server.deploy(app)
-    expect(page.get_by_role("row", name="away")).to_contain_text("running", timeout=20_000)
+    expect(page.get_by_role("row", name="away")).to_contain_text("running")
 
 
 def test_two_people_see_each_others_changes_without_a_reload(
@@ -33,13 +33,13 @@ def test_two_people_see_each_others_changes_without_a_reload(
     ann, bea = new_page(f"/application/{app}"), new_page(f"/application/{app}")
     ann.get_by_role("button", name="Deploy", exact=True).first.click()
     ann.locator("dialog[open]").get_by_role("button", name="Deploy", exact=True).click()
-    expect(bea.locator(".service-line")).to_contain_text("running", timeout=40_000)
+    expect(bea.locator(".service-line")).to_contain_text("running")
     overview = new_page("/")
     card = overview.locator(".card", has_text="Two")
     expect(card.get_by_role("img", name="shared: running")).to_be_visible()
     server.call("POST", f"/application/{app}/stop")
     expect(card.get_by_role("img", name="shared: stopped")).to_be_visible(timeout=20_000)
-    expect(bea.locator(".service-line")).to_contain_text("stopped", timeout=20_000)
+    expect(bea.locator(".service-line")).to_contain_text("stopped")
 
 
 def test_two_people_who_change_the_same_settings_lose_nothing_unseen(

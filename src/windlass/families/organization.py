@@ -117,6 +117,7 @@ services = get(
     "services",
     list[ServiceInBrief],
     "List all services, with state and address",
+    "Kinds that others wait for come first, as when an environment is deployed.",
     id="listOrganizationServices",
     query=OfServices,
 )

@@ -64,8 +64,8 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
         on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}
     places = [
         ServicePlace(*columns)
-        for family in ctx.registry.services
-        for columns in await source.tree.services(org, family.name, project, environment_id)
+        for family in ctx.kinds  # in the order of a deployment
+        for columns in await source.tree.services(org, family, project, environment_id)
     ]
     sight = Sight(source, call.actor, org)
     return [

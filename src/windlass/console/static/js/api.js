@@ -1,5 +1,7 @@
 // The one way to the server: the cookie says who is asking, and the key of the page that it is this page.
 
+import { words } from "./words.js";
+
 const KEY = "windlass.page-key";
 let signedOut = () => {};
 let pageKey = readKey();
@@ -78,7 +80,7 @@ async function insist(url, request, method) {
       if (answer.status !== 503 || attempt === 2) return answer;
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      if (attempt === 2) throw new ApiError(0, "The server does not answer. Check that it runs and that this machine reaches it, then try again.");
+      if (attempt === 2) throw new ApiError(0, words.noServer);
     }
     await new Promise((resolve) => setTimeout(resolve, 300 * 2 ** attempt));
   }

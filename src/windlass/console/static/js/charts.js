@@ -15,14 +15,16 @@ export function chart({ title, times, lines, format }) {
   const span = Math.max(1, new Date(times.at(-1)).getTime() - first);
   const x = (index) => PAD.left + ((new Date(times[index]).getTime() - first) / span) * (WIDTH - PAD.left - PAD.right);
   const y = (value) => HEIGHT - PAD.bottom - (value / most) * (HEIGHT - PAD.top - PAD.bottom);
-  const now = lines.map(({ name, values }) => ({ name, value: [...values].reverse().find((value) => value !== null) })).filter(({ value }) => value !== undefined);
+  // The value of now: an instance that is gone has none.
+  const now = lines.map(({ name, values }, index) => ({ name, index, value: values.slice(-3).findLast((value) => value !== null) })).filter(({ value }) => value !== undefined);
   return h("figure", { class: "chart", "aria-label": `${title}: ${now.map(({ name, value }) => `${name} ${format(value)}`).join(", ")}` },
-    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, value }, index) => h("span", { class: kindOf(name, index) }, lines.length > 1 && h("span", { class: "muted" }, name, " "), h("strong", {}, format(value)), " ")))),
+    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: kindOf(name, index) }, lines.length > 1 && h("span", { class: "muted" }, name, " "), h("strong", {}, format(value)), " ")))),
+    h("div", { class: "plot" }, h("span", { class: "tick muted", "aria-hidden": "true" }, format(most)), h("span", { class: "tick least muted", "aria-hidden": "true" }, format(0)),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
       [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
       lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })).reverse(),
-      svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom })),
-    h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, format(most)), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
+      svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom }))),
+    h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
 }
 
 // Classes of statuses have the colours of states.
@@ -33,8 +35,8 @@ function path(values, x, y) {
   let isDown = false;
   values.forEach((value, index) => {
     if (value === null) return (isDown = false);
-    const isAlone = !isDown && values[index + 1] === null;
-    drawn += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h1" : ""}`;
+    const isAlone = !isDown && (values[index + 1] ?? null) === null;
+    drawn += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h4" : ""}`;
     isDown = true;
   });
   return drawn;

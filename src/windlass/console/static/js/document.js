@@ -1,13 +1,15 @@
 // What the server offers, read from its OpenAPI document: operations, families, fields.
 
 import { headers } from "./api.js";
+import { words } from "./words.js";
 
+const NONE = "00000000-0000-0000-0000-000000000000";
 let loading;
 
 /** Loads the document once. */
 export function loadDocument() {
   loading ||= fetch("/openapi.json", { headers: headers() }).then(async (answer) => {
-    if (!answer.ok) throw new Error("The description of the API cannot be read.");
+    if (!answer.ok) throw new Error(words.noDocument);
     return new ApiDocument(await answer.json());
   });
   loading.catch(() => (loading = undefined));
@@ -64,12 +66,42 @@ export class ApiDocument {
     return this.resolve(this.resolve(this.answer(operation).properties?.results)?.items);
   }
 
-  /** The lists directly below a path, such as /organization/{org_id}: families with pages of their own. */
+  /** The lists directly below a path, such as /organization/{org_id}. */
   listsBelow(path) {
     const depth = path.split("/").length + 1;
     return this.operations.filter((operation) =>
       operation.method === "GET" && operation.path.split("/").length === depth && !operation.path.endsWith("}") &&
-      fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path) && this.answer(operation).properties?.results && !/stream|Targets|services$/.test(operation.path));
+      fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path) && this.answer(operation).properties?.results);
+  }
+
+  /** The families below a path: lists whose things can be made, opened or changed. */
+  familiesBelow(path) {
+    return this.listsBelow(path).filter((list) => this.at("POST", list.path) || this.at("PUT", list.path) || this.itemPath(list.path, NONE));
+  }
+
+  /** The path of a thing of a list, which lies below the list or below the root; null if none can be read. */
+  itemPath(list, id) {
+    return [`${list}/${id}`, `/${lastOf(list)}/${id}`].find((path) => this.at("GET", path)) || null;
+  }
+
+  /** True for a list of services: things that can be deployed. */
+  isDeployable(list) {
+    const path = this.itemPath(list.path, NONE);
+    return Boolean(path && this.at("POST", list.path) && this.at("POST", `${path}/deploy`));
+  }
+
+  /** What can be read of one thing beside its lists, such as the status of a cluster. */
+  readingsOf(path) {
+    const depth = path.split("/").length + 1;
+    return this.operations.filter((operation) => {
+      const shown = operation.method === "GET" && operation.path.split("/").length === depth && fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path);
+      return shown && !operation.path.endsWith("}") && this.answer(operation).properties && !this.answer(operation).properties.results;
+    });
+  }
+
+  /** The name of the parameter that names things of a family, such as `app_id`: of the first path that has one. */
+  families() {
+    return this.familyOfParameter ||= Object.fromEntries(this.operations.flatMap(({ path }) => [...path.matchAll(/\/(\w+)\/\{(\w+)\}/g)].map(([, family, name]) => [name, family])));
   }
 
   /** Actions on one thing: operations of POST directly below its path. */
@@ -82,7 +114,7 @@ export class ApiDocument {
 
   /** The name of a family in the plural, from the summary of its list. */
   titleOf(list) {
-    const text = list.summary.replace(/^(List|Read) (the |your )?/, "");
+    const text = list.summary.replace(/^(List|Read) (the |your )?/, "").replace(/ \(.*\)$/, "");
     return text.charAt(0).toUpperCase() + text.slice(1);
   }
 
@@ -91,6 +123,7 @@ export class ApiDocument {
   }
 }
 
+const lastOf = (path) => path.split("/").pop();
 const shape = (path) => path.replace(/\{[^}]+\}/g, "{}").replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "{}");
 
 function fits(pattern, path) {

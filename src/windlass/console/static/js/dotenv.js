@@ -8,14 +8,14 @@ export function parseDotenv(text) {
     const line = lines[index].trim();
     if (!line || line.startsWith("#")) continue;
     const match = /^(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([^]*)$/.exec(line);
-    if (!match) throw new Error(`Line ${index + 1}: write it as KEY=value.`);
+    if (!match) throw new Error(words.dotenv.notPair(index + 1));
     let [, key, rest] = match;
     const quote = /^["'`]/.exec(rest)?.[0];
     if (quote) {
       const first = index;
       rest = rest.slice(1);
       while (closing(rest, quote) < 0) {
-        if (++index >= lines.length) throw new Error(`Line ${first + 1}: the quote is not closed.`);
+        if (++index >= lines.length) throw new Error(words.dotenv.openQuote(first + 1));
         rest += `\n${lines[index]}`;
       }
       rest = rest.slice(0, closing(rest, quote));

@@ -24,6 +24,7 @@ export function startKeys(session, go) {
       k: () => move(-1),
       "[": () => sibling(-1),
       "]": () => sibling(1),
+      Escape: up,
     };
     if (before === "g" && places[event.key]) go(places[event.key]);
     else if (single[event.key]) single[event.key]();
@@ -43,10 +44,17 @@ function move(step) {
   links[Math.max(0, Math.min(links.length - 1, now + step))]?.focus();
 }
 
+// The next tab; on pages without tabs, the next of the same kind.
 function sibling(step) {
   const tabs = [...document.querySelectorAll("main .tabs a")];
+  if (!tabs.length) return document.querySelector(`main a[rel=${step > 0 ? "next" : "prev"}]`)?.click();
   const now = tabs.findIndex((tab) => tab.getAttribute("aria-current"));
-  tabs[(now + step + tabs.length) % tabs.length]?.click();
+  tabs[(now + step + tabs.length) % tabs.length].click();
+}
+
+// The last link of the path above the page.
+function up() {
+  [...document.querySelectorAll("main .crumbs a:not([rel])")].at(-1)?.click();
 }
 
 function showKeys() {

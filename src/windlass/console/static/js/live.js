@@ -120,3 +120,40 @@ export function share(path, handlers) {
     channel.close();
   };
 }
+
+/**
+ * Keeps the state of a page as the server has it: `state.read` is called after an event of the stream, and after the
+ * stream was broken. The more a reading costs, the longer changes are collected. `isNews(data)` may leave events out.
+ */
+export function keepUp(path, state, place, draw, isNews = () => true) {
+  let timer = null;
+  let isWanted = false;
+  let cost = 0;
+  const soon = () => {
+    isWanted = true; // also while a reading is under way: what it began with may be old
+    timer ||= setTimeout(run, Math.min(10000, Math.max(150, cost * 4)));
+  };
+  const run = async () => {
+    isWanted = false;
+    const began = performance.now();
+    try {
+      await state.read();
+      cost = performance.now() - began;
+      draw();
+    } catch {
+      cost = Math.max(500, cost * 2);
+      isWanted = true;
+    }
+    timer = null;
+    if (isWanted && !place.signal.aborted) soon();
+  };
+  place.onStop(() => clearTimeout(timer));
+  place.onStop(share(path, {
+    event: (data) => isNews(data) && soon(),
+    state: (isLive, since) => {
+      if (isLive && !state.isLive) soon();
+      Object.assign(state, { isLive, since });
+      draw();
+    },
+  }));
+}

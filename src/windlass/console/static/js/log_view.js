@@ -1,15 +1,15 @@
 // A window into many lines: only those that are seen are nodes. New lines are collected and drawn once a frame.
 
-import { api } from "./api.js";
 import { fill, h } from "./dom.js";
 import { clockTime, exactTime, number } from "./format.js";
 import { follow } from "./live.js";
-import { button, say } from "./parts.js";
+import { LogLines } from "./log_lines.js";
+import { button, codeBlock, dialog, say } from "./parts.js";
 import { words } from "./words.js";
 
-const MOST = 100000;
 const HEIGHT = 20;
 const BEYOND = 30;
+const WRAPPED = 400;
 const LEVELS = [["bad", /\b(error|fatal|critical|panic|traceback|exception)\b/i], ["warn", /\bwarn(ing)?\b/i]];
 const text = words.logs;
 
@@ -21,33 +21,34 @@ export function logView(path, name, place) {
 
 class LogView {
   constructor(path, name, place) {
-    Object.assign(this, { path, name, place, lines: [], shown: [], fresh: [], known: new Set(), instances: new Map(), isFollowing: true, isPaused: false, search: "", onlyMatches: false, wraps: false, dropped: 0, opened: new Set() });
-    this.wanted = place.query.get("line");
-    this.since = place.query.get("since") || "";
+    Object.assign(this, { path, name, fresh: [], isFollowing: true, wraps: false, from: 0, log: new LogLines(path), stopStream: () => {} });
+    this.chosen = place.query.get("line");
+    this.moment = place.query.get("at") || place.query.get("since");
     this.canvas = h("div", { class: "log-canvas" });
     this.box = h("div", { class: "log-box", tabindex: "0", role: "log", "aria-label": words.tabs.logs, "aria-live": "off", onscroll: () => this.scrolled() }, this.canvas);
     this.count = h("span", { class: "muted", role: "status" });
     this.state = h("span", { class: "muted" });
     this.node = h("div", { class: "log" }, this.tools(), this.box);
-    this.stopStream = () => {};
   }
 
   tools() {
-    this.follower = h("button", { type: "button", class: "button small", "aria-pressed": "true", onclick: () => this.setFollowing(!this.isFollowing) }, text.follow);
+    this.follower = button(text.pause, () => (this.isFollowing ? this.setFollowing(false) : this.goToEnd()), { small: true });
+    this.everywhere = button(text.everywhere, () => this.searchEverywhere(), { small: true });
+    this.everywhere.hidden = true;
     const search = h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => this.setSearch(event.target.value) });
-    const only = h("label", { class: "inline" }, h("input", { type: "checkbox", onchange: (event) => ((this.onlyMatches = event.target.checked), this.filter()) }), text.only);
+    const only = h("label", { class: "inline" }, h("input", { type: "checkbox", onchange: (event) => ((this.log.onlyMatches = event.target.checked), this.refilter()) }), text.only);
     const wrap = h("label", { class: "inline" }, h("input", { type: "checkbox", onchange: (event) => this.setWrap(event.target.checked) }), text.wrap);
-    const jump = h("input", { type: "datetime-local", step: 1, "aria-label": text.jump, title: text.jump, onchange: (event) => this.jump(event.target.value) });
-    return h("div", { class: "tools" }, search, only, this.count, wrap, jump, this.follower,
+    const jump = h("label", { class: "inline" }, text.jump, h("input", { type: "datetime-local", step: 1, onchange: (event) => event.target.value && this.jump(new Date(event.target.value)) }));
+    return h("div", { class: "tools" }, search, only, this.everywhere, this.count, wrap, jump, this.follower,
       button(text.copy, () => this.copy(), { small: true }), button(text.download, () => this.download(), { small: true }), this.state);
   }
 
   async start() {
     try {
-      const before = this.since ? { since: this.since, tail: 10000 } : { tail: 2000 };
-      this.add((await api.get(`${this.path}/log`, before)).results);
+      if (this.moment) await this.jump(new Date(this.moment));
+      else await this.log.readEnd();
     } catch (error) {
-      return fill(this.canvas, h("p", { class: "muted" }, error.message));
+      return fill(this.canvas, h("p", { class: "muted pad" }, error.message));
     }
     this.show();
     this.stopStream = follow(`${this.path}/log?follow=true&tail=100`, {
@@ -62,133 +63,172 @@ class LogView {
   }
 
   take(line) {
+    if (!this.log.take(line)) return;
     this.fresh.push(line);
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.add(this.fresh.splice(0));
+      const dropped = this.log.add(this.fresh.splice(0));
+      if (dropped && !this.isFollowing) this.scrollTo(this.box.scrollTop - dropped * HEIGHT);
       this.show();
     });
   }
 
-  add(lines) {
-    for (const line of lines) {
-      if (this.known.has(line.id)) continue;
-      this.known.add(line.id);
-      if (!this.instances.has(line.pod_name)) this.instances.set(line.pod_name, this.instances.size);
-      this.lines.push(line);
-      if (this.matches(line)) this.shown.push(line);
-    }
-    if (this.lines.length > MOST * 1.1) {
-      this.dropped += this.lines.length - MOST;
-      for (const line of this.lines.splice(0, this.lines.length - MOST)) this.known.delete(line.id);
-      this.filter();
-    }
+  setSearch(value) {
+    this.log.search = value.toLowerCase();
+    this.everywhere.hidden = !value;
+    this.refilter();
+    const first = this.log.onlyMatches || !value ? -1 : this.log.shown.findLastIndex(this.log.hasMatch);
+    if (first >= 0) this.goTo(first);
   }
 
-  matches(line) {
-    return !this.onlyMatches || !this.search || line.message.toLowerCase().includes(this.search);
-  }
-
-  filter() {
-    this.shown = this.lines.filter((line) => this.matches(line));
+  refilter() {
+    this.log.filter();
     this.show();
   }
 
-  setSearch(value) {
-    this.search = value.toLowerCase();
-    this.filter();
-    const first = this.onlyMatches || !this.search ? -1 : this.shown.findLastIndex((line) => line.message.toLowerCase().includes(this.search));
-    if (first >= 0) this.goTo(first);
+  async searchEverywhere() {
+    const value = this.node.querySelector("input[type=search]").value;
+    await this.log.readMatches(value);
+    this.setFollowing(false);
+    this.goTo(this.log.shown.length - 1);
   }
 
   setWrap(wraps) {
     this.wraps = wraps;
+    this.from = Infinity;
     this.box.classList.toggle("wraps", wraps);
     this.show();
   }
 
   setFollowing(isFollowing) {
     this.isFollowing = isFollowing;
-    this.follower.setAttribute("aria-pressed", String(isFollowing));
+    this.follower.textContent = isFollowing ? text.pause : text.follow;
     this.show();
   }
 
-  scrolled() {
-    if (this.isMoving) return;
-    const atEnd = this.box.scrollTop + this.box.clientHeight >= this.box.scrollHeight - HEIGHT;
-    if (atEnd !== this.isFollowing) this.setFollowing(atEnd);
-    else this.show();
+  async goToEnd() {
+    if (!this.log.isAtEnd) await this.log.readEnd();
+    this.from = Infinity;
+    this.setFollowing(true);
+  }
+
+  async jump(moment) {
+    const index = await this.log.readAround(moment);
+    if (index < 0) say(text.nothingSince);
+    const wanted = this.log.shown.findIndex((line) => line.id === this.chosen);
+    this.isFollowing = false;
+    this.follower.textContent = text.follow;
+    this.show();
+    this.goTo(wanted >= 0 ? wanted : index >= 0 ? index : this.log.shown.length - 1);
   }
 
   goTo(index) {
     this.setFollowing(false);
-    this.box.scrollTop = Math.max(0, index * HEIGHT - this.box.clientHeight / 2);
+    if (this.wraps) {
+      this.from = Math.max(0, index - WRAPPED / 2);
+      this.show();
+      return this.canvas.children[index - this.from]?.scrollIntoView({ block: "center" });
+    }
+    this.scrollTo(index * HEIGHT - this.box.clientHeight / 2);
     this.show();
   }
 
-  async jump(value) {
-    if (!value) return;
-    const moment = new Date(value).toISOString();
-    this.lines.length = this.shown.length = 0;
-    this.known.clear();
-    this.add((await api.get(`${this.path}/log`, { since: moment, tail: 10000 })).results);
-    if (!this.lines.length) say(text.nothingSince);
-    this.goTo(0);
+  // A movement that is not the reader's.
+  scrollTo(top) {
+    this.isMoving = true;
+    this.box.scrollTop = Math.max(0, top);
+    requestAnimationFrame(() => (this.isMoving = false));
   }
 
-  /** Draws the lines that are seen. A wrapped log has lines of unequal height, and so shows fewer. */
+  scrolled() {
+    if (this.isMoving) return;
+    const { box, log } = this;
+    const isAtBottom = box.scrollTop + box.clientHeight >= box.scrollHeight - HEIGHT;
+    const isAll = log.isAtEnd && (!this.wraps || this.from + WRAPPED >= log.shown.length);
+    if ((isAtBottom && isAll) !== this.isFollowing) this.setFollowing(isAtBottom && isAll);
+    else this.show();
+    if (box.scrollTop < 20 * HEIGHT) this.more(-1);
+    else if (isAtBottom && !isAll) this.more(1);
+  }
+
+  // Further lines at one end: of those that are here, then of the log.
+  async more(step) {
+    if (this.isReading || this.isFollowing) return;
+    this.isReading = true;
+    try {
+      if (this.wraps && this.turn(step)) return;
+      if (step > 0) return void (await this.log.readNewer());
+      const added = await this.log.readOlder();
+      if (!this.wraps && added) this.scrollTo(this.box.scrollTop + added * HEIGHT);
+      else if (added) this.from += added;
+    } catch {
+      // The stream says that the server is away; the reader scrolls again.
+    } finally {
+      this.isReading = false;
+      this.show();
+    }
+  }
+
+  // Moves the part of the lines that is drawn while they are wrapped; the first line that is seen stays where it is.
+  turn(step) {
+    const last = Math.max(0, this.log.shown.length - WRAPPED);
+    const from = Math.max(0, Math.min(last, this.from + step * (WRAPPED / 2)));
+    if (from === this.from) return false;
+    const { top } = this.box.getBoundingClientRect();
+    const seen = [...this.canvas.children].findIndex((node) => node.getBoundingClientRect().bottom > top);
+    const at = this.canvas.children[seen]?.getBoundingClientRect().top;
+    const moved = this.from - from;
+    this.from = from;
+    this.show();
+    const node = this.canvas.children[seen + moved];
+    if (node) this.scrollTo(this.box.scrollTop + node.getBoundingClientRect().top - at);
+    return true;
+  }
+
+  /** Draws the lines that are seen. Wrapped lines have unequal heights, so that a part of all is drawn. */
   show() {
-    const { shown, box } = this;
-    const total = shown.length;
-    const most = this.wraps ? Math.min(total, 500) : total;
-    const offset = total - most;
-    if (this.wanted && total) {
-      const index = shown.findIndex((line) => line.id === this.wanted);
-      this.chosen = this.wanted;
-      this.wanted = null;
-      if (index >= 0) return this.goTo(index);
-    }
-    const top = this.isFollowing ? Math.max(0, most * HEIGHT - box.clientHeight) : box.scrollTop;
-    const first = this.wraps ? 0 : Math.max(0, Math.floor(top / HEIGHT) - BEYOND);
-    const last = this.wraps ? most : Math.min(most, Math.ceil((top + (box.clientHeight || 600)) / HEIGHT) + BEYOND);
-    const inside = shown.slice(offset + first, offset + last).map((line, index) => this.line(line, first + index));
-    if (!this.wraps) this.canvas.style.setProperty("height", `${most * HEIGHT}px`);
+    const { shown } = this.log;
+    const [first, last] = this.wraps ? this.wrappedPart(shown.length) : this.seenPart(shown.length);
+    if (!this.wraps) this.canvas.style.setProperty("height", `${shown.length * HEIGHT}px`);
     else this.canvas.style.removeProperty("height");
-    fill(this.canvas, total ? inside : h("p", { class: "muted pad" }, this.search ? words.nothingFound : text.empty));
-    fill(this.count, this.search ? text.matches(shown.reduce((sum, line) => sum + line.message.toLowerCase().includes(this.search), 0)) : text.lines(number(this.lines.length), this.dropped));
-    if (this.isFollowing) {
-      this.isMoving = true;
-      box.scrollTop = box.scrollHeight;
-      requestAnimationFrame(() => (this.isMoving = false));
-    }
+    fill(this.canvas, shown.length ? shown.slice(first, last).map((line, index) => this.line(line, first + index)) : h("p", { class: "muted pad" }, this.log.search ? words.nothingFound : text.empty));
+    fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtBegin));
+    if (this.isFollowing) this.scrollTo(this.box.scrollHeight);
+  }
+
+  wrappedPart(total) {
+    const last = Math.max(0, total - WRAPPED);
+    this.from = this.isFollowing ? last : Math.min(this.from, last);
+    return [this.from, this.from + WRAPPED];
+  }
+
+  seenPart(total) {
+    const height = this.box.clientHeight || 600;
+    const top = this.isFollowing ? Math.max(0, total * HEIGHT - height) : this.box.scrollTop;
+    return [Math.max(0, Math.floor(top / HEIGHT) - BEYOND), Math.min(total, Math.ceil((top + height) / HEIGHT) + BEYOND)];
   }
 
   line(line, index) {
-    const level = LEVELS.find(([, pattern]) => pattern.test(line.message))?.[0] || "";
-    const letter = this.instances.get(line.pod_name);
-    const node = h("div", { class: `log-line ${level} ${line.id === this.chosen ? "chosen" : ""}` },
+    const data = line.message.startsWith("{") ? asJson(line.message) : null;
+    const letter = this.log.instances.get(line.pod_name);
+    const node = h("div", { class: `log-line ${levelOf(line, data)} ${line.id === this.chosen ? "chosen" : ""}` },
       h("button", { type: "button", class: "time", title: `${exactTime(line.created_at)} · ${text.linkTo}`, onclick: () => this.link(line) }, clockTime(line.created_at)),
       h("span", { class: `instance i${letter % 6}`, title: line.pod_name, "aria-label": line.pod_name }, String.fromCharCode(65 + (letter % 26))),
-      h("span", { class: "text" }, this.content(line)));
+      h("span", { class: "text" }, this.content(line, data)));
     if (!this.wraps) node.style.setProperty("top", `${index * HEIGHT}px`);
     return node;
   }
 
-  content(line) {
-    if (this.search) return highlighted(line.message, this.search);
-    const data = line.message.startsWith("{") ? asJson(line.message) : null;
-    if (!data) return line.message;
-    const head = [data.level, data.message ?? data.msg ?? data.event].filter((part) => part !== undefined).join(" ");
-    return [h("button", { type: "button", class: "fold", "aria-label": text.open, onclick: () => this.openLine(line, data) }, "{…}"), " ", head || line.message];
-  }
-
-  openLine(line, data) {
-    import("./parts.js").then(({ dialog, codeBlock }) => dialog(exactTime(line.created_at), (finish) => [codeBlock(JSON.stringify(data, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true }));
+  content(line, data) {
+    const opener = data && [h("button", { type: "button", class: "fold", "aria-label": text.open, onclick: () => openLine(line, data) }, "{…}"), " "];
+    if (this.log.search) return [opener, highlighted(line.message, this.log.search)];
+    const head = data && [data.level, data.message ?? data.msg ?? data.event].filter((part) => part !== undefined).join(" ");
+    return [opener, head || line.message];
   }
 
   async link(line) {
     const url = new URL(location.href);
-    url.search = new URLSearchParams({ since: new Date(new Date(line.created_at) - 60000).toISOString(), line: line.id });
+    url.search = new URLSearchParams({ at: line.created_at, line: line.id });
     history.replaceState({}, "", url);
     this.chosen = line.id;
     this.setFollowing(false);
@@ -196,20 +236,29 @@ class LogView {
   }
 
   asText() {
-    return this.shown.map((line) => `${line.created_at} ${line.pod_name} ${line.message}`).join("\n");
+    return this.log.shown.map((line) => `${line.created_at} ${line.pod_name} ${line.message}`).join("\n");
   }
 
   async copy() {
     await navigator.clipboard.writeText(this.asText());
-    say(text.copied(number(this.shown.length)));
+    say(text.copied(number(this.log.shown.length)));
   }
 
   download() {
     const url = URL.createObjectURL(new Blob([this.asText(), "\n"], { type: "text/plain" }));
-    const anchor = h("a", { href: url, download: `${this.name}.log` });
-    anchor.click();
+    h("a", { href: url, download: `${this.name}.log` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
+}
+
+function openLine(line, data) {
+  return dialog(exactTime(line.created_at), (finish) => [codeBlock(JSON.stringify(data, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true });
+}
+
+// A line of JSON says its level; of others it is guessed.
+function levelOf({ message }, data) {
+  const said = data && (data.level ?? data.severity);
+  return LEVELS.find(([, pattern]) => pattern.test(typeof said === "string" ? said : message))?.[0] || "";
 }
 
 function asJson(message) {

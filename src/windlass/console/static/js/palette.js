@@ -3,6 +3,8 @@
 import { api } from "./api.js";
 import { fill, h } from "./dom.js";
 import { loadDocument } from "./document.js";
+import { familiesOf, familyOf } from "./families.js";
+import { pathOf } from "./services.js";
 import { serviceKind, dot } from "./states.js";
 import { title } from "./format.js";
 import { words } from "./words.js";
@@ -30,7 +32,7 @@ export async function openPalette(place, { actions = false } = {}) {
   };
   const line = (entry, index) =>
     h("li", { role: "option", id: `palette-${index}`, "aria-selected": String(index === chosen), onclick: () => open(entry), onmousemove: () => index !== chosen && ((chosen = index), draw()) },
-      entry.glyph || h("span", { class: "dot off", "aria-hidden": "true" }, entry.isAction ? "›" : "·"), h("span", { class: "name" }, entry.name), h("span", { class: "muted" }, entry.about));
+      entry.glyph?.() || h("span", { class: "dot off", "aria-hidden": "true" }, entry.isAction ? "›" : "·"), h("span", { class: "name" }, entry.name), h("span", { class: "muted" }, entry.about));
   const open = (entry) => {
     node.close();
     place.go(entry.to);
@@ -52,10 +54,12 @@ export async function openPalette(place, { actions = false } = {}) {
   node.showModal();
   input.focus();
   draw();
-  for await (const more of [things(place), operations()]) {
-    entries = [...entries, ...more];
-    draw();
-  }
+  // What cannot be read is missing; the rest can still be found.
+  await Promise.allSettled([services(place), environments(place), things(place), operations()].map(async (more) => {
+    const found = await more;
+    entries = [...entries, ...found];
+    if (node.open) draw();
+  }));
 }
 
 /** Entries in the order in which they fit: a name that begins with the words, then one that has them all. */
@@ -68,7 +72,7 @@ export function match(entries, text) {
     const whole = `${name} ${(entry.about || "").toLowerCase()}`;
     if (!parts.every((part) => whole.includes(part))) continue;
     const rank = name === text.toLowerCase() ? 0 : name.startsWith(parts[0]) ? 1 : name.includes(parts[0]) ? 2 : 3;
-    found.push([rank + (entry.isAction ? 0.5 : 0), entry]);
+    found.push([rank + (entry.isAction && !entry.isHere ? 0.5 : 0), entry]);
   }
   return found.sort(([one], [other]) => one - other).map(([, entry]) => entry);
 }
@@ -83,20 +87,43 @@ function fixed({ org }) {
   ];
 }
 
-async function things({ org }) {
-  const services = await api.all(`/organization/${org.id}/services`);
-  const projects = await api.all(`/organization/${org.id}/project`);
-  const environments = new Map(services.map((service) => [service.environment_id, service]));
-  return [
-    ...services.map((service) => ({ name: service.name, about: `${service.project_name} / ${service.environment_name}`, to: `/${service.service_type.toLowerCase()}/${service.id}`, glyph: dot(serviceKind(service), words.readable(service.state)) })),
-    ...projects.map((project) => ({ name: project.name, about: words.project, to: `/project/${project.id}` })),
-    ...[...environments].map(([id, service]) => ({ name: service.environment_name, about: `${words.environment} · ${service.project_name}`, to: `/environment/${id}` })),
-  ];
+async function services({ org }) {
+  const found = await api.all(`/organization/${org.id}/services`);
+  return found.map((service) => ({ name: service.name, about: `${service.project_name} / ${service.environment_name}`, to: pathOf(service), glyph: () => dot(serviceKind(service), words.readable(service.state)) }));
 }
 
+async function environments(place) {
+  const named = async (family, parents) => (await api.all("/resource", { family, path: `${place.org.id}/${parents}` })).map((found) => ({ name: found.name, about: `${words[family]} · ${found.path}`, to: `/${family}/${found.id}` }));
+  return (await Promise.all([named("project", ""), named("environment", "/")])).flat();
+}
+
+// The families of the organization and what is in them, such as webhooks.
+async function things({ org }) {
+  const document = await loadDocument();
+  const path = `/organization/${org.id}`;
+  const lists = familiesOf(document, path).map((list) => [document.titleOf(list), `${path}/${familyOf(list)}`]);
+  const inside = await Promise.all(lists.map(async ([about, list]) => {
+    const { results } = await api.get(list, { page_size: 100 }).catch(() => ({ results: [] }));
+    return results.map((found) => ({ name: found.name || found.email || found.target_url || found.id, about, to: document.itemPath(list, org.id) ? `${list}/${found.id}` : list }));
+  }));
+  return [...lists.map(([name, to]) => ({ name, about: org.name, to })), ...inside.flat()];
+}
+
+// Actions that fit the thing on the page come with its id.
 async function operations() {
   const document = await loadDocument();
+  const here = idsOf(document, location.pathname);
   return document.operations
     .filter((operation) => operation.method !== "GET")
-    .map((operation) => ({ name: operation.summary, about: (operation.tags || []).join(" ") || title(operation.id), to: `/do/${operation.id}`, isAction: true }));
+    .map((operation) => {
+      const known = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).filter((name) => here[name]);
+      const query = new URLSearchParams(known.map((name) => [name, here[name]]));
+      return { name: operation.summary, about: (operation.tags || []).join(" ") || title(operation.id), to: `/do/${operation.id}${known.length ? `?${query}` : ""}`, isAction: true, isHere: known.length > 0 };
+    });
+}
+
+/** The ids in an address of the console, by the names that parameters have: { app_id: … }. */
+export function idsOf(document, path) {
+  const inPath = Object.fromEntries([...path.matchAll(/\/([a-zA-Z]+)\/([0-9a-f-]{36})/g)].map(([, family, id]) => [family, id]));
+  return Object.fromEntries(Object.entries(document.families()).filter(([name, family]) => name !== "org_id" && inPath[family]).map(([name, family]) => [name, inPath[family]]));
 }

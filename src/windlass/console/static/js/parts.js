@@ -149,7 +149,7 @@ export function dialog(heading, content, { wide } = {}) {
 }
 
 /** Asks before something is done: says what it will do. What destroys asks for the name to be typed. */
-export function confirm(heading, text, { action, danger, name } = {}) {
+export function confirm(heading, text, { action, danger, name, wide } = {}) {
   return dialog(heading, (finish) => {
     const run = h("button", { type: "button", class: `button ${danger ? "danger" : "main"}`, disabled: Boolean(name), onclick: () => finish(true) }, action || heading);
     const typed = name && h("label", { class: "field" }, words.typeName(name),
@@ -159,7 +159,7 @@ export function confirm(heading, text, { action, danger, name } = {}) {
       typed,
       h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel), run),
     ];
-  });
+  }, { wide });
 }
 
 /** A menu of further actions. */

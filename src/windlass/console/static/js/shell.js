@@ -67,3 +67,14 @@ export function crumbs(...parts) {
     to ? link(to, text) : h("span", { "aria-current": "page" }, text),
   ]));
 }
+
+/** Links to the things before and after this one, for `[` and `]`. `paths`: all of the same kind, in order. */
+export function siblings(paths, path) {
+  const index = paths.indexOf(path);
+  if (index < 0 || paths.length < 2) return null;
+  const to = (step, rel, label, sign) => {
+    const target = paths[index + step];
+    return target && h("a", { href: `/console${target}`, rel, "aria-label": label, title: `${label} (${step > 0 ? "]" : "["})` }, sign);
+  };
+  return h("span", { class: "siblings" }, to(-1, "prev", words.previous, "‹"), to(1, "next", words.following, "›"));
+}

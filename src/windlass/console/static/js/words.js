@@ -19,8 +19,8 @@ export const words = {
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
-  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes",
-  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", mainNavigation: "Main navigation",
+  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", instances: "Instances",
+  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
@@ -37,10 +37,11 @@ export const words = {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
+  origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },
   keys: {
     title: "Keys",
     list: [["/", "search"], ["Ctrl-K", "search with every action"], ["g o", "overview"], ["g n", "new service"], ["g s", "organization"], ["g a", "audit"], ["g u", "account"],
-      ["j k", "next and previous row"], ["[ ]", "previous and next tab"], ["Enter", "open"], ["Esc", "close"], ["?", "this list"]],
+      ["j k", "next and previous row"], ["[ ]", "previous and next tab, deployment or environment"], ["Enter", "open"], ["Esc", "close, or go up"], ["?", "this list"]],
   },
   missing: { title: "There is nothing here", text: "The address may be wrong, or what was here is deleted." },
 
@@ -56,7 +57,7 @@ export const words = {
   },
 
   overview: {
-    title: "Overview", attention: "Needs attention", recent: "Deployed last", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
     noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
     running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
@@ -67,7 +68,7 @@ export const words = {
   },
   environmentPage: {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
-    choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "Databases come first; the other services wait for them. The order is:",
+    choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order; services that others wait for come before them:",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
     deployAllDone: (count) => `${plural(count, "deployment")} asked for.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
   },
@@ -98,9 +99,9 @@ export const words = {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, ports: "Change the port", settings: "Change the settings",
   },
   logs: {
-    follow: "Follow", search: "Search these lines", only: "only matches", wrap: "wrap", jump: "Jump to a time", copy: "Copy", download: "Download", open: "Open this line",
+    follow: "Follow", pause: "Pause", search: "Search these lines", everywhere: "Search the whole log", only: "only matches", wrap: "wrap", jump: "Go to", copy: "Copy", download: "Download", open: "Open this line",
     linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${count} lines are copied.`, empty: "It has written nothing yet.", nothingSince: "There are no lines since then.",
-    matches: (count) => plural(count, "match", "matches"), lines: (count, dropped) => `${count} lines${dropped ? `, ${dropped} older ones not shown` : ""}`,
+    matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${count} lines${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
     empty: "Nothing was measured in the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
@@ -112,12 +113,11 @@ export const words = {
   settings: {
     about: "A change is saved at once, and only the fields that you changed.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
     sections: { general: "General", source: "Source", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", resources: "Resources and instances", storage: "Storage", other: "Further settings" },
-    conflict: "Changed in the meantime", conflictWill: "It was changed while you were editing. Saving yours replaces what is there now:", theirs: "is now", yours: "yours is", saveMine: "Save mine",
     declaration: "The whole declaration", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete",
   },
   variables: {
     search: "Search by name", paste: "Paste a .env file", pasteHelp: "Lines of KEY=value. You see the difference before anything is saved.", allSecret: "All of them are secrets", add: "Add a variable",
-    key: "Name", value: "Value", from: "From", changed: "Changed", change: "Change", override: "Override here", whole: "Show all", less: "Show less", isSecret: "secret", secret: "Secret",
+    key: "Name", value: "Value", from: "From", changed: "Changed", change: "Change", history: "Who changed it", historyOf: (key) => `Who changed ${key}`, changedMeanwhile: (key) => `Another person saved ${key} while you were editing. At present, and with yours:`, kept: "not saved; the value of the other person stays", override: "Override here", whole: "Show all", less: "Show less", isSecret: "secret", secret: "Secret",
     secretHelp: "A secret is stored encrypted and never shown again.", valueHelp: "{{OTHER_NAME}} stands for the value of another variable.", aliasOf: "same as", emptyValue: "(empty)", removed: "is deleted",
     overrides: (level) => `overrides that of the ${level}`, actionsOf: (key) => `Actions of ${key}`, changeOf: (key) => `Change ${key}`, pending: (count) => `${plural(count, "change")} not saved yet`, stage: "Add to the changes",
     takesEffect: "Takes effect at the next deployment.", save: "Save", saveAndDeploy: "Save and deploy", discard: "Discard", saved: "Saved. It takes effect at the next deployment.",
@@ -131,12 +131,13 @@ export const words = {
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
   },
+  // Beside the description that the API has of them.
+  families: {
+    apiToken: "What machines sign in with: rights, end, and the last use.", member: "People, their roles, and invitations.", inviteMember: "Invitations that wait.", webhook: "Other servers that are told of events, with deliveries, replay and test.",
+    cluster: "Where services run, and the room there.", gitToken: "Credentials for private repositories.",
+  },
   organizationPage: {
     about: "Who may do what, what is told to whom, and where services run.", general: "General",
-    families: {
-      apiToken: "What machines sign in with: rights, end, and the last use.", member: "People, their roles, and invitations.", inviteMember: "Invitations that wait.", webhook: "Other servers that are told of events, with deliveries, replay and test.",
-      cluster: "Where services run, and the room there.", gitToken: "Credentials for private repositories.",
-    },
   },
   members: {
     title: "Members", about: "A role counts everywhere in the organization, and shows at once.", invite: "Invite", empty: "Nobody is a member yet: tokens are the only way in. Invite people once a sign-in provider is set up.",
@@ -150,12 +151,18 @@ export const words = {
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in to", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", TOKEN_USED: "used a token for the first time from this address, in",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", TOKEN_USED: "used a token for the first time from this address, in",
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
     browser: "Browser", thisOne: "this one", begun: "Begun", used: "Last used", end: "End session", endWill: "That browser is signed out at once.", ended: "The session has ended.", signOut: "Sign out",
   },
+  conflict: {
+    title: "Changed in the meantime", will: "Another person saved changes while you were editing. Compare both; saving yours replaces the fields below that have a value of yours, and keeps the others.",
+    field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
+  },
   operation: { run: "Run", answer: "Answer", noAnswer: "Done; the server had nothing to say.", choose: "Choose …" },
+  noDocument: "The description of the API cannot be read.", noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
+  dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "It is shown this once and cannot be shown again.", done: "I have kept it" },
 };

@@ -37,7 +37,7 @@ export function render(state, place) {
     head(text.title, { about: text.about }),
     h("div", { class: "tools" },
       TEXTS.map((name) => h("input", { type: "search", placeholder: text.filters[name], "aria-label": text.filters[name], value: state.query[name] || "", onchange: change(name) })),
-      FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.readable(option))))),
+      FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.origins[option] || words.readable(option))))),
       ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
     eventList(state.events),
     state.next && button(words.showMore, async () => (await read(state, true), place.update())),
@@ -49,9 +49,9 @@ export function eventList(events) {
   return h("ol", { class: "events" }, events.map((event) => h("li", { key: event.id },
     h("div", { class: "event-line" },
       h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ",
-      h("span", {}, words.readable(event.sub_target_type || event.target_type).toLowerCase()), " ", h("strong", {}, event.target_name),
+      event.event_type !== "SIGN_IN" && [h("span", {}, words.readable(event.sub_target_type || event.target_type).toLowerCase()), " ", h("strong", {}, event.target_name)],
       h("span", { class: "muted" }, [event.project_name, event.environment_name].filter(Boolean).join(" / "))),
-    h("div", { class: "muted" }, ago(event.timestamp), ` · ${words.readable(event.origin)}`, event.address && ` · ${event.address}`),
+    h("div", { class: "muted" }, ago(event.timestamp), ` · ${words.origins[event.origin] || words.readable(event.origin)}`, event.address && ` · ${event.address}`),
     changes(event))));
 }
 

@@ -2,11 +2,11 @@
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
-import { ago, clockTime, duration } from "../format.js";
+import { ago, clockTime, duration, exactTime } from "../format.js";
 import { follow } from "../live.js";
 import { button, copyButton, facts, head, outside, panel, say } from "../parts.js";
 import { act, commitLine, rollBack } from "../services.js";
-import { crumbs } from "../shell.js";
+import { crumbs, siblings } from "../shell.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
 import { failure } from "./failure.js";
@@ -58,6 +58,7 @@ export function render(state, place) {
   const address = links.find((other) => other.is_default) || links[0];
   return [
     crumbs([service.name, path], [words.tabs.deployments, `${path}/deployments`], [`v${deployment.number}`]),
+    siblings(deployments.map(({ id }) => `${path}/deployments/${id}`).reverse(), `${path}/deployments/${deployment.id}`),
     head(`${words.readable(deployment.action)} v${deployment.number}`, {
       actions: [
         isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" }),
@@ -112,7 +113,7 @@ function story({ deployment, lines }) {
 }
 
 function logLine(line) {
-  return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at }, clockTime(line.created_at)), " ", line.message);
+  return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at, title: exactTime(line.created_at) }, clockTime(line.created_at)), " ", line.message);
 }
 
 function run(deployment) {

@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
-import { schemaForm, shown } from "../forms.js";
+import { isIdle, schemaForm, shown } from "../forms.js";
 import { ago, title } from "../format.js";
 import { button, code, complain, dialog, empty, head, link, table } from "../parts.js";
 import { crumbs } from "../shell.js";
@@ -11,16 +11,18 @@ import { badge } from "../states.js";
 import { words } from "../words.js";
 
 const MOST_COLUMNS = 6;
+const TITLES = ["name", "email", "url", "key", "target_url"];
+const STATE = /^(state|status)$|_status$/;
 const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
 
 export async function load({ params }) {
-  const base = `/organization/${params.organization}`;
+  const base = `/${params.parent}/${params.parentId}`;
   const path = `${base}/${params.family}`;
-  const [document, organization] = await Promise.all([loadDocument(), api.get(base)]);
+  const document = await loadDocument();
   const list = document.at("GET", path);
   if (!list) throw Object.assign(new Error(words.missing.text), { status: 404 });
-  const state = { path, base, document, organization, list, page: 1, creation: document.at("POST", path), reading: document.at("GET", `${path}/00000000-0000-0000-0000-000000000000`), title: document.titleOf(list) };
-  await read(state);
+  const state = { path, base, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
+  [state.parent] = await Promise.all([api.get(base), read(state)]);
   return state;
 }
 
@@ -31,35 +33,41 @@ async function read(state) {
 }
 
 export function render(state, place) {
-  const { path, base, document, organization, creation, rows } = state;
+  const { path, base, document, parent, creation, rows } = state;
   const make = creation && button(`${words.new} ${noun(creation)}`, () => create(state, place), { main: true });
   return [
-    crumbs([organization.name, base], [state.title]),
+    crumbs([parent.name, base], [state.title]),
     head(state.title, { about: rows.length ? document.describe(state.list.tags[0]) : "", actions: [make] }),
-    rows.length ? table(columns(state), rows, { to: state.reading && ((row) => `${path}/${row.id}`), label: state.title }) : empty(document.describe(state.list.tags[0]), make),
+    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : empty(document.describe(state.list.tags[0]), make),
     state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
   ];
 }
 
 export const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
 
-function columns({ document, list, path, rows, reading }) {
+function columns({ document, list, path, rows, canOpen }) {
   const properties = document.row(list).properties || Object.fromEntries(Object.keys(rows[0] || {}).map((name) => [name, {}]));
-  const used = Object.keys(properties).filter((name) => !LATER.test(name) && rows.some((row) => hasValue(row[name])));
-  const simple = used.filter((name) => rows.every((row) => typeof row[name] !== "object" || row[name] === null || (Array.isArray(row[name]) && typeof row[name][0] !== "object")));
-  const first = simple.find((name) => ["name", "email", "url", "key", "target_url"].includes(name)) || simple[0] || "id";
-  const others = simple.filter((name) => name !== first).slice(0, MOST_COLUMNS - 1);
+  const schemaOf = (name) => document.resolve(properties[name]);
+  const used = Object.keys(properties).filter((name) => !LATER.test(name) && !isIdle(schemaOf(name)) && rows.some((row) => hasValue(row[name])));
+  const simple = used.filter((name) => rows.every((row) => isSimple(row[name])));
+  const first = simple.find((name) => TITLES.includes(name)) || simple[0] || "id";
+  const others = simple.filter((name) => name !== first && !TITLES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
   return [
-    { title: title(first), wide: true, cell: (row) => (reading ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first]))) },
-    ...others.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
+    { title: title(first), wide: true, cell: (row) => [canOpen ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first])), row.description && h("p", { class: "message muted" }, row.description)] },
+    ...others.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], schemaOf(name)) })),
     ...(properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : []),
   ];
 }
 
+// States come first.
+const order = (name) => Number(!STATE.test(name));
+
+const isSimple = (value) => typeof value !== "object" || value === null || (Array.isArray(value) && typeof value[0] !== "object");
+
 const hasValue = (value) => value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && !value.length);
 
 export function cell(name, value, schema) {
-  if (/^(state|status)$|_status$/.test(name) && typeof value === "string") return badge(value);
+  if (STATE.test(name) && typeof value === "string") return value ? badge(value) : "";
   if (typeof value === "string" && (schema.format === "date-time" || /_at$/.test(name))) return ago(value);
   return shown(value, schema);
 }
@@ -67,7 +75,7 @@ export function cell(name, value, schema) {
 export async function create(state, place) {
   const { document, creation, path } = state;
   const schema = document.body(creation);
-  const form = schemaForm(document, schema, { only: order(schema), choices: await choicesFor(state, schema), hide: schema.properties.scopes ? ["scope", "role_id"] : [] });
+  const form = schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: schema.properties.scopes ? ["scope", "role_id"] : [] });
   const run = async (finish) => {
     try {
       finish(await api.post(path, form.read()));
@@ -83,7 +91,7 @@ export async function create(state, place) {
   place.update();
 }
 
-function order(schema) {
+function requiredFirst(schema) {
   const required = schema.required || [];
   return [...required, ...Object.keys(schema.properties).filter((name) => !required.includes(name))];
 }

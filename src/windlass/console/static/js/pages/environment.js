@@ -3,10 +3,12 @@
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { share } from "../live.js";
+import { loadDocument } from "../document.js";
+import { familyCards } from "../families.js";
+import { keepUp } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
-import { act, pathOf } from "../services.js";
-import { crumbs } from "../shell.js";
+import { pathOf } from "../services.js";
+import { crumbs, siblings } from "../shell.js";
 import { badge, byUrgency, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
@@ -18,29 +20,22 @@ const IN_GRAPH = 300;
 
 export async function load({ params, org }) {
   const path = `/environment/${params.environment}`;
-  const environment = await api.get(path);
-  const state = { path, environment, title: environment.name, isLive: true, chosen: new Set(), asGraph: false, search: "", most: AT_ONCE };
+  const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: AT_ONCE };
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
-  const [project] = await Promise.all([api.get(`/project/${environment.project.id}`), state.read()]);
-  state.project = project;
-  return state;
+  [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
+  const projectPath = `/project/${state.environment.project.id}`;
+  const [project, environments] = await Promise.all([api.get(projectPath), api.all(`${projectPath}/environment`)]);
+  return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });
 }
 
-export function watch(state, place, draw) {
-  let waiting = null;
-  const soon = () => {
-    waiting ||= setTimeout(() => state.read().then(draw, () => {}).finally(() => (waiting = null)), 200);
-  };
-  place.onStop(() => clearTimeout(waiting));
-  place.onStop(share(`${state.path}/status/stream`, { event: soon, state: (isLive, since) => (Object.assign(state, { isLive, since }), draw()) }));
-}
+export const watch = (state, place, draw) => keepUp(`${state.path}/status/stream`, state, place, draw);
 
 export function render(state, place) {
   const { environment, project, services, path, chosen } = state;
   const rows = byUrgency(services.filter((service) => service.name.toLowerCase().includes(state.search)));
   const count = chosen.size;
   return [
-    crumbs([project.name, `/project/${project.id}`], [environment.name]),
+    crumbs([project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
     head(environment.name, {
       about: answer(services),
       actions: [
@@ -49,7 +44,7 @@ export function render(state, place) {
         services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true }) : button(text.deployAll, () => deployAll(state), { main: true })),
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true }),
-          button(text.stopAll, () => act(place, path, environment.name, { action: "stop", danger: true }), { plain: true }),
+          services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true }),
         ]),
       ],
@@ -60,6 +55,7 @@ export function render(state, place) {
       services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => ((state.search = event.target.value.toLowerCase()), place.update()) })),
     !services.length ? empty(text.empty, link(`/new?environment=${environment.id}`, h("span", { class: "button main" }, words.places.new)), "windlass init && windlass up")
       : state.asGraph && state.uses ? graph(rows.slice(0, IN_GRAPH), state.uses) : list(rows, state, place),
+    familyCards(state.document, path),
   ];
 }
 
@@ -95,34 +91,45 @@ function list(rows, state, place) {
   rows.length > most && button(words.showMore, () => ((state.most += AT_ONCE), place.update())), rows.length > most && h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)];
 }
 
+// The list of the API has services in the order in which they are deployed.
+function inOrder(services) {
+  return [h("p", { class: "muted" }, text.order), h("ol", { class: "order" }, services.map((service) => h("li", {}, service.name, " ", h("span", { class: "muted" }, words.readable(service.service_type)))))];
+}
+
 async function deployAll({ path, environment, services }) {
-  const isLater = (service) => Number(service.service_type !== "DATABASE");
-  const order = [...services].sort((one, other) => isLater(one) - isLater(other) || one.name.localeCompare(other.name)).map((service) => service.name);
-  const about = [text.deployAllWill(services.length), h("p", { class: "muted" }, text.order), h("p", {}, order.join(", "))];
+  const about = [text.deployAllWill(services.length), ...inOrder(services)];
   if (!(await confirm(text.deployAllTitle(environment.name), about, { action: text.deployAll }))) return;
   await api.post(`${path}/deploy`);
   say(text.deployAllDone(services.length));
 }
 
+async function stopAll({ path, environment, services }) {
+  const about = [words.actions.stop.will, ...inOrder([...services].reverse())];
+  if (!(await confirm(words.actions.stop.title(environment.name), about, { action: text.stopAll, danger: true }))) return;
+  await api.post(`${path}/stop`);
+  say(words.actions.stop.done(environment.name));
+}
+
 async function chosenDo(state, place, action) {
   const services = state.services.filter((service) => state.chosen.has(service.id));
-  const names = services.map((service) => service.name).join(", ");
   const word = action === "deploy" ? text.deployChosen(services.length) : text.stopChosen(services.length);
-  if (!(await confirm(word, `${action === "deploy" ? text.deployAllWill(services.length) : words.actions.stop.will} ${names}`, { action: word, danger: action === "stop" }))) return;
-  await api.post(`${state.path}/service/${action}`, lists(services, action));
+  const about = action === "deploy" ? [text.deployAllWill(services.length), ...inOrder(services)] : [words.actions.stop.will, ...inOrder([...services].reverse())];
+  if (!(await confirm(word, about, { action: word, danger: action === "stop" }))) return;
+  await api.post(`${state.path}/service/${action}`, lists(state, services, action));
   state.chosen.clear();
   say(action === "deploy" ? text.deployAllDone(services.length) : text.stopDone(services.length));
   place.update();
 }
 
-// The list of each kind of service: those of a deployment name versions, where a version can be chosen.
-function lists(services, action) {
+// The body has a list for each kind of service: of ids, or of objects that name one in their first required field.
+function lists({ document, path }, services, action) {
+  const { properties } = document.body(document.at("POST", `${path}/service/${action}`));
   const body = {};
   for (const { id, service_type: type } of services) {
     const kind = type.toLowerCase();
-    const name = action === "deploy" ? `${kind}s` : `${kind}_ids`;
-    const entry = action !== "deploy" || type === "DATABASE" ? id : type === "APPLICATION" ? { application_id: id } : { id };
-    (body[name] ||= []).push(entry);
+    const name = [`${kind}s`, `${kind}_ids`].find((other) => properties[other]);
+    const item = document.resolve(properties[name].items);
+    (body[name] ||= []).push(item.properties ? { [item.required[0]]: id } : id);
   }
   return body;
 }

@@ -10,7 +10,7 @@ import { words } from "../words.js";
 const text = words.members;
 
 export async function load({ params }) {
-  const base = `/organization/${params.organization}`;
+  const base = `/${params.parent}/${params.parentId}`;
   const state = { base, title: text.title };
   state.read = async () => {
     const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);

@@ -12,23 +12,24 @@ import { showOnce } from "./derived_list.js";
 
 const text = words.operation;
 
-export async function load({ params, org }) {
+export async function load({ params, org, query }) {
   const document = await loadDocument();
   const operation = document.operation(params.operation);
   if (!operation) throw Object.assign(new Error(words.missing.text), { status: 404 });
   const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const services = names.some((name) => name !== "org_id") ? await api.all(`/organization/${org.id}/services`) : [];
   const body = document.body(operation);
-  return { document, operation, names, ids: { org_id: org.id }, options: optionsFor(names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
+  return { document, operation, names, ids: { org_id: org.id, ...Object.fromEntries(query) }, options: optionsFor(document, names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
 }
 
-function optionsFor(names, services) {
-  const kinds = { app_id: "APPLICATION", container_id: "CONTAINER", db_id: "DATABASE" };
+// What a parameter may name: services by their kind, and the environments and projects that have some.
+function optionsFor(document, names, services) {
   const unique = (id, label) => [...new Map(services.map((service) => [service[id], label(service)]))];
+  const families = document.families();
   return Object.fromEntries(names.map((name) => [name,
-    name === "env_id" ? unique("environment_id", (service) => `${service.project_name} / ${service.environment_name}`)
-      : name === "project_id" ? unique("project_id", (service) => service.project_name)
-        : services.filter((service) => service.service_type === (kinds[name] || name.replace(/_id$/, "").toUpperCase())).map((service) => [service.id, `${service.name} (${service.environment_name})`])]));
+    families[name] === "environment" ? unique("environment_id", (service) => `${service.project_name} / ${service.environment_name}`)
+      : families[name] === "project" ? unique("project_id", (service) => service.project_name)
+        : services.filter((service) => service.service_type.toLowerCase() === families[name]).map((service) => [service.id, `${service.name} (${service.environment_name})`])]));
 }
 
 export function render(state, place) {
@@ -39,7 +40,7 @@ export function render(state, place) {
   return [
     head(operation.summary, { about: operation.description }),
     panel(null,
-      names.map((name) => field(title(name), options[name].length ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
+      names.map((name) => field(title(name), options[name].length && (!ids[name] || options[name].some(([id]) => id === ids[name])) ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
       form && own(form.node),
       h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : text.run, () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady }))),
     state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),

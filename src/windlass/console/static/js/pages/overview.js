@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { share } from "../live.js";
+import { keepUp } from "../live.js";
 import { empty, head, link, panel, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { badge, byUrgency, dot, serviceKind } from "../states.js";
@@ -23,48 +23,30 @@ export async function load(place) {
   return state;
 }
 
-export function watch(state, place, draw) {
-  let waiting = null;
-  let cost = 0;
-  // Changes are collected: the more a reading costs, the longer.
-  const soon = () => {
-    waiting ||= setTimeout(async () => {
-      const began = performance.now();
-      await state.read().catch(() => {});
-      cost = performance.now() - began;
-      waiting = null;
-      draw();
-    }, Math.max(250, cost * 4));
-  };
-  place.onStop(() => clearTimeout(waiting));
-  place.onStop(share(`/organization/${place.org.id}/events/stream`, {
-    event: soon,
-    state: (isLive, since) => {
-      if (isLive && !state.isLive) soon();
-      Object.assign(state, { isLive, since });
-      draw();
-    },
-  }));
-}
+export const watch = (state, place, draw) => keepUp(`/organization/${place.org.id}/events/stream`, state, place, draw);
 
 export function render(state, place) {
   const { services, projects } = state;
   const troubled = services.filter((service) => ["bad", "warn"].includes(serviceKind(service)));
   const busy = services.filter((service) => ["busy", "wait"].includes(serviceKind(service)));
+  // A message of what is under way says why it cannot go on.
+  const needy = [...troubled, ...busy.filter((service) => service.message)];
+  const changing = busy.filter((service) => !service.message);
   return [
-    head(text.title, { about: summary(services, troubled, busy), actions: [link("/new", h("span", { class: "button main" }, words.places.new))] }),
+    head(text.title, { about: summary(services, needy, busy), actions: [link("/new", h("span", { class: "button main" }, words.places.new))] }),
     stale(state),
-    attention(troubled, busy),
+    brief(text.attention, needy),
+    brief(text.changing, changing),
     !services.length && !projects.length ? empty(text.empty, link("/new", h("span", { class: "button main" }, words.places.new)), "windlass up") : null,
     h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id), place))),
     recent(services),
   ];
 }
 
-function summary(services, troubled, busy) {
+function summary(services, needy, busy) {
   if (!services.length) return text.nothingRuns;
   const running = services.filter((service) => serviceKind(service) === "ok").length;
-  return [text.running(running, services.length), troubled.length ? text.troubled(troubled.length) : text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
+  return [text.running(running, services.length), needy.length ? text.troubled(needy.length) : text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
 }
 
 /** Says that what is shown is old, if the stream is broken. */
@@ -72,10 +54,9 @@ export function stale({ isLive, since }) {
   return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
 }
 
-function attention(troubled, busy) {
-  const rows = [...troubled, ...busy];
+function brief(heading, rows) {
   if (!rows.length) return null;
-  return panel(text.attention, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
+  return panel(heading, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
     h("li", { key: service.id },
       badge(service.state, serviceKind(service)),
       h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),

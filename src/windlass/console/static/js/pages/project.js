@@ -3,41 +3,52 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
+import { familyCards } from "../families.js";
 import { schemaForm } from "../forms.js";
+import { keepUp } from "../live.js";
 import { button, dialog, empty, head, link, menu, say, table, complain, confirm } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
+import { stale } from "./overview.js";
 
 const text = words.projectPage;
 
 export async function load({ params, org }) {
   const path = `/project/${params.project}`;
-  const [project, environments, services] = await Promise.all([api.get(path), api.all(`${path}/environment`), api.all(`/organization/${org.id}/services`, { project_id: params.project })]);
-  return { path, project, environments, services, title: project.name };
+  const state = { path, isLive: true };
+  state.read = async () => {
+    const [project, environments, services] = await Promise.all([api.get(path), api.all(`${path}/environment`), api.all(`/organization/${org.id}/services`, { project_id: params.project })]);
+    Object.assign(state, { project, environments, services, title: project.name });
+  };
+  [state.document] = await Promise.all([loadDocument(), state.read()]);
+  return state;
 }
 
+export const watch = (state, place, draw) => keepUp(`/organization/${place.org.id}/events/stream`, state, place, draw, (event) => event.project_id === undefined || event.project_id === null || event.project_id === state.project.id);
+
 export function render(state, place) {
-  const { project, environments, services, path } = state;
+  const { document, project, environments, services, path } = state;
   const of = (environment) => byUrgency(services.filter((service) => service.environment_id === environment.id));
   return [
     crumbs([words.places.overview, "/"], [project.name]),
     head(project.name, {
       about: project.description || text.about,
-      actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(place, path), { main: true }),
+      actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(state, place), { main: true }),
         menu(words.more, [button(words.remove.button, () => remove(place, path, project), { danger: true, plain: true })])],
     }),
+    stale(state),
     environments.length ? table([
       { title: words.columns.name, cell: (environment) => link(`/environment/${environment.id}`, environment.name) },
       { title: text.mode, cell: (environment) => words.readable(environment.mode) },
       { title: words.columns.services, cell: (environment) => h("span", { class: "dots" }, of(environment).slice(0, 40).map((service) => dot(serviceKind(service), service.name)), of(environment).length === 0 && h("span", { class: "muted" }, text.none)) },
       { title: words.columns.cluster, cell: (environment) => h("span", { class: "muted" }, environment.cluster_name) },
-    ], environments, { to: (environment) => `/environment/${environment.id}`, label: text.environments }) : empty(text.empty, button(text.newEnvironment, () => create(place, path), { main: true }), `windlass environment create --project ${project.name} --name production`),
+    ], environments, { to: (environment) => `/environment/${environment.id}`, label: text.environments }) : empty(text.empty, button(text.newEnvironment, () => create(state, place), { main: true }), `windlass environment create --project ${project.name} --name production`),
+    familyCards(document, path),
   ];
 }
 
-async function create(place, path) {
-  const document = await loadDocument();
+async function create({ document, path }, place) {
   const form = schemaForm(document, document.body(document.at("POST", `${path}/environment`)), { only: ["name", "mode"] });
   const run = async (finish) => {
     try {

@@ -4,7 +4,8 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
-import { share } from "../live.js";
+import { familiesOf, familyOf } from "../families.js";
+import { keepUp } from "../live.js";
 import { button, copyButton, head, menu, outside, tabs } from "../parts.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
@@ -45,21 +46,14 @@ export async function load(place) {
 
 export function watch(state, place, draw) {
   let seen = JSON.stringify(state.status);
-  let waiting = null;
-  const soon = () => {
-    waiting ||= setTimeout(() => state.read().then(() => state.inner.refresh?.(state, place)).then(draw, () => {}).finally(() => (waiting = null)), 100);
+  const isNews = (statuses) => {
+    const mine = Object.values(statuses).flat().find((status) => status.id === state.id);
+    const text = JSON.stringify(mine);
+    if (!mine || text === seen) return false;
+    seen = text;
+    return true;
   };
-  place.onStop(() => clearTimeout(waiting));
-  place.onStop(share(`/environment/${state.environment.id}/status/stream`, {
-    event: (statuses) => {
-      const mine = Object.values(statuses).flat().find((status) => status.id === state.id);
-      const text = JSON.stringify(mine);
-      if (!mine || text === seen) return;
-      seen = text;
-      soon();
-    },
-    state: (isLive, since) => (Object.assign(state, { isLive, since }), draw()),
-  }));
+  keepUp(`/environment/${state.environment.id}/status/stream`, state, place, draw, isNews);
   state.inner.watch?.(state, place, draw);
 }
 
@@ -70,7 +64,7 @@ export function render(state, place) {
     head(service.name, { actions: actions(state, place) }),
     h("div", { class: "service-line" }, present(state)),
     stale(state),
-    tabs(tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), tab === "overview" ? path : `${path}/${tab}`),
+    tabs([...tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), ...familiesOf(state.document, path).map((list) => [`${path}/${familyOf(list)}`, state.document.titleOf(list)])], tab === "overview" ? path : `${path}/${tab}`),
     state.inner.render(state, place),
   ];
 }

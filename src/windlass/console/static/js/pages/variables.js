@@ -5,10 +5,11 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { parseDotenv } from "../dotenv.js";
 import { ago } from "../format.js";
-import { button, complain, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
+import { button, complain, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
+import { eventList } from "./audit.js";
 
 const text = words.variables;
 
@@ -58,6 +59,7 @@ function columns(state, place) {
     { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), row.overridden_variable && h("span", { class: "muted" }, ` ${text.overrides(words.levels[row.overridden_variable.scope] || "")}`)] },
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
+      button(text.history, () => showHistory(state, place, row), { plain: true }),
       button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true }),
       isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true }),
     ]) },
@@ -68,6 +70,15 @@ function columns(state, place) {
 function isOwn({ path }, row) {
   const level = path.split("/")[1].toUpperCase();
   return row.scope === level;
+}
+
+// Who changed it: the audit names the level at which it is set.
+async function showHistory({ path, above }, place, row) {
+  const levels = [path, ...above].map((other) => other.split("/").pop());
+  const lists = await Promise.all(levels.map((targetId) => api.get(`/organization/${place.org.id}/events`, { targetId, pageSize: 100 })));
+  const events = lists.flatMap((answer) => answer.events).filter((event) => event.sub_target_type && event.target_name === row.key);
+  events.sort((one, other) => other.number - one.number);
+  await dialog(text.historyOf(row.key), (finish) => [eventList(events), h("div", { class: "dialog-actions" }, button(words.close, () => finish(), { main: true }))], { wide: true });
 }
 
 function value(state, place, row) {
@@ -150,9 +161,11 @@ async function save(state, place, thenDeploy) {
   say(text.saved, { action: state.service && link(state.path, words.actions.deploy.button) });
 }
 
-function apply(path, { kind, row, key, after, isSecret }) {
+async function apply(path, { kind, row, key, before, after, isSecret }) {
   const list = `${path}/${isSecret ? "secret" : "environmentVariable"}`;
   if (kind === "add") return api.post(list, { key, value: after });
   if (kind === "override") return api.post(`${list}/${row.id}/override`, { value: after });
-  return kind === "remove" ? api.delete(`${list}/${row.id}`) : api.patch(`${list}/${row.id}`, { value: after });
+  const { data: now, tag } = await api.tagged(`${list}/${row.id}`);
+  if (now.updated_at !== row.updated_at && !(await confirm(words.conflict.title, [text.changedMeanwhile(key), difference({ key, before: now.value, after, kind, isSecret })], { action: words.conflict.saveMine }))) throw new Error(text.kept);
+  return kind === "remove" ? api.delete(`${list}/${row.id}`, { tag }) : api.patch(`${list}/${row.id}`, { value: after }, tag);
 }

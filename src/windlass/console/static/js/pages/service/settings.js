@@ -1,16 +1,16 @@
 // The settings of a service as forms, with when a change takes effect; and its whole declaration.
 
-import { api } from "../../api.js";
 import { h, own } from "../../dom.js";
 import { schemaForm } from "../../forms.js";
-import { button, codeBlock, complain, confirm, panel, say } from "../../parts.js";
+import { button, codeBlock, panel, say } from "../../parts.js";
+import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
 import { deploy, remove } from "../../services.js";
 import { words } from "../../words.js";
 
 const text = words.settings;
 const SECTIONS = [
-  ["general", ["name", "description", "icon_uri"]],
+  ["general", ["name", "description"]],
   ["source", ["source", "git_repository", "image_name", "tag", "registry_id", "type", "version", "mode", "accessibility", "auto_deploy", "watch_paths"]],
   ["build", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
   ["start", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
@@ -19,7 +19,7 @@ const SECTIONS = [
   ["resources", ["cpu", "memory", "gpu", "min_running_instances", "max_running_instances", "autoscaling"]],
   ["storage", ["storage", "ephemeral_storage_in_gib"]],
 ];
-const SILENT = ["annotations_groups", "labels_groups", "build_mode", "gpu", "auto_preview", "cpu_architecture"];
+const SILENT = ["icon_uri", "annotations_groups", "labels_groups", "build_mode", "gpu", "auto_preview", "cpu_architecture"];
 
 export async function load(state, place) {
   return { section: place.query.get("section") || "", forms: null };
@@ -55,31 +55,13 @@ function makeForms(state) {
 async function save(state, place, form, thenDeploy) {
   const changes = form.changes();
   if (!Object.keys(changes).length) return thenDeploy ? deploy(place, state.path) : say(text.nothingChanged);
-  try {
-    const answer = await api.patch(state.path, changes, state.tag);
-    Object.assign(state, { service: answer.data, tag: answer.tag });
-  } catch (error) {
-    if (error.status !== 412) throw error;
-    return conflict(state, place, changes);
-  }
+  const answer = await saveEdited(state.path, changes, state.tag, state.service);
+  if (!answer) return;
+  Object.assign(state, { service: answer.data, tag: answer.tag });
   state.content.forms = null;
   if (thenDeploy) return deploy(place, state.path);
   say(text.saved);
   place.go(`${state.path}/settings`, { replace: true });
-}
-
-// Somebody else was faster: shows what they changed beside what is to be saved.
-async function conflict(state, place, changes) {
-  const now = await api.tagged(state.path);
-  const lines = Object.keys(changes).map((name) => h("li", {}, h("code", {}, name), " ", text.theirs, " ", h("code", {}, JSON.stringify(now.data[name])), ", ", text.yours, " ", h("code", {}, JSON.stringify(changes[name]))));
-  if (!(await confirm(text.conflict, [text.conflictWill, h("ul", {}, lines)], { action: text.saveMine }))) return;
-  Object.assign(state, { tag: now.tag });
-  const answer = await api.patch(state.path, changes, now.tag).catch(complain);
-  if (!answer) return;
-  Object.assign(state, { service: answer.data, tag: answer.tag });
-  state.content.forms = null;
-  say(text.saved);
-  place.update();
 }
 
 function declaration({ service, path, document }) {

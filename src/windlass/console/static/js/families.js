@@ -1,0 +1,23 @@
+// The families below a thing, such as those of a project. Pages of their parents link to them; their own pages are derived.
+
+import { h } from "./dom.js";
+import { link } from "./parts.js";
+import { words } from "./words.js";
+
+// These are shown by the pages of their parents.
+const ON_PAGES = new Set(["project", "environment", "environmentVariable", "secret", "deployment", "upload", "inviteMember"]);
+
+export const familyOf = (list) => list.path.split("/").pop();
+
+/** The lists below a path that have pages of their own. */
+export function familiesOf(document, path) {
+  return document.familiesBelow(path).filter((list) => !ON_PAGES.has(familyOf(list)) && !document.isDeployable(list));
+}
+
+/** A card for each family, with what it is for. */
+export function familyCards(document, path, ...more) {
+  const lists = familiesOf(document, path);
+  if (!lists.length && !more.length) return null;
+  return h("div", { class: "cards" },
+    lists.map((list) => h("article", { class: "card", key: familyOf(list) }, h("h2", {}, link(`${path}/${familyOf(list)}`, document.titleOf(list))), h("p", { class: "muted" }, words.families[familyOf(list)] || document.describe(list.tags[0])))), more);
+}
