@@ -43,8 +43,14 @@ class Refused(Exception):
 
 
 class Server:
-    def __init__(self, folder: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
-        self.folder, self._settings = folder, settings or {}
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        program: tuple[str, ...] = ("-m", "windlass"),
+    ) -> None:
+        self.folder, self._settings, self._program = folder, settings or {}, program
         self.port, self.gateway = port or free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,7 +58,7 @@ class Server:
         self.org = str(self.call("GET", "/organization")["results"][0]["id"])
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "windlass", "serve", "--port", str(self.port)]
+        command = [sys.executable, *self._program, "serve", "--port", str(self.port)]
         command += ["--gateway-port", str(self.gateway), "--data-dir", str(self.folder / "data")]
         environment = os.environ | {
             "WINDLASS_ADMIN_TOKEN": TOKEN,

@@ -1,0 +1,70 @@
+"""A family that the console does not know has pages: of its list and of one thing; its actions are in the palette."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.servers import Server
+
+MANUAL = Path(__file__).parents[2] / "docs/adding-a-family.md"
+WITH_FAMILIES = """\
+import sys
+import windlass.families
+windlass.families.__path__.append(sys.argv.pop(1))
+from windlass.main import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Knows the family of runbooks, which the manual adds as an example."""
+    families = tmp_path_factory.mktemp("families")
+    source = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)[0]
+    (families / "runbook.py").write_text(source)
+    running = Server(tmp_path_factory.mktemp("console"), program=("-c", WITH_FAMILIES, str(families)))
+    yield running
+    running.end()
+
+
+def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_page, watch) -> None:
+    watch.expected += ["/runbook", "status of 400"]  # the document of the tests does not have it
+    server.environment(project="Ropes")
+    page = new_page("/")
+    page.get_by_role("link", name="Ropes").first.click()
+    page.get_by_role("link", name="Runbooks").click()
+    expect(page.locator(".empty")).to_contain_text("A runbook: what to do when something of a project breaks.")
+
+    page.get_by_role("button", name="New runbook").first.click()
+    page.get_by_label("Name").fill("Disk full")
+    page.get_by_label("Severity").select_option("HIGH")
+    page.get_by_label("Steps").fill("look at the graphs\nbuy a disk")
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("pager_key: set it")  # the dialog stays open
+    page.get_by_label("Pager key").fill("canary")
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("link", name="Disk full").click()
+
+    present = page.locator(".panel", has_text="At present")
+    expect(present).to_contain_text("look at the graphs")
+    expect(present).not_to_contain_text("canary")
+    page.get_by_label("Link").fill("https://example.com/disks")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(present).to_contain_text("https://example.com/disks")
+    runbook = page.url
+
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Runbooks", level=1)).to_be_visible()
+    page.goto(runbook)
+    page.get_by_role("button", name="Delete").click()
+    page.locator("dialog[open] input").fill("Disk full")
+    page.locator("dialog[open]").get_by_role("button", name="Delete").click()
+    expect(page.locator(".empty")).to_contain_text("A runbook")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("create a runbook")
+    expect(page.locator("dialog.palette li").first).to_contain_text("Create a runbook")
