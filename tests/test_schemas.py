@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -67,7 +67,13 @@ def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation)
     assert operation.family
     fields = resolved(body(operation)["schema"])["properties"]
     assert set(fields) == {field.name for field in operation.family.sent_fields}
-    assert all(fields[name]["writeOnly"] is True for name in operation.family.hidden)
+    assert all(field_at(fields, path)["writeOnly"] is True for path in operation.family.hidden)
+
+
+def field_at(fields: dict[str, Any], path: str) -> dict[str, Any]:
+    """A field of a schema, also inside an object: `config.password`."""
+    first, dot, rest = path.partition(".")
+    return field_at(resolved(fields[first])["properties"], rest) if dot else fields[first]
 
 
 def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:

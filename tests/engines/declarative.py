@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from windlass.core.deploy.engine_limits import UNKNOWN
+from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -92,7 +93,12 @@ class DeclarativeEngine:
             ports={port.internal: port.internal for port in workload.ports},
         )
 
-    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+    async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
+        return request.ref
+
+    async def prepare(
+        self, artifact: Artifact, say: Callable[[str], None], login: RegistryLogin | None = None
+    ) -> None:
         """A node pulls images itself."""
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.fakes.execution import FakeExecution
 from windlass.core.deploy.engine_limits import UNKNOWN
+from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
     HealthProbe,
@@ -65,8 +66,13 @@ class FakeEngine(EngineByHand):
         """By service: what was started last and not removed since."""
         self.applied: list[Workload] = []
         """Every generation that was asked for, in order."""
+        self.digests: dict[str, str] = {}
+        """The digests of images that a registry has, by name and tag; without one, only the engine has it."""
+        self.resolved: list[PullRequest] = []
         self.prepared: list[str] = []
         """Every artifact that was to be made ready, in order."""
+        self.logins: list[RegistryLogin | None] = []
+        """The login with which each of these was asked for."""
         self.missing = ""
         """If set, no artifact can be made ready, for this reason."""
         self.begun = 0
@@ -114,11 +120,20 @@ class FakeEngine(EngineByHand):
         await super().start(notice, sink)
         self._notice, self._sink = notice, sink
 
-    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+    async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
+        self._answer()
+        self.resolved.append(request)
+        name, digest = request.ref.rpartition(":")[0], self.digests.get(request.ref)
+        return f"{name}@{digest}" if digest else request.ref
+
+    async def prepare(
+        self, artifact: Artifact, say: Callable[[str], None], login: RegistryLogin | None = None
+    ) -> None:
         self._answer()
         if self.missing:
             raise EngineError(self.missing)
         self.prepared.append(artifact.ref)
+        self.logins.append(login)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         self._answer()

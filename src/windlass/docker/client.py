@@ -27,6 +27,7 @@ OLDEST: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
 NEWEST: Final = (1, 47)  # what this client was written against
 CONNECTING: Final = 5.0
 PATIENCE: Final = 120.0
+NO_AUTH: Final[Mapping[str, str]] = {}
 MOST: Final = 16 * 1024 * 1024
 """Bytes of a whole answer."""
 RECOGNISING: Final = 15.0
@@ -159,8 +160,9 @@ class Docker:
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
         patience: float | None = PATIENCE,
+        auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[EngineAnswer]:
-        """`patience` is how long the engine may be silent; None is for ever."""
+        """`patience` is how long the engine may be silent; None is for ever. `auth` has a login."""
         if not self._version:
             self._version = await self._negotiate()
         async with self._ask(
@@ -170,6 +172,7 @@ class Docker:
             body=body,
             data=data,
             patience=patience,
+            auth=auth,
         ) as response:
             if response.status >= 400:
                 raise await self._no(response)
@@ -256,10 +259,11 @@ class Docker:
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
         patience: float | None = None,
+        auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp  # noqa: PLC0415 (as above)
 
-        headers = trace_headers()
+        headers = {**trace_headers(), **auth}
         if data is not None:
             headers["Content-Type"] = "application/x-tar"
         elif body is not None or method == "POST":

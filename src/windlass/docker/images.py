@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
+from windlass.core.deploy.registries import RegistryLogin
 from windlass.docker.client import Docker
 from windlass.docker.failures import EngineRefused
 
@@ -22,11 +26,20 @@ async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
         raise
 
 
-async def pull(docker: Docker, ref: str) -> None:
+def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
+    """Returns headers with a login, which the engine sends to the registry of the image."""
+    if login is None:
+        return {}
+    document = json.dumps({"username": login.username, "password": login.password})
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(document.encode()).decode()}
+
+
+async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
     """From the registry that its name says. Refused with the reason, if it cannot be had."""
     # Without a tag the engine would fetch every one there is.
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
-    async with docker.stream("POST", "/images/create", params=params, patience=PULLING) as answer:
+    auth = registry_auth(login)
+    async with docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer:
         async for message in answer.objects():
             if "error" in message:
                 raise EngineRefused(404, str(message["error"]))
@@ -49,7 +62,7 @@ _REASONS: Final = (
     (
         r"pull access denied|repository does not exist|unauthorized|authentication required|denied|forbidden"
         r"|name unknown|not found",
-        "Check the name of the image: the registry has no {ref} that can be pulled without a password",
+        "Check the name of the image: the registry has no {ref} that can be pulled {how}",
     ),
     (
         r"x509|certificate|http response to https client",
@@ -67,11 +80,12 @@ _REASONS: Final = (
 )
 
 
-def why_not_pulled(ref: str, message: str) -> str:
+def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
     """Says what a person can do. What the engine says itself names addresses of its network."""
+    how = "with the login of its registry" if has_login else "without a password"
     for pattern, words in _REASONS:
         if re.search(pattern, message, re.IGNORECASE):
-            return words.format(ref=ref, tag=ref.rpartition(":")[2])
+            return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)
     return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
 
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from windlass.core.deploy.engine_limits import EngineLimits
+from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -115,6 +116,8 @@ class VolumeLost(EngineError):
 Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
 was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
+Say = Callable[[str], None]
+"""Takes a line of the build log."""
 Note = Callable[[str], Awaitable[None]]
 """Takes what to do, for people, about a generation that is not ready for long. The same is not told again."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
@@ -155,9 +158,14 @@ class Engine(Protocol):
         """Lets go. All instances go on running."""
         ...
 
-    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        """Returns a reference by digest to the image that a tag stands for now. An image that only the engine
+        has keeps its name."""
+        ...
+
+    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
         """Does what may take long before an instance can start, such as pulling an image. `say` takes a line
-        of the build log. May be left out: `apply` does it then."""
+        of the build log. May be left out unless it takes a login: `apply` does it then."""
         ...
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:

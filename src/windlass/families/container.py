@@ -1,17 +1,17 @@
 """A container: an image that is there already, run as it is."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
-    WITHOUT_EFFECT,
     Icon,
     Id,
     Maybe,
     absent,
     example,
+    refers,
     shaped,
 )
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
@@ -19,6 +19,7 @@ from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs, has_variables
 from windlass.core.words.images import is_ours, names_an_id
+from windlass.families.container_registry import Kind
 from windlass.families.environment import environment
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
@@ -30,17 +31,20 @@ ImageName = Annotated[
         pattern=shaped(
             rf"^({_HOST}/)?{_PART}(/{_PART})*\Z", "must be the name of an image, such as ghcr.io/acme/shop"
         ),
-        description="Without the tag. A name without a registry is from Docker Hub",
+        description="Without the tag. With `registry_id`, relative to that registry. Without, a name "
+        "without a host is from Docker Hub",
         examples=["ghcr.io/acme/shop"],
     ),
 ]
+RegistryId = Annotated[Id, refers("containerRegistry", opens="image_name")]
+"""The registry of the sibling field `image_name`, which is relative to it."""
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _TAG_FORM = "must be a tag, such as 1.4.2: letters, digits, _, . and -"
 Tag = Annotated[
     str,
     Meta(
         pattern=shaped(rf"^{_TAG}\Z", _TAG_FORM),
-        description="An image that the engine already has is used; otherwise it is pulled",
+        description="Resolved to a digest by each deploy; restart, redeploy and rollback keep the digest",
         examples=["1.4.2"],
     ),
 ]
@@ -57,7 +61,7 @@ TagToDeploy = Annotated[
 class Container(Program):
     image_name: ImageName
     tag: Tag
-    registry_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
+    registry_id: Maybe[RegistryId] = absent
     icon_uri: Icon = "app://windlass/container"
 
 
@@ -80,7 +84,7 @@ class ImageRegistry(Shown):
     id: Id
     name: Annotated[str, example("ghcr.io")]
     url: Annotated[str, example("https://ghcr.io")]
-    kind: Literal["DOCKER_HUB", "GENERIC_CR"]
+    kind: Annotated[Kind, example("GENERIC_CR")]
 
 
 class ContainerShown(ProgramShown):

@@ -4,4 +4,6 @@ from windlass.base.http_out.answers import MOST_READ as MOST_READ
 from windlass.base.http_out.answers import AddressRefused as AddressRefused
 from windlass.base.http_out.answers import HttpResult as HttpResult
 from windlass.base.http_out.answers import NoAnswer as NoAnswer
+from windlass.base.http_out.answers import TlsFailure as TlsFailure
+from windlass.base.http_out.answers import UnknownName as UnknownName
 from windlass.base.http_out.outgoing import HttpSender as HttpSender

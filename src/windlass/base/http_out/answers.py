@@ -15,7 +15,7 @@ class HttpResult(Struct, frozen=True):
     headers: Mapping[str, str]
     """Headers by names in lower case; repeated ones are joined by commas."""
     body: bytes
-    """The first `MOST_READ` bytes of the body, as sent."""
+    """The first bytes of the body, as sent: `MOST_READ`, unless the caller takes more."""
     cut: bool
     """True if the body was longer; the rest was not read."""
     milliseconds: int
@@ -27,3 +27,11 @@ class AddressRefused(OSError):
 
 class NoAnswer(OSError):
     """No complete answer arrived. The receiver may have processed the request all the same."""
+
+
+class UnknownName(NoAnswer):
+    """The host has no address, as far as name servers know."""
+
+
+class TlsFailure(NoAnswer):
+    """The receiver speaks no TLS that can be trusted. Nothing was sent."""

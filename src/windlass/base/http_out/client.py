@@ -23,7 +23,14 @@ from yarl import URL
 
 from windlass import __version__
 from windlass.base.addresses import Reach, Resolve
-from windlass.base.http_out.answers import MOST_READ, AddressRefused, HttpResult, NoAnswer
+from windlass.base.http_out.answers import (
+    MOST_READ,
+    AddressRefused,
+    HttpResult,
+    NoAnswer,
+    TlsFailure,
+    UnknownName,
+)
 from windlass.base.http_out.url import Url, no_public_address
 from windlass.base.trace import trace_headers
 
@@ -74,21 +81,21 @@ class HttpClient:
         )
 
     async def send(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float, most: int
     ) -> HttpResult:
         began = time.monotonic()
         with self._translated(where, seconds):
             async with asyncio.timeout(seconds):
                 try:
-                    return await self._send_once(method, where, body, headers, began)
+                    return await self._send_once(method, where, body, headers, began, most)
                 except _ConnectionLost:
-                    return await self._send_once(method, where, body, headers, began)
+                    return await self._send_once(method, where, body, headers, began, most)
 
     async def close(self) -> None:
         await self._session.close()
 
     async def _send_once(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float, most: int
     ) -> HttpResult:
         used = _RequestState()
         try:
@@ -101,7 +108,7 @@ class HttpClient:
                 trace_request_ctx=used,
             ) as answer:
                 used.answered = True
-                return await _read(answer, began)
+                return await _read(answer, began, most)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if used.before and not used.answered:
                 raise _ConnectionLost from error
@@ -116,7 +123,7 @@ class HttpClient:
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(cause := getattr(error, "os_error", error), AddressRefused | NoAnswer):
                 raise cause from None
-            raise NoAnswer(_words(error, where, proxied=self._proxied)) from error
+            raise _failure(error, where, proxied=self._proxied) from error
 
 
 class Guard(AbstractResolver):
@@ -180,12 +187,12 @@ def _noting_reuse() -> aiohttp.TraceConfig:
     return tracing
 
 
-async def _read(answer: aiohttp.ClientResponse, began: float) -> HttpResult:
-    body = await _beginning(answer.content, MOST_READ + 1)
-    if cut := len(body) > MOST_READ:
+async def _read(answer: aiohttp.ClientResponse, began: float, most: int) -> HttpResult:
+    body = await _beginning(answer.content, most + 1)
+    if cut := len(body) > most:
         _hang_up(answer)
     return HttpResult(
-        answer.status, _plain(answer), body[:MOST_READ], cut, round((time.monotonic() - began) * 1000)
+        answer.status, _plain(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
     )
 
 
@@ -209,6 +216,18 @@ def _plain(answer: aiohttp.ClientResponse) -> dict[str, str]:
         name, text = raw.decode("ascii", "replace").lower(), value.decode("utf-8", "replace")
         headers[name] = f"{headers[name]}, {text}" if name in headers else text
     return headers
+
+
+def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
+    words = _words(error, where, proxied=proxied)
+    match error:
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return NoAnswer(words)
+        case aiohttp.ClientConnectorDNSError() if not proxied:
+            return UnknownName(words)
+        case aiohttp.ClientSSLError():
+            return TlsFailure(words)
+    return NoAnswer(words)
 
 
 def _words(error: Exception, where: Url, *, proxied: bool) -> str:

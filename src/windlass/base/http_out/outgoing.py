@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from windlass.base import addresses
 from windlass.base.addresses import Reach, Resolve
-from windlass.base.http_out.answers import HttpResult, NoAnswer
+from windlass.base.http_out.answers import MOST_READ, HttpResult, NoAnswer
 from windlass.base.http_out.url import check_url, parse_url
 
 if TYPE_CHECKING:
@@ -42,15 +42,16 @@ class HttpSender:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 15.0,
+        most: int = MOST_READ,
     ) -> HttpResult:
-        """Sends one request and returns its answer, whatever the status.
+        """Sends one request and returns its answer, whatever the status, with up to `most` bytes of its body.
 
         The request may arrive twice, so give it an id. Raises `AddressRefused`, or `NoAnswer`, also when it
         took longer than `seconds`.
         """
         where = parse_url(url)
         check_url(where, self._reach, named_elsewhere=bool(self._proxy))
-        return await self._open_client().send(method, where, body, headers, seconds)
+        return await self._open_client().send(method, where, body, headers, seconds, most)
 
     async def fetch(self, url: str) -> bytes:
         """Fetches a document of an issuer that the operator trusts, at any address.

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
-from windlass.base.http_out import HttpResult
+from windlass.base.http_out import MOST_READ, HttpResult
 from windlass.base.locks import Locks
 from windlass.builders.git import GitCommit, GitSource
 from windlass.config import Settings
@@ -28,6 +28,7 @@ from windlass.control.context.usage_history import UsageHistory
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
+from windlass.registries.client import RequestPauses
 from windlass.routers.sites.store import SiteStore
 from windlass.store import Store
 
@@ -61,6 +62,7 @@ class OutgoingHttp(Protocol):
         headers: Mapping[str, str] = ...,
         *,
         seconds: float = 15.0,
+        most: int = MOST_READ,
     ) -> HttpResult: ...
 
     async def fetch(self, url: str) -> bytes: ...
@@ -120,6 +122,8 @@ class Context(Struct, frozen=True, kw_only=True):
     routing: Routing
     ownership: Ownership
     """The owner of the local place."""
+    registry_pauses: RequestPauses = field(default_factory=RequestPauses)
+    """Container registries that allow no more requests for now."""
     usage: UsageHistory = field(default_factory=UsageHistory)
     """What services used in the last hour, and the requests to them."""
     meters: Meters = field(default_factory=Meters)

@@ -60,6 +60,7 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Its build is no more: deploy its commit again")
     making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
+    await kind.fetch(ctx, making, built.made.artifact)
     workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
     return await ledger.freeze(workload, built, making.inputs.digest)
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
-from typing import Final
 
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.images import (
+    ImageSource,
+    fetch_image,
+    prepare_image,
+    registry_fields,
+    shown_registry,
+)
 from windlass.control.workloads.making import Making
 from windlass.core.declare.spec import Spec
-from windlass.core.deploy.progress import BuildResult, BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
-from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
 from windlass.families.database import database
-from windlass.store import Tx
-
-_REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
+from windlass.store import Row, Tx
 
 
 class ContainerKind(ProgramKind[Container]):
@@ -28,11 +30,12 @@ class ContainerKind(ProgramKind[Container]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Container]) -> None:
         await super().creating(ctx, tx, draft)
-        draft.give(registry=_registry(draft.spec))
+        draft.give(registry=await shown_registry(tx, draft.spec.image_name, draft.spec.registry_id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Container]) -> None:
         await super().updating(ctx, tx, change)
-        change.extras["registry"] = _registry(change.spec)
+        spec = change.spec
+        change.extras["registry"] = await shown_registry(tx, spec.image_name, spec.registry_id)
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         tag = body.image_tag if isinstance(body, ContainerDeployRequest | ChosenContainer) else None
@@ -43,23 +46,18 @@ class ContainerKind(ProgramKind[Container]):
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes sure that the image is on the engine before the older generation ends; nothing is built."""
-        spec = making.service.read(Container)
-        ref = f"{spec.image_name}:{spec.tag}"
-        artifact = Artifact(kind="image", ref=ref, key=ref)
-        making.say(f"The image is {ref}")
-        place = await ctx.places.of(making.service.id)
-        await place.engine.prepare(artifact, making.say)
-        return BuiltArtifact(BuildResult(artifact), image_tag=spec.tag)
+        return await prepare_image(ctx, making, _source(making.service))
+
+    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+        await fetch_image(ctx, making, artifact, making.service.read(Container).registry_id)
+
+    def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
+        return {"registry": registry_fields(registry)}
 
 
-def _registry(spec: Container) -> Mapping[str, object]:
-    host = registry_host(spec.image_name)
-    return {
-        "id": spec.registry_id or str(uuid.uuid5(_REGISTRIES, host)),
-        "name": host,
-        "url": f"https://{host}",
-        "kind": "DOCKER_HUB" if host == DOCKER_HUB else "GENERIC_CR",
-    }
+def _source(service: Row) -> ImageSource:
+    spec = service.read(Container)
+    return ImageSource(spec.image_name, spec.tag, spec.registry_id)
 
 
 kind = ContainerKind()

@@ -27,6 +27,7 @@ from windlass.core.deploy.injected_variables import BuiltIn, address_variables, 
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
+from windlass.core.words.naming import enum_value
 from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
@@ -117,6 +118,9 @@ class ServiceKind(Generic[S]):
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
         raise NotImplementedError
 
+    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+        """Makes sure that the engine has the artifact of an earlier deployment before its start."""
+
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         """True if an artifact of an earlier deployment can be started again."""
         return True
@@ -132,6 +136,16 @@ class ServiceKind(Generic[S]):
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the document that a successful deployment changes, at any depth."""
         return {}
+
+    # For the registry of its image
+
+    def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
+        """Returns the fields of the document that show the registry of an image, at any depth."""
+        return {}
+
+    def user_word(self, service: Row) -> str:
+        """Returns the word for a service in the list of those that use a registry."""
+        return enum_value(service.family)
 
     # For its neighbours, the services of its environment
 

@@ -69,7 +69,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if len(await tx.resources.of_parent(NO_PARENT, organization.name)) == 1:
         raise Conflict("Create another organization first: the only one of an installation cannot be deleted")
     await _refuse_elsewhere(tx, row)
-    await purge(tx, row)
+    await purge(ctx, tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
 

@@ -26,7 +26,7 @@ from windlass.control.request.permissions import (
     require_move,
 )
 from windlass.control.request.reading import in_dialect
-from windlass.control.request.references import check_addresses, check_openings, check_references
+from windlass.control.request.references import check_addresses, check_openings, check_references, set_links
 from windlass.core.declare.document import (
     Document,
     hidden_of,
@@ -34,6 +34,7 @@ from windlass.core.declare.document import (
     replace_spec,
     sent_in,
     view_of,
+    with_hidden,
 )
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.stored import read_decoded, with_unknown
@@ -78,7 +79,7 @@ async def _apply_changes(
     changes = without_veils(family, before, hidden, changeable(family, before, changes))
     own = family.hidden | family.veiled
     sent = {name: value for name, value in hidden.items() if name in own}
-    old = before | sent
+    old = with_hidden(before, sent)
     spec = merge(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.normalise(spec)
@@ -87,7 +88,9 @@ async def _apply_changes(
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
     behaviour = behaviour_of(family)
-    change = Change(row, read_decoded(old, family.spec), spec, call.actor, {}, call.dialect.is_full)
+    change = Change(
+        row, read_decoded(old, family.spec), spec, call.actor, {**call.found}, call.dialect.is_full
+    )
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})
     # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
@@ -105,8 +108,7 @@ async def _apply_changes(
         await tx.resources.change(new)
     except NameTaken as error:
         raise name_conflict(family, spec) from error
-    for field, other in links.items():
-        await tx.links.set(row.id, field, other)
+    await set_links(ctx, tx, family, row.id, links, spec if family.references else None)
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(in_dialect(call, await unveil(ctx, tx, call, new)), tag)

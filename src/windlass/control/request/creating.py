@@ -18,7 +18,7 @@ from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
-from windlass.control.request.references import check_openings, check_references
+from windlass.control.request.references import check_openings, check_references, set_links
 from windlass.core.access import Actor
 from windlass.core.declare.document import (
     hidden_of,
@@ -54,7 +54,8 @@ class NewResource(Struct, frozen=True):
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    return await create_in(ctx, tx, NewResource(call.family, call.sent(Spec), parent, call.actor, call))
+    new = NewResource(call.family, call.sent(Spec), parent, call.actor, call, extras=call.found)
+    return await create_in(ctx, tx, new)
 
 
 async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
@@ -75,8 +76,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _store(ctx, tx, draft)
-    for field, other in draft.links.items():
-        await tx.links.set(row.id, field, other)
+    await set_links(ctx, tx, family, row.id, draft.links)
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
     await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)

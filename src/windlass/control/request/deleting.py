@@ -15,6 +15,7 @@ from windlass.control.request.behaviour import behaviour_of
 from windlass.control.request.changing import check_tag
 from windlass.control.request.creating import count
 from windlass.control.request.paths import target
+from windlass.control.request.references import count_users, counted_targets
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Initiator
@@ -40,17 +41,19 @@ def requester_of(call: Call) -> Requester:
 async def delete_resource(ctx: Context, tx: Tx, row: Row, requester: Requester) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family).deleting(ctx, tx, row)
-    await purge(tx, row)
+    await purge(ctx, tx, row)
     await count(ctx, tx, family, await tx.resources.get(row.parent), -1)
     data = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
     subject = await about(ctx, tx, row)
     emit(tx, Event.DELETED, row.org, subject, requester.by.id, requester.by.name, requester.origin, data)
 
 
-async def purge(tx: Tx, row: Row) -> None:
+async def purge(ctx: Context, tx: Tx, row: Row) -> None:
     """Removes a resource with everything below it, and asks for the work that erases data of its services."""
+    used = await counted_targets(ctx, tx, row.id)
     for service in await tx.remove(row):
         await ask_to_discard(tx, service, row.org)
+    await count_users(ctx, tx, used)
 
 
 async def ask_to_discard(tx: Tx, service: str, org: str = "") -> None:

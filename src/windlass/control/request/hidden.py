@@ -13,12 +13,12 @@ from windlass.control.context.context import Context
 from windlass.control.request.permissions import (
     allows,
 )
-from windlass.control.request.references import value_at
 from windlass.core.access import Scope
 from windlass.core.declare.document import (
     VEIL,
     Document,
     is_veil,
+    value_at,
 )
 from windlass.core.declare.resource import Family, Spec
 from windlass.store import Reads, Row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -13,27 +13,60 @@ from windlass.control.request.permissions import (
     is_visible,
 )
 from windlass.core.access import Actor
-from windlass.core.declare.document import (
-    Document,
-)
+from windlass.core.declare.document import Document, value_at
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import rewritten
 from windlass.store import Reads, Tx
 
 
 async def check_references(
     tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
 ) -> dict[str, str]:
-    """Returns the references of a spec by field. Refuses ids that do not exist or that the caller does not
-    see. A reference that stays as it was is not checked again."""
+    """Returns the changed references of a spec by field. Refuses ids that do not exist or that the caller
+    does not see. A reference that stays as it was is not checked again."""
     values: dict[str, str] = {}
     for path, (other, _) in family.references.items():
         value = value_at(spec, path)
         if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
             continue
         await check_reference(tx, path, other, value, org, actor)
-        if "." not in path:
-            values[path] = value
+        values[path] = value
     return values
+
+
+async def set_links(
+    ctx: Context, tx: Tx, family: Family, source: str, links: Mapping[str, str], spec: Spec | None = None
+) -> None:
+    """Stores to what a resource refers. Where the other one counts its users, that number is kept, and with
+    `spec`, references that there are no more are removed."""
+    counted = {
+        path: other for path, (other, _) in family.references.items() if ctx.registry[other].counts_users
+    }
+    changed: set[str] = set()
+    for field in counted.keys() & links.keys():
+        changed |= {links[field], await tx.links.target(source, field) or links[field]}
+    for field, target in links.items():
+        await tx.links.set(source, field, target)
+    for field in counted if spec else ():
+        if not isinstance(value_at(spec, field), str) and (former := await tx.links.target(source, field)):
+            await tx.links.unset(source, field)
+            changed.add(former)
+    await count_users(ctx, tx, changed)
+
+
+async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
+    """Writes into resources how many others refer to them."""
+    for id in targets:
+        if row := await tx.resources.get(id):
+            count = len({user.id for user in await tx.links.users(id)})
+            field = ctx.registry[row.family].counts_users
+            await tx.resources.rewrite(id, rewritten(row.body, {field: count}))
+
+
+async def counted_targets(ctx: Context, tx: Tx, id: str) -> list[str]:
+    """Returns the resources that count their users, and to which a resource refers, or one below it."""
+    families = [family.name for family in ctx.registry.families.values() if family.counts_users]
+    return [target for family in families for target in await tx.links.targets_at_or_below(id, family)]
 
 
 async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, org: str, actor: Actor) -> None:
@@ -69,11 +102,10 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
     """True if a secret would be sent to another address; refuses that unless the secret is sent again."""
     moved = False
     for name, fields in family.sent_to.items():
-        turned = [
-            field for field in fields if _is_turned(value_at(spec, field), old.get(field, msgspec.UNSET))
-        ]
+        turned = [field for field in fields if _is_turned(value_at(spec, field), value_at(old, field))]
         moved = moved or bool(turned)
-        if turned and old.get(name) and name not in changes:
+        is_kept = value_at(old, name) == value_at(spec, name)
+        if turned and is_kept and value_at(spec, name) and value_at(changes, name) is msgspec.UNSET:
             raise Invalid(
                 f"{name}: send it again, because {turned[0]} changes: a secret stays with the address that "
                 "it was given for"
@@ -84,13 +116,3 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
 def _is_turned(new: object, old: object) -> bool:
     """True if the field has a new value that sends something: not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)
-
-
-def value_at(whole: object, path: str) -> object:
-    """A field of a spec or of a document, by its path; UNSET if there is none."""
-    for step in path.split("."):
-        if isinstance(whole, dict):
-            whole = whole.get(step, msgspec.UNSET)
-        else:
-            whole = getattr(whole, step, msgspec.UNSET)
-    return whole

@@ -55,12 +55,12 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     in the answer, which may have fewer or more fields.
     """
     document: Document = msgspec.to_builtins(spec)
-    for name in family.hidden:
-        document.pop(name, None)
+    for path in family.hidden:
+        _remove(document, path)
     for name in family.veiled:
         document[name] = veil(str(document[name]))
     for name, flag in family.flags.items():
-        document[flag] = bool(getattr(spec, name))
+        document[flag] = bool(value_at(spec, name))
     document |= extras
     for name, shape in _shapes(family.view).items():
         if name in document:
@@ -96,7 +96,35 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
     """Returns the fields that are encrypted instead of served."""
-    return {name: value for name in family.encrypted if (value := getattr(spec, name))}
+    values = {path: value_at(spec, path) for path in family.encrypted}
+    return {path: value for path, value in values.items() if isinstance(value, str) and value}
+
+
+def value_at(whole: object, path: str) -> object:
+    """A field of a spec or of a document, by its path; UNSET if there is none."""
+    for step in path.split("."):
+        if isinstance(whole, dict):
+            whole = whole.get(step, msgspec.UNSET)
+        else:
+            whole = getattr(whole, step, msgspec.UNSET)
+    return whole
+
+
+def with_hidden(document: Mapping[str, Any], hidden: Mapping[str, str]) -> Document:
+    """Returns a document with hidden fields at their paths."""
+    whole = dict(document)
+    for path, value in hidden.items():
+        first, dot, rest = path.partition(".")
+        whole[first] = with_hidden(whole.get(first) or {}, {rest: value}) if dot else value
+    return whole
+
+
+def _remove(document: Document, path: str) -> None:
+    first, dot, rest = path.partition(".")
+    if not dot:
+        document.pop(first, None)
+    elif isinstance(below := document.get(first), dict):
+        _remove(below, rest)
 
 
 def sent_in(edit: Spec) -> Document:
@@ -142,16 +170,25 @@ def replace_spec(
     family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
 ) -> Spec:
     """Returns the spec that was sent; kept fields that were left out have their stored values."""
-    present = {**narrow_document(stored, family.spec), **hidden}
+    present = with_hidden(narrow_document(stored, family.spec), hidden)
     kept = {name: value for name, value in present.items() if name in family.kept}
-    return _convert({**kept, **sent}, present, family.spec)
+    left_out = {path: value for path, value in hidden.items() if value_at(sent, path) is msgspec.UNSET}
+    whole = {**kept, **sent}
+    left_out = {path: value for path, value in left_out.items() if _holds_place(whole, path)}
+    return _convert(with_hidden(whole, left_out), present, family.spec)
+
+
+def _holds_place(document: Document, path: str) -> bool:
+    """True if the object around a field is there."""
+    above, dot, _ = path.rpartition(".")
+    return not dot or isinstance(value_at(document, above), dict)
 
 
 def merge_patched(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
     """Returns the stored spec after a JSON merge patch."""
-    present = {**narrow_document(stored, family.spec), **hidden}
+    present = with_hidden(narrow_document(stored, family.spec), hidden)
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 

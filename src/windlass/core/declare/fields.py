@@ -180,8 +180,9 @@ def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
     """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
     says whether it is set.
 
-    `sent_to` names the sibling fields that decide where the server sends it. Changing one of them requires
-    the value again. An empty tuple says that the server sends it to no address.
+    `sent_to` names the fields that decide where the server sends it, by their paths from the top of the body.
+    Changing one of them requires the value again. An empty tuple says that the server sends it to no
+    address. A hidden field may lie in an object, as `config.password`; it has no flag then.
     """
     return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
 
@@ -232,6 +233,11 @@ def id_of_subject() -> Meta:
 def counts(family: str) -> Meta:
     """Marks a count of resources of a family directly below this one; kept by the server."""
     return Meta(extra={"counts": family})
+
+
+def counts_users() -> Meta:
+    """Marks a count of the resources that refer to this one; kept by the server."""
+    return Meta(extra={"counts_users": True})
 
 
 def fixed() -> Meta:

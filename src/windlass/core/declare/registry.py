@@ -245,7 +245,7 @@ class Registry:
         """Refuses fields and families that a declaration names and that do not exist."""
         names = {field.name for field in family.sent_fields}
         for secret, addresses in family.sent_to.items():
-            if unknown := set(addresses) - names:
+            if unknown := {address for address in addresses if address.partition(".")[0] not in names}:
                 raise ValueError(f"{family.name}.{secret} is sent to {', '.join(unknown)}: no such field")
         for path, reference in family.references.items():
             if reference.family not in self.families:

@@ -29,6 +29,7 @@ from windlass.core.declare.structs import (
     build_struct,
     declaration,
     declared_fields,
+    hidden_fields_of,
     partial_struct,
     references_of,
 )
@@ -151,9 +152,13 @@ class Family:
         return declared_fields(self.shown)
 
     @cached_property
+    def _hidden_fields(self) -> Mapping[str, Mapping[str, Any]]:
+        return dict(hidden_fields_of(self.spec))
+
+    @cached_property
     def hidden(self) -> frozenset[str]:
-        """Fields that are encrypted and never answered."""
-        return frozenset(entry.name for entry in self.sent_fields if "hidden" in entry.extra)
+        """Paths of fields that are encrypted and never answered, such as `token` or `config.password`."""
+        return frozenset(self._hidden_fields)
 
     @cached_property
     def encrypted(self) -> tuple[str, ...]:
@@ -171,9 +176,14 @@ class Family:
         return {entry.extra["counts"]: entry.name for entry in self.additions if "counts" in entry.extra}
 
     @cached_property
+    def counts_users(self) -> str:
+        """The field with the number of resources that refer to one of the family; empty if none is kept."""
+        return next((entry.name for entry in self.additions if "counts_users" in entry.extra), "")
+
+    @cached_property
     def flags(self) -> Mapping[str, str]:
         """Maps a hidden field to the field of the answer that says whether it is set."""
-        return {entry.name: entry.extra["hidden"] for entry in self.sent_fields if entry.extra.get("hidden")}
+        return {path: extra["hidden"] for path, extra in self._hidden_fields.items() if extra["hidden"]}
 
     @cached_property
     def fixed(self) -> frozenset[str]:
@@ -181,8 +191,8 @@ class Family:
 
     @cached_property
     def sent_to(self) -> Mapping[str, tuple[str, ...]]:
-        """Maps a hidden field to the fields that decide where the server sends it."""
-        return {entry.name: entry.extra["sent_to"] for entry in self.sent_fields if "hidden" in entry.extra}
+        """Maps a hidden field to the paths of the fields that decide where the server sends it."""
+        return {path: extra["sent_to"] for path, extra in self._hidden_fields.items()}
 
     @cached_property
     def veiled(self) -> frozenset[str]:

@@ -127,6 +127,16 @@ def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, Referen
             yield from references_of(inner, f"{path}.")
 
 
+def hidden_fields_of(spec: type[Struct], above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the path of each hidden field, such as `token` or `config.password`, with its marks."""
+    for info in fields_of(spec):
+        extra, path = extra_of(info.type), above + info.encode_name
+        if "hidden" in extra:
+            yield path, extra
+        elif inner := struct_of(info.type):
+            yield from hidden_fields_of(inner, f"{path}.")
+
+
 def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
     """Returns the struct that a field holds, if any; `in_lists` also looks into lists."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):

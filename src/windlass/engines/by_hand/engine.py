@@ -8,12 +8,13 @@ verbs of `Engine`.
 from __future__ import annotations
 
 from windlass.base.clock import Clock, SystemClock
-from windlass.core.deploy.workload import HealthProbe, Instance, Observation, Workload
+from windlass.core.deploy.registries import PullRequest, RegistryLogin
+from windlass.core.deploy.workload import Artifact, HealthProbe, Instance, Observation, Workload
 from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.copies import Copies
 from windlass.engines.by_hand.health import HealthMonitor
 from windlass.engines.by_hand.readiness import ReadinessWait
-from windlass.engines.engine import Engine, Leave, Note, Notice, Sink, leave_at_once, note_nothing
+from windlass.engines.engine import Engine, Leave, Note, Notice, Say, Sink, leave_at_once, note_nothing
 
 
 class EngineByHand(Engine, Copies):
@@ -28,6 +29,14 @@ class EngineByHand(Engine, Copies):
 
     async def stop(self) -> None:
         await self._monitor.stop()
+
+    # Images, for engines that run none
+
+    async def resolve(self, request: PullRequest, say: Say) -> str:
+        return request.ref
+
+    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+        """Does nothing: what a builder made is on this machine."""
 
     # Rollouts
 

@@ -14,6 +14,7 @@ from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears
 from windlass.engines.docker.files import pack
+from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.watch import EventWatcher
 
@@ -42,6 +43,7 @@ class ContainerClient:
     ) -> None:
         self._docker, self._installation = docker, installation
         self._resources, self._watch = resources, watch
+        self._images = DockerImages(docker)
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
         """Returns the containers with these labels, and no others that the engine may name."""
@@ -125,7 +127,7 @@ class ContainerClient:
 
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources
-        image = await resources.image(workload.artifact.ref)
+        image = await self._images.have(workload.artifact.ref)
         await resources.volumes(workload)
         async with (
             resources.network(workload.environment) as network,

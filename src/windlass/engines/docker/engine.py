@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NoReturn
@@ -21,6 +21,7 @@ from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import UNKNOWN, Demand, unmet
+from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -42,13 +43,14 @@ from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
 from windlass.engines.docker.export import export_folder
+from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners, queued
 from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import usage_of
 from windlass.engines.docker.watch import EventWatcher
-from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
+from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Say, Sink
 
 PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
 """Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
@@ -74,7 +76,10 @@ class DockerEngine(EngineByHand):
         self._machine = DockerMachine(self._docker, folder / "identity")
         self.identity = self._machine.remembered()
         self._installation = installation
-        self._resources = DockerResources(self._docker, installation)
+        self._resources, self._images = (
+            DockerResources(self._docker, installation),
+            DockerImages(self._docker),
+        )
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
         self._removed = RemovedGenerations(folder / "removed", durable=True)
         self._containers = ContainerClient(self._docker, installation, self._resources, self._watch)
@@ -124,9 +129,13 @@ class DockerEngine(EngineByHand):
     async def all(self) -> list[Instance]:
         return await self._instances()
 
-    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+    async def resolve(self, request: PullRequest, say: Say) -> str:
         with self._translated():
-            await self._resources.image(artifact.ref, say)
+            return await self._images.resolve(request, say)
+
+    async def prepare(self, artifact: Artifact, say: Say, login: RegistryLogin | None = None) -> None:
+        with self._translated():
+            await self._images.have(artifact.ref, say, login)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         with self._translated():
@@ -198,10 +207,8 @@ class DockerEngine(EngineByHand):
 
     async def services(self) -> Mapping[str, StoredData]:
         with self._translated():
-            return {
-                **{service: StoredData() for service in self._removed.services()},
-                **await self._stored_data(),
-            }
+            removed = {service: StoredData() for service in self._removed.services()}
+            return removed | await self._stored_data()
 
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():

@@ -1,18 +1,15 @@
-"""Shared resources of instances: the network of their environment, the volumes of their service, the
-image."""
+"""Shared resources of instances: the network of their environment, and the volumes of their service."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from windlass.base.locks import Locks
 from windlass.core.deploy.workload import Volume, Workload
-from windlass.core.words.images import is_named_by_id, is_ours
 from windlass.docker import Docker, EngineRefused
-from windlass.docker.images import image, pull, why_not_pulled
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import (
     ContainerList,
@@ -22,7 +19,7 @@ from windlass.engines.docker.descriptions import (
     VolumeList,
     bears,
 )
-from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
+from windlass.engines.engine import EngineError, VolumeLost
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 
@@ -62,23 +59,6 @@ class DockerResources:
         taken = any(network["Labels"][words.SERVICE] != wanted.service for network in named)
         names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
         return list(dict.fromkeys(names))
-
-    async def image(self, ref: str, say: Callable[[str], None] = lambda line: None) -> Mapping[str, Any]:
-        """Pulls an image unless it is on the engine. Returns its metadata."""
-        if inspection := await image(self._docker, ref):
-            if is_named_by_id(ref, str(inspection.get("Id", ""))):
-                raise EngineError(
-                    "Name the image by its name and tag: it is not taken by the id that it has here"
-                )
-            return inspection
-        if is_ours(ref):
-            raise ArtifactLost("The image of this release is no longer on the Docker engine: deploy again")
-        say(f"Pulling {ref}")
-        try:
-            await pull(self._docker, ref)
-        except EngineRefused as refused:
-            raise EngineError(why_not_pulled(ref, refused.message)) from refused
-        return await image(self._docker, ref) or {}
 
     async def volumes(self, wanted: Workload) -> None:
         """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises

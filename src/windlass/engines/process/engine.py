@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -207,9 +207,6 @@ class ProcessEngine(EngineByHand):
 
     async def queued(self, instance: Instance, port: int) -> int | None:
         return listening.queued(instance.ports.get(port, port))
-
-    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
-        """Does nothing: what a builder made is on this machine."""
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Copies nothing: what a builder made is on this machine."""

@@ -11,9 +11,25 @@ SOURCES: Final = f"""
 SELECT {columns(Row, "resource")}
 FROM link JOIN resource ON resource.id = link.source
 WHERE link.target = $1 AND link.field = $2 ORDER BY resource.created, resource.id"""
+USERS: Final = f"""
+SELECT {columns(Row, "resource")}
+FROM link JOIN resource ON resource.id = link.source
+WHERE link.target = $1 ORDER BY resource.created, resource.id"""
+TARGET: Final = "SELECT target FROM link WHERE source = $1 AND field = $2"
+TARGETS_AT_OR_BELOW: Final = """
+WITH RECURSIVE below (id) AS (
+    SELECT id FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
+)
+SELECT DISTINCT target.id FROM below
+JOIN link ON link.source = below.id
+JOIN resource AS target ON target.id = link.target
+WHERE target.family = $2 ORDER BY target.id"""
 SET: Final = """
 INSERT INTO link (source, field, target) VALUES ($1, $2, $3)
 ON CONFLICT (source, field) DO UPDATE SET target = excluded.target"""
+UNSET: Final = "DELETE FROM link WHERE source = $1 AND field = $2"
 FORGET: Final = "DELETE FROM link WHERE source = $1"
 
 
@@ -24,6 +40,18 @@ class LinkTable(Table):
         """Returns all resources that refer to `target` by this field."""
         return [Row(*row) for row in await self._session.all(SOURCES, target, field)]
 
+    async def users(self, target: str) -> list[Row]:
+        """Returns all resources that refer to `target` by any field, each once for each field."""
+        return [Row(*row) for row in await self._session.all(USERS, target)]
+
+    async def target(self, source: str, field: str) -> str | None:
+        rows = await self._session.all(TARGET, source, field)
+        return str(rows[0][0]) if rows else None
+
+    async def targets_at_or_below(self, id: str, family: str) -> list[str]:
+        """Returns the resources of a family to which a resource refers, or one below it."""
+        return [row[0] for row in await self._session.all(TARGETS_AT_OR_BELOW, id, family)]
+
 
 class LinkChanges(LinkTable):
     __slots__ = ()
@@ -31,6 +59,9 @@ class LinkChanges(LinkTable):
 
     async def set(self, source: str, field: str, target: str) -> None:
         await self._session.all(SET, source, field, target)
+
+    async def unset(self, source: str, field: str) -> None:
+        await self._session.all(UNSET, source, field)
 
     async def forget(self, source: str) -> None:
         await self._session.all(FORGET, source)

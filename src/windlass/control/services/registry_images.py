@@ -1,0 +1,113 @@
+"""Images and tags, as their registries list them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.base.errors import Conflict, Failure, Unavailable
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.request.paths import target
+from windlass.control.workloads.registries import open_registry, registry_settings
+from windlass.core.deploy.registries import KINDS, host_of
+from windlass.core.deploy.tags import newest_first
+from windlass.core.words.images import DOCKER_HUB
+from windlass.families.container_registry import (
+    ContainerRegistry,
+    ImagesQuery,
+    RegistryImage,
+    container_registry,
+)
+from windlass.registries.client import RegistryClient
+from windlass.registries.docker_hub import search_images
+from windlass.registries.failures import Problem, RegistryFailure
+
+MOST_TAGS: Final = 10_000
+MOST_IMAGES: Final = 10_000
+_AT_ONCE: Final = 4
+"""Images whose tags are asked for at the same time."""
+
+
+@reads(f"{container_registry.name}.images")
+async def list_images(ctx: Context, call: Call) -> Reply:
+    row, query = await target(ctx.store.reads, call), call.asked(ImagesQuery)
+    spec = registry_settings(ctx, row)
+    try:
+        if query.imageName:
+            image = await _one_image(await open_registry(ctx, spec), query)
+            return Reply(results([encode(image)], query.page, query.page_size, image.version_count))
+        if host_of(spec.url or "") == DOCKER_HUB:
+            return await _search_hub(ctx, query)
+        return await _catalogue(await open_registry(ctx, spec), spec, query)
+    except RegistryFailure as failure:
+        raise failure_answer(failure) from failure
+
+
+def failure_answer(failure: RegistryFailure) -> Failure:
+    """Returns the answer to a request that a registry would have to answer."""
+    if failure.problem is Problem.RATE_LIMIT:
+        return Unavailable(str(failure), {"retry-after": str(failure.retry_after)})
+    return Conflict(str(failure))
+
+
+async def _one_image(registry: RegistryClient, query: ImagesQuery) -> RegistryImage:
+    read = await registry.tags(query.imageName, MOST_TAGS)
+    tags = newest_first(tag for tag in read.names if query.search in tag)
+    return RegistryImage(
+        image_name=query.imageName,
+        versions=_page(tags, query),
+        is_complete=read.is_complete,
+        version_count=len(tags),
+    )
+
+
+async def _search_hub(ctx: Context, query: ImagesQuery) -> Reply:
+    if not query.search:
+        raise Conflict(
+            "search: name a part of the name of an image, or name it as imageName: Docker Hub lists none"
+        )
+    names, count = await search_images(ctx.out, query.search, query.page, query.page_size)
+    images = [RegistryImage(image_name=name, versions=[], is_complete=False) for name in names]
+    return Reply(results([encode(image) for image in images], query.page, query.page_size, count))
+
+
+async def _catalogue(registry: RegistryClient, spec: ContainerRegistry, query: ImagesQuery) -> Reply:
+    try:
+        read = await registry.images(MOST_IMAGES)
+    except RegistryFailure as failure:
+        if KINDS[spec.kind].has_catalogue and failure.problem not in {Problem.RIGHT, Problem.NOT_A_REGISTRY}:
+            raise
+        raise Conflict(
+            "imageName: name an image: this registry does not list its images for this login"
+        ) from failure
+    names = sorted(name for name in read.names if query.search in name)
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def described(name: str) -> RegistryImage:
+        async with limit:
+            return await _with_tags(registry, name)
+
+    images = await asyncio.gather(*(described(name) for name in _page(names, query)))
+    return Reply(results([encode(image) for image in images], query.page, query.page_size, len(names)))
+
+
+async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
+    try:
+        read = await registry.tags(name, MOST_TAGS)
+    except RegistryFailure as failure:
+        # Registries go on listing images of which all tags were deleted, or that this login may not read.
+        if failure.problem in {Problem.UNKNOWN_IMAGE, Problem.RIGHT}:
+            return RegistryImage(image_name=name, versions=[])
+        raise
+    return RegistryImage(
+        image_name=name,
+        versions=newest_first(read.names),
+        is_complete=read.is_complete,
+        version_count=len(read.names),
+    )
+
+
+def _page(items: Sequence[str], query: ImagesQuery) -> list[str]:
+    return list(items[(query.page - 1) * query.page_size : query.page * query.page_size])

@@ -1,0 +1,87 @@
+"""Images of instances: what a tag stands for, and whether an image is on the engine.
+
+Images of registries are pulled by their digest, and so bear no tag here: no service finds on the engine what
+was pulled with the login of another. Only the operator puts images with a tag there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from windlass.core.deploy.registries import ImageRef, PullRequest, RegistryLogin, parse_ref
+from windlass.core.words.images import is_named_by_id, is_ours
+from windlass.docker import Docker, EngineRefused
+from windlass.docker.images import image, pull, registry_auth, why_not_pulled
+from windlass.engines.engine import ArtifactLost, EngineError
+
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+
+def _say_nothing(line: str) -> None:
+    """Takes a line that no one reads."""
+
+
+class DockerImages:
+    def __init__(self, docker: Docker) -> None:
+        self._docker = docker
+
+    async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
+        """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
+        only the engine has it."""
+        own = None if request.is_registered else await self._own(request.ref)
+        if own and not own.get("RepoDigests"):
+            return request.ref  # the operator has put it there: no registry has it
+        try:
+            digest = await self._ask_registry(request)
+        except EngineRefused as refused:
+            why = why_not_pulled(request.ref, refused.message, has_login=request.login is not None)
+            if own is None:
+                raise EngineError(why) from refused
+            say(f"The image that the Docker engine has is used. {why}")
+            return _by_digest(own, request.ref)
+        return str(ImageRef(parse_ref(request.ref).name, digest=digest))
+
+    async def have(
+        self, ref: str, say: Callable[[str], None] = _say_nothing, login: RegistryLogin | None = None
+    ) -> Mapping[str, Any]:
+        """Pulls an image unless it is on the engine. Returns its metadata."""
+        if inspection := await self._own(ref):
+            return inspection
+        if is_ours(ref):
+            raise ArtifactLost("The image of this release is no longer on the Docker engine: deploy again")
+        say(f"Pulling {ref}")
+        try:
+            await pull(self._docker, ref, login)
+        except EngineRefused as refused:
+            why = why_not_pulled(ref, refused.message, has_login=login is not None)
+            if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service
+                raise ArtifactLost(f"The image is no longer on the Docker engine. {why}") from refused
+            raise EngineError(why) from refused
+        return await image(self._docker, ref) or {}
+
+    async def _own(self, ref: str) -> Mapping[str, Any] | None:
+        """Returns the metadata of an image that is on the engine under this name."""
+        inspection = await image(self._docker, ref)
+        if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):
+            raise EngineError(
+                "Name the image by its name and tag: it is not taken by the id that it has here"
+            )
+        return inspection
+
+    async def _ask_registry(self, request: PullRequest) -> str:
+        """Returns the digest of a tag. The engine asks: its network decides what can be pulled."""
+        auth = registry_auth(request.login)
+        answer = await self._docker.json("GET", f"/distribution/{request.ref}/json", auth=auth)
+        digest = str((answer.get("Descriptor") or {}).get("digest", ""))
+        if not _DIGEST.match(digest):
+            raise EngineRefused(404, "manifest unknown")
+        return digest
+
+
+def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
+    """Returns a reference to an image of the engine by the digest that it was pulled with, if it is known."""
+    name = parse_ref(ref).name
+    digests = [str(entry) for entry in inspection.get("RepoDigests") or ()]
+    return next((entry for entry in digests if parse_ref(entry).name == name), ref)

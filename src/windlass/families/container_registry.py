@@ -1,0 +1,330 @@
+"""A container registry: where images come from, and the login that it takes."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Count,
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Name,
+    Timestamp,
+    absent,
+    counts_users,
+    example,
+    fixed,
+    hidden,
+    kept,
+    several_lines,
+    shaped,
+)
+from windlass.core.declare.registry import StandaloneOperation
+from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.traits import Status
+from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, host_of, is_loopback, usual_url
+from windlass.families.organization import organization
+
+Kind = Literal[
+    "ECR", "SCALEWAY_CR", "DOCKER_HUB", "GITHUB_CR", "GITHUB_ENTERPRISE_CR", "GITLAB_CR", "PUBLIC_ECR",
+    "DOCR", "GENERIC_CR", "GCP_ARTIFACT_REGISTRY", "AZURE_CR",
+]  # fmt: skip
+Address = Annotated[
+    str,
+    Meta(
+        max_length=300,
+        pattern=shaped(
+            r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?/?\Z",
+            "must be the address of a registry without a path, such as https://registry.example.com",
+        ),
+    ),
+]
+_SIGNS = shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks")
+Region = Annotated[
+    str,
+    Meta(
+        max_length=40,
+        pattern=shaped(r"^[a-z0-9-]+\Z", "must be the name of a region, such as eu-west-3"),
+    ),
+]
+AccessKey = Annotated[str, Meta(min_length=1, max_length=256, pattern=_SIGNS)]
+User = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        # RFC 7617: the first colon of a login ends the user name.
+        pattern=shaped(r"^[ -9;-~]+\Z", "must be printable ASCII, without a colon"),
+    ),
+]
+Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_SIGNS)]
+KeyFile = Annotated[
+    str,
+    Meta(max_length=16_384, pattern=shaped(r"^\s*\{[\s\S]*\}\s*\Z", "must be a JSON object")),
+    several_lines(),
+]
+_TO_REGISTRY = ("kind", "url", "config.username")
+
+
+class RegistryConfig(Spec):
+    """The login of a registry. Its kind decides which fields it needs: `availableContainerRegistry`."""
+
+    username: Annotated[Maybe[User], example("acme")] = absent
+    password: Annotated[
+        Maybe[Secret],
+        hidden(sent_to=_TO_REGISTRY),
+        example("a-token-that-only-reads"),
+        Meta(description="A password, or better a token that only reads. Never answered"),
+    ] = absent
+    region: Maybe[Region] = absent
+    access_key_id: Maybe[AccessKey] = absent
+    secret_access_key: Annotated[
+        Maybe[Secret],
+        hidden(sent_to=("kind", "config.region", "config.access_key_id", "url")),
+        Meta(description="Secret key of AWS; requests to AWS are signed with it. Never answered"),
+    ] = absent
+    role_arn: Maybe[Line] = absent
+    scaleway_access_key: Annotated[Maybe[AccessKey], WITHOUT_EFFECT] = absent
+    scaleway_secret_key: Annotated[
+        Maybe[Secret],
+        hidden(sent_to=("kind", "url", "config.region")),
+        Meta(description="Secret key of Scaleway. Never answered"),
+    ] = absent
+    scaleway_project_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    json_credentials: Annotated[
+        Maybe[KeyFile],
+        hidden(sent_to=("kind", "url", "config.region")),
+        Meta(description="Key of a service account of Google, in JSON. Never answered"),
+    ] = absent
+    gcp_credentials_type: Maybe[Literal["workload_identity_federation"]] = absent
+    project_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    service_account_email: Maybe[Line] = absent
+    workload_identity_provider_resource: Maybe[Line] = absent
+    token_lifetime_seconds: Maybe[Count] = absent
+    azure_tenant_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    azure_subscription_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+
+
+class RegistryConfigShown(Shown):
+    """The settings of a registry without its secrets."""
+
+    username: Maybe[str] = absent
+    region: Maybe[str] = absent
+    access_key_id: Maybe[str] = absent
+    scaleway_access_key: Maybe[str] = absent
+    scaleway_project_id: Maybe[str] = absent
+    project_id: Maybe[str] = absent
+    azure_tenant_id: Maybe[str] = absent
+    azure_subscription_id: Maybe[str] = absent
+
+
+class ContainerRegistry(Spec):
+    name: Annotated[Name, example("images of the shop")]
+    description: Annotated[Description, example("Where the shop's images are")] = ""
+    kind: Annotated[
+        Kind,
+        fixed(),
+        example("GENERIC_CR"),
+        Meta(description="Cannot be changed: names of images depend on it"),
+    ]
+    url: Annotated[
+        Maybe[Annotated[Address, kept()]],
+        example("https://registry.example.com"),
+        Meta(
+            description="Address of the registry. Left out: the usual one of the kind. Plain http is for "
+            "registries on this machine (127.0.0.1)"
+        ),
+    ] = absent
+    config: RegistryConfig
+
+
+class RateLimit(Shown):
+    """The limit on pulls that a registry tells."""
+
+    limit: Annotated[int, example(100)]
+    remaining: Annotated[int, example(98)]
+    window_seconds: Annotated[int, example(21600)]
+
+
+class RegistryCheck(Shown):
+    """The outcome of the last look at a registry."""
+
+    status: Annotated[Literal["OK", "FAILED"], example("OK")]
+    problem: Annotated[
+        str,
+        Meta(
+            description="ADDRESS: it may not be called. NAME: its host has no address. UNREACHABLE: it does "
+            "not answer. TLS: its certificate is not valid. LOGIN: it refuses the login. RIGHT: the login "
+            "may not do this. NOT_A_REGISTRY: another program answers. RATE_LIMIT: it allows no more for now"
+        ),
+    ] = ""
+    message: Annotated[str, Meta(description="The problem, and the way out")] = ""
+    rate_limit: Annotated[Maybe[RateLimit], Meta(description="Told by Docker Hub only")] = absent
+    checked_at: Timestamp
+
+
+class ContainerRegistryShown(Shown):
+    url: Annotated[str, example("https://registry.example.com")]
+    config: RegistryConfigShown
+    associated_services_count: Annotated[int, counts_users()] = 0
+    check: RegistryCheck
+
+
+class ImagesQuery(Spec):
+    """Selects images of a registry."""
+
+    imageName: Annotated[
+        str,
+        Meta(
+            max_length=255,
+            pattern=shaped(
+                r"^([a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*)?\Z",
+                "must be the name of an image in the registry, such as acme/shop",
+            ),
+            description="List the tags of this image, the newest version first",
+        ),
+    ] = ""
+    search: Annotated[
+        Line, Meta(description="Only images whose name has this text; with imageName, only such tags")
+    ] = ""
+    page: Annotated[int, Meta(ge=1, le=100_000, description="Page number, from 1")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=1000, description="Images, or tags, per page")] = 20
+
+
+class RegistryImage(Shown):
+    """An image of a registry, with its tags."""
+
+    image_name: Annotated[str, example("acme/shop")]
+    versions: Annotated[list[str], example(["1.4.2", "1.4.1"])]
+    is_complete: Annotated[
+        bool, Meta(description="False if the image has more tags than were read"), example(True)
+    ] = True
+    version_count: Annotated[
+        int, Meta(description="The number of tags that were read, on all pages"), example(2)
+    ] = 0
+
+
+class AssociatedService(Shown):
+    """A service that uses a registry."""
+
+    project_id: Id
+    project_name: Annotated[str, example("shop")]
+    environment_id: Id
+    environment_name: Annotated[str, example("production")]
+    service_id: Id
+    service_name: Annotated[str, example("web")]
+    service_type: Annotated[str, example("CONTAINER")]
+
+
+class AvailableRegistry(Shown):
+    """A kind of registry, with the settings that it needs."""
+
+    kind: Annotated[Kind, example("GENERIC_CR")]
+    required_config: Annotated[dict[str, Any], example({"username": "string"})]
+    is_mandatory: Annotated[bool, Meta(description="True if `config` must have fields")] = False
+    optional_config: Annotated[dict[str, Any], example({"username": "string", "password": "string"})] = {}
+    default_url: Annotated[
+        str, Meta(description="The address if `url` is left out"), example("https://ghcr.io")
+    ] = ""
+
+
+def normalise(spec: ContainerRegistry) -> None:
+    kind, config = KINDS[spec.kind], spec.config
+    for name in config.__struct_fields__:
+        _check_field(spec.kind, kind, name, getattr(config, name))
+    if bool(config.username) != bool(config.password) and kind.login is LoginSource.CONFIG:
+        missing = "password" if config.username else "username"
+        raise clash(f"config.{missing}", "is required with the other: a login has a user name and a password")
+    spec.url = (spec.url or usual_url(spec.kind, config.region or "")).rstrip("/")
+    _check_url(spec, kind)
+
+
+def _check_field(name_of_kind: str, kind: RegistryKind, name: str, value: object) -> None:
+    is_given = value is not None and value is not UNSET
+    if is_given and (why := kind.refused.get(name)):
+        raise clash(f"config.{name}", why)
+    if is_given and name not in (*kind.required, *kind.optional):
+        raise clash(
+            f"config.{name}", f"leave it out: a registry of the kind {name_of_kind} has no such setting"
+        )
+    if not is_given and name in kind.required:
+        why = kind.why.get(name)
+        raise clash(f"config.{name}", f"is required for {name_of_kind}" + (f": {why}" if why else ""))
+
+
+def _check_url(spec: ContainerRegistry, kind: RegistryKind) -> None:
+    if not spec.url:
+        if kind.login is not LoginSource.AWS:  # AWS tells the address of the account's registry
+            raise clash("url", f"is required for {spec.kind}: this kind has no usual address")
+        spec.url = absent
+        return
+    if spec.url.startswith("http://") and not is_loopback(spec.url):
+        raise clash(
+            "url", "must begin with https://: plain http is for registries on this machine (127.0.0.1)"
+        )
+    if spec.kind == "DOCKER_HUB" and host_of(spec.url) != host_of(kind.url):
+        raise clash("url", f"leave it out, or choose the kind GENERIC_CR: Docker Hub is at {kind.url}")
+
+
+_IMAGES = (
+    "Asks the registry. 409 with the reason if it cannot be read, 503 while it allows no more requests. With "
+    "`imageName`, the one result has the tags of that image, a page at a time. Without it, the images of the "
+    "registry, each with its tags; 409 from registries that list no images. Docker Hub is searched instead, "
+    "and `versions` are left empty there: ask again with `imageName`."
+)
+
+container_registry = Family(
+    "containerRegistry",
+    ContainerRegistry,
+    parent=organization,
+    shown=ContainerRegistryShown,
+    nested=True,
+    param="registry_id",
+    group="Container registries",
+    write_need=Scope.ADMIN,
+    normalise=normalise,
+    about="The registry is looked at before it is stored: 400 with the reason if it refuses the login, or is "
+    "no registry. One that cannot be reached is stored, and `check` says so. Secrets are never in an answer.",
+    actions=(
+        post(
+            "check",
+            RegistryCheck,
+            "Look at the registry now",
+            "Calls the registry with its login. The outcome is also kept in `check` of the registry.",
+        ),
+        get(
+            "images",
+            list[RegistryImage],
+            "List images and tags",
+            _IMAGES,
+            query=ImagesQuery,
+            paged=False,
+            also=(409, 503),
+            outside=True,
+        ),
+        get(
+            "containerStatus",
+            list[Status],
+            "List the statuses of services that use it",
+            suffix="/container/status",
+            paged=False,
+        ),
+        get("associatedServices", list[AssociatedService], "List the services that use it", paged=False),
+    ),
+)
+
+available = StandaloneOperation(
+    path="/availableContainerRegistry",
+    group="Container registries",
+    action=get(
+        "listAvailableContainerRegistry",
+        list[AvailableRegistry],
+        "List the kinds of registries, with the settings that each needs",
+        paged=False,
+    ),
+)

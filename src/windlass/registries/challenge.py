@@ -1,0 +1,90 @@
+"""Reads what registries say in headers: how to log in, where the next page is, and how much is left. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
+
+_SCHEME: Final = re.compile(r"\s*(?P<scheme>bearer|basic)(\s+(?P<rest>.*))?\Z", re.IGNORECASE | re.DOTALL)
+_PARAMETER: Final = re.compile(
+    r'(?P<name>[A-Za-z_]+)\s*=\s*("(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
+)
+_NEXT: Final = re.compile(r'<(?P<target>[^>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
+_LIMIT: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
+LONGEST_WAIT: Final = 6 * 3600
+
+
+class Challenge(Struct, frozen=True):
+    """The demand of a registry for a login."""
+
+    scheme: str
+    """`bearer`: a token of the server at `realm`. `basic`: user name and password with each request."""
+    realm: str = ""
+    service: str = ""
+    error: str = ""
+    """The reason why a token that was sent is not enough."""
+
+    def token_url(self, scope: str) -> str:
+        query = [("service", self.service), ("scope", scope)]
+        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query if value)
+        joint = "&" if urlsplit(self.realm).query else "?"
+        return f"{self.realm}{joint}{asked}" if asked else self.realm
+
+
+class Allowance(Struct, frozen=True):
+    """The limit on pulls, as Docker Hub tells it."""
+
+    limit: int
+    remaining: int
+    window_seconds: int
+
+
+def read_challenge(header: str) -> Challenge | None:
+    """Returns the first demand for a login in a WWW-Authenticate header that is understood here."""
+    match = _SCHEME.match(header)
+    if match is None:
+        return None
+    parameters = {
+        parameter["name"].lower(): parameter["plain"] or re.sub(r"\\(.)", r"\1", parameter["quoted"] or "")
+        for parameter in _PARAMETER.finditer(match["rest"] or "")
+    }
+    scheme = match["scheme"].lower()
+    if scheme == "bearer" and not parameters.get("realm"):
+        return None
+    return Challenge(
+        scheme, parameters.get("realm", ""), parameters.get("service", ""), parameters.get("error", "")
+    )
+
+
+def next_page(header: str, base: str) -> str:
+    """Returns the path and query of the next page; empty if there is none at the registry itself."""
+    match = _NEXT.search(header)
+    if match is None:
+        return ""
+    target, own = urlsplit(match["target"]), urlsplit(base)
+    if target.netloc and target.netloc.lower() != own.netloc.lower():
+        return ""
+    path = target.path if target.path.startswith("/") else f"/v2/{target.path}"
+    return f"{path}?{target.query}" if path.startswith("/v2/") else ""
+
+
+def read_allowance(headers: Mapping[str, str]) -> Allowance | None:
+    limit = _LIMIT.match(headers.get("ratelimit-limit", ""))
+    remaining = _LIMIT.match(headers.get("ratelimit-remaining", ""))
+    if limit is None or remaining is None:
+        return None
+    return Allowance(int(limit["count"]), int(remaining["count"]), int(limit["window"] or 0))
+
+
+def wait_of(headers: Mapping[str, str], now: float) -> int:
+    """Returns the seconds after which a registry may be asked again: its header says seconds, a time since
+    1970, or nothing."""
+    text = headers.get("retry-after", "") or headers.get("x-retry-after", "")
+    if not text.isascii() or not text.isdigit():
+        return 60
+    seconds = int(text) if int(text) < 1_000_000_000 else int(text) - int(now)
+    return min(max(seconds, 1), LONGEST_WAIT)

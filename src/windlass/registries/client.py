@@ -1,0 +1,311 @@
+"""A registry, by the protocol of registries (OCI Distribution), with or without a login.
+
+A registry says at each refusal how to log in: with user name and password, or with a token that another
+server gives for them. The login is sent to that server only if `may_give_tokens` says that it belongs to the
+registry.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
+from windlass.core.deploy.registries import (
+    RegistryLogin,
+    api_url,
+    host_of,
+    may_give_tokens,
+    repository_of,
+)
+from windlass.core.words.images import DOCKER_HUB
+from windlass.registries.challenge import (
+    Allowance,
+    Challenge,
+    next_page,
+    read_allowance,
+    read_challenge,
+    wait_of,
+)
+from windlass.registries.failures import Problem, RegistryFailure
+
+T = TypeVar("T", bound=Struct)
+
+SECONDS: Final = 10.0
+LONGEST: Final = 1024 * 1024
+"""Bytes of an answer; a page of tags has far fewer."""
+PER_PAGE: Final = 1000
+MANIFESTS: Final = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+)
+_VERSION: Final = "docker-distribution-api-version"
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_LIMITED: Final = "ratelimitpreview/test"
+"""The image with which Docker Hub tells the limit; a HEAD request does not count."""
+
+
+class Sends(Protocol):
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = ...,
+        *,
+        seconds: float = ...,
+        most: int = ...,
+    ) -> HttpResult: ...
+
+
+class RequestPauses:
+    """Registries that allow no more requests for now; they are not asked before."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], float] = {}
+
+    def left(self, key: tuple[str, str]) -> int:
+        left = self._until.get(key, 0.0) - time.monotonic()
+        if left <= 0:
+            self._until.pop(key, None)
+        return max(0, round(left))
+
+    def note(self, key: tuple[str, str], seconds: int) -> None:
+        self._until[key] = time.monotonic() + seconds
+
+
+class TagsAnswer(Struct):
+    tags: list[str] | None = None
+
+
+class CatalogueAnswer(Struct):
+    repositories: list[str] | None = None
+
+
+class TokenAnswer(Struct):
+    token: str = ""
+    access_token: str = ""
+
+
+class RegistryNames(Struct, frozen=True):
+    """Names of images or tags, as far as they were read."""
+
+    names: Sequence[str]
+    is_complete: bool
+
+
+class RegistryClient:
+    """A registry that is asked for one caller: it keeps tokens, and is not kept itself."""
+
+    def __init__(
+        self, out: Sends, kind: str, url: str, login: RegistryLogin | None, pauses: RequestPauses
+    ) -> None:
+        self._out = out
+        self._kind, self._url = kind, url
+        self._login = login
+        self._api = api_url(url)
+        self._host = host_of(url)
+        self._pauses = pauses
+        self._authorization: dict[str, str] = {}
+        """The header of requests, by scope."""
+        self.allowance: Allowance | None = None
+
+    async def check(self) -> None:
+        """Logs in, if there is a login, or finds out that a registry answers."""
+        answer = await self._send("GET", f"{self._api}/v2/", {})
+        challenge = self._challenge(answer)
+        if answer.status != 401 or challenge is None:
+            self._refuse_others(answer)
+            return
+        if self._login is None:
+            return
+        header = await self._authorize(challenge, "")
+        answer = await self._send("GET", f"{self._api}/v2/", {"Authorization": header})
+        if answer.status != 200:
+            raise self._refusal(answer, "")
+        if self._host == DOCKER_HUB:
+            await self._ask_limit()
+
+    async def tags(self, image: str, most: int) -> RegistryNames:
+        """Returns the tags of an image, in the order of the registry."""
+        name = repository_of(self._url, image)
+        path = f"/v2/{name}/tags/list?n={PER_PAGE}"
+        return await self._pages(path, f"repository:{name}:pull", image, most, TagsAnswer)
+
+    async def images(self, most: int) -> RegistryNames:
+        """Returns the names of all images. Many registries do not tell them."""
+        return await self._pages(
+            f"/v2/_catalog?n={PER_PAGE}", "registry:catalog:*", "", most, CatalogueAnswer
+        )
+
+    async def digest(self, image: str, tag: str) -> str:
+        """Returns the digest that a tag stands for now. Docker Hub does not count this as a pull."""
+        name = repository_of(self._url, image)
+        path = f"/v2/{name}/manifests/{quote(tag, safe='')}"
+        answer = await self._ask("HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS)
+        digest = answer.headers.get("docker-content-digest", "")
+        if not _DIGEST.match(digest):
+            raise self._not_a_registry("it tells no digest of an image")
+        return digest
+
+    async def _ask_limit(self) -> None:
+        try:
+            await self.digest(_LIMITED, "latest")
+        except RegistryFailure as failure:
+            if failure.problem is not Problem.UNKNOWN_IMAGE:
+                raise
+
+    async def _pages(
+        self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+    ) -> RegistryNames:
+        names: list[str] = []
+        while path:
+            answer = await self._ask("GET", path, scope, image)
+            page = self._decode(answer, shape)
+            names += (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
+            following = next_page(answer.headers.get("link", ""), self._api)
+            if len(names) >= most:
+                return RegistryNames(names[:most], is_complete=not following and len(names) == most)
+            path = following if following != path else ""
+        return RegistryNames(names, is_complete=True)
+
+    # One request, with the login that it takes
+
+    async def _ask(self, method: str, path: str, scope: str, image: str, accept: str = "") -> HttpResult:
+        headers = {"Accept": accept or "application/json"}
+        earlier = self._authorization.get(scope)
+        url = self._api + path
+        answer = await self._send(method, url, {**headers, "Authorization": earlier} if earlier else headers)
+        if answer.status == 401 and not earlier and (challenge := self._challenge(answer)):
+            self._authorization[scope] = header = await self._authorize(challenge, scope)
+            answer = await self._send(
+                method, url, {**headers, "Authorization": header} if header else headers
+            )
+        if answer.status != 200:
+            raise self._refusal(answer, image)
+        return answer
+
+    async def _authorize(self, challenge: Challenge, scope: str) -> str:
+        """Returns the header with which the registry is asked again."""
+        if challenge.scheme == "basic":
+            return _basic(self._login) if self._login else ""
+        if not may_give_tokens(self._kind, self._url, challenge.realm):
+            raise RegistryFailure(
+                Problem.NOT_A_REGISTRY,
+                f"{self._host} sends its login to another server than its own, and Windlass does not send it "
+                "there. Ask who runs the registry for the address of the registry itself",
+            )
+        headers = {"Authorization": _basic(self._login)} if self._login else {}
+        answer = await self._send("GET", challenge.token_url(scope), headers)
+        if answer.status in (400, 401, 403):
+            raise self._login_failure()
+        if answer.status != 200:
+            raise self._refusal(answer, "")
+        token = self._decode(answer, TokenAnswer)
+        if not (value := token.token or token.access_token):
+            raise self._not_a_registry("the server for its logins gives no token")
+        return f"Bearer {value}"
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str]) -> HttpResult:
+        key = (self._host, self._login.username if self._login else "")
+        if left := self._pauses.left(key):
+            raise self._limit_failure(left)
+        try:
+            answer = await self._out.send(method, url, b"", headers, seconds=SECONDS, most=LONGEST)
+        except AddressRefused as error:
+            raise RegistryFailure(Problem.ADDRESS, str(error)) from error
+        except UnknownName as error:
+            raise RegistryFailure(Problem.NAME, f"Check the address. {error}") from error
+        except TlsFailure as error:
+            raise RegistryFailure(
+                Problem.TLS,
+                f"{error} Give the registry a certificate of an authority that Windlass knows, or let the "
+                "operator add its authority with the setting outbound_ca_file.",
+            ) from error
+        except NoAnswer as error:
+            raise RegistryFailure(
+                Problem.UNREACHABLE, f"Check the address, and try again. {error}"
+            ) from error
+        self.allowance = read_allowance(answer.headers) or self.allowance
+        if answer.status == 429:
+            wait = wait_of(answer.headers, time.time())
+            self._pauses.note(key, wait)
+            raise self._limit_failure(wait)
+        return answer
+
+    # What a refusal means
+
+    def _challenge(self, answer: HttpResult) -> Challenge | None:
+        return read_challenge(answer.headers.get("www-authenticate", ""))
+
+    def _refuse_others(self, answer: HttpResult) -> None:
+        """Refuses the answer of a server that is no registry."""
+        if answer.status == 200 and (_VERSION in answer.headers or answer.body.strip() in (b"{}", b"")):
+            return
+        if answer.status in (301, 302, 303, 307, 308):
+            raise self._not_a_registry("it leads to another address")
+        if answer.status >= 500:
+            raise RegistryFailure(
+                Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {answer.status}"
+            )
+        raise self._not_a_registry(f"it answers {answer.status} at /v2/")
+
+    def _refusal(self, answer: HttpResult, image: str) -> RegistryFailure:
+        match answer.status:
+            case 401 if self._login is None or not image:
+                return self._login_failure()
+            case 401 | 403:
+                what = f"read {image}" if image else "do this"
+                return RegistryFailure(
+                    Problem.RIGHT,
+                    f"Give the login of {self._host} the right to read: it may not {what}",
+                )
+            case 404 | 400 if image:
+                return RegistryFailure(
+                    Problem.UNKNOWN_IMAGE, f"Choose another image or tag: {self._host} has no {image}"
+                )
+            case status if status >= 500:
+                return RegistryFailure(
+                    Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {status}"
+                )
+        return self._not_a_registry(f"it answers {answer.status}")
+
+    def _login_failure(self) -> RegistryFailure:
+        if self._login is None:
+            return RegistryFailure(
+                Problem.LOGIN, f"Give the registry a login: {self._host} answers nothing without one"
+            )
+        return RegistryFailure(Problem.LOGIN, f"Check user name and password: {self._host} refuses the login")
+
+    def _limit_failure(self, seconds: int) -> RegistryFailure:
+        return RegistryFailure(
+            Problem.RATE_LIMIT,
+            f"Try again in {seconds} seconds: {self._host} allows no more requests for now. A login often "
+            "raises the limit",
+            seconds,
+        )
+
+    def _not_a_registry(self, why: str) -> RegistryFailure:
+        return RegistryFailure(
+            Problem.NOT_A_REGISTRY,
+            f"Check the address: there is no container registry at {self._host}, {why}",
+        )
+
+    def _decode(self, answer: HttpResult, shape: type[T]) -> T:
+        if answer.cut:
+            raise self._not_a_registry(f"its answer is longer than {LONGEST} bytes")
+        try:
+            return msgspec.json.decode(answer.body, type=shape)
+        except msgspec.DecodeError as error:
+            raise self._not_a_registry("its answer is not JSON of the expected form") from error
+
+
+def _basic(login: RegistryLogin) -> str:
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
