@@ -16,6 +16,7 @@ from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
 from windlass.families.database import database
+from windlass.families.terraform import terraform
 from windlass.store import Tx
 
 _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
@@ -23,7 +24,7 @@ _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
 class ContainerKind(ProgramKind[Container]):
     family = container
-    waits_for = frozenset({database.name})
+    waits_for = frozenset({database.name, terraform.name})
     image_field = "image_name"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Container]) -> None:
