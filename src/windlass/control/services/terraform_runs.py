@@ -99,10 +99,7 @@ async def answer_run(ctx: Context, run: DeploymentRow, request: RunRequest) -> b
 
     if what in ("plan", "resources"):
         await _learn_secrets(ctx, run)
-    await ctx.point(f"about to take {what} of a run")
-    answer = await ctx.store.write(change)
-    await ctx.point(f"took {what} of a run")
-    return answer
+    return await ctx.store.write(change)
 
 
 async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:

@@ -27,7 +27,11 @@ async def delete(ledger: Ledger) -> None:
         await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
         await ctx.sites.discard(service.id)
-    except (EngineError, BuildError, RemovalFailed, OSError) as error:
+    except RemovalFailed as failed:
+        say(f"Failed: {failed}")
+        await ledger.fail(str(failed), output=failed.output)
+        return
+    except (EngineError, BuildError, OSError) as error:
         message = reason_of(error)
         say(f"Failed: {message}")
         await ledger.fail(message)

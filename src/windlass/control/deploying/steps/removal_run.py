@@ -26,6 +26,11 @@ from windlass.store import DeploymentRow, Tx
 class RemovalFailed(Exception):
     """The run before a removal has failed. The message is for the person who asked for the removal."""
 
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+        """The last lines of the run."""
+
 
 async def run_before_removal(ledger: Ledger) -> None:
     """Returns at once if there is nothing to run, or if it has run. Raises RemovalFailed."""
@@ -79,7 +84,7 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
     await ledger.ctx.point("run to its end")
     await _record(ledger, report)
     if report.exit_code != 0:
-        raise RemovalFailed(await _failure(ledger, workload, report))
+        raise RemovalFailed(await _failure(ledger, workload, report), output)
 
 
 async def _failure(ledger: Ledger, workload: Workload, report: RunReport) -> str:

@@ -29,7 +29,10 @@ async def uninstall(ledger: Ledger) -> None:
         await ledger.check_claim()
         await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
         await ctx.sites.discard(service.id)
-    except (EngineError, RemovalFailed) as error:
+    except RemovalFailed as failed:
+        await ledger.fail(str(failed), output=failed.output)
+        return
+    except EngineError as error:
         await ledger.fail(str(error))
         return
     await ctx.point("uninstalled")
