@@ -235,7 +235,9 @@ class Place:
         installation = await install(self.settings, **given)
         await installation.start()
         try:
-            async with served(cast(World, SimpleNamespace(installation=installation))) as url:
+            world = cast(World, SimpleNamespace(installation=installation))
+            port = 0 if self.settings.port == Settings().port else self.settings.port
+            async with served(world, port=port) as url:
                 yield Windlass(url, installation)
         finally:
             await installation.stop()

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.base.private import private_file
+from windlass.builders.terraform.programs import InstalledProgram, Programs
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
@@ -227,6 +228,16 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
+class FakePrograms:
+    """Programs that are installed, and never run."""
+
+    def look(self) -> Sequence[InstalledProgram]:
+        return [
+            InstalledProgram("OPEN_TOFU", "1.9.4", "/usr/bin/tofu"),
+            InstalledProgram("TERRAFORM", "1.11.4", "/usr/bin/terraform"),
+        ]
+
+
 class FakeConnector:
     """Clusters at other addresses: each has a fake engine of its own."""
 
@@ -281,6 +292,7 @@ def fake_parts(
     servers: Servers | None = None,
     owner: str | Callable[[], str] = "",
     home: str = "",
+    programs: Programs | None = None,
 ) -> Parts:
     return Parts(
         engine=engine,
@@ -289,6 +301,7 @@ def fake_parts(
         git=git or FakeRepositories(),
         servers=servers or FakeServers(),
         connector=FakeConnector(),
+        programs=programs or FakePrograms(),
         owner=owner if callable(owner) else (lambda: owner) if owner else None,
         home=home,
     )
@@ -310,6 +323,7 @@ async def make_world(
     servers: Servers | None = None,
     owner: str | Callable[[], str] = "",
     home: str = "",
+    programs: Programs | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -329,7 +343,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router, git, servers, owner, home),
+            parts=fake_parts(engine, router, git, servers, owner, home, programs),
             fetcher=fetcher,
             families=families,
             kinds=kinds,

@@ -198,6 +198,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     toolchain_days: Annotated[
         int, _says("Days that a fetched toolchain is kept after a build last used it", ge=1, le=3650)
     ] = 90
+    terraform_providers: Annotated[
+        str,
+        _says(
+            "Folder with providers for Terraform and OpenTofu, HOST/NAMESPACE/TYPE/VERSION/OS_ARCH below it; "
+            "all services share it, and none can change it"
+        ),
+    ] = ""
+    terraform_state_bytes: Annotated[
+        int, _says("Bytes that the state of a Terraform service may have", ge=65_536, le=2**30)
+    ] = 16 * 1024 * 1024
+    terraform_state_versions: Annotated[
+        int, _says("Versions of the state that are kept for each Terraform service", ge=2, le=10_000)
+    ] = 50
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""

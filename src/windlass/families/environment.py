@@ -90,7 +90,7 @@ class EnvironmentStatus(Shown):
     deployment_requests_count: int = 0
 
 
-LISTS = ("jobs", "helms", "terraforms")
+LISTS = ("jobs", "helms")
 """Lists of services that clients expect, of families that do not exist yet."""
 
 
@@ -98,7 +98,6 @@ class EnvironmentStatuses(Shown):
     environment: EnvironmentStatus
     jobs: list[Status] = []
     helms: list[Status] = []
-    terraforms: list[Status] = []
 
 
 class EnvironmentChanges(EnvironmentStatuses):

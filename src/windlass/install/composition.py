@@ -112,6 +112,7 @@ def assemble(
         uploads=UploadFiles(folder.absolute() / UPLOADS, settings.upload_reserve_bytes),
         routing=Routing(),
         ownership=Ownership(settings.place, own.owner, own.home),
+        programs=own.programs,
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)

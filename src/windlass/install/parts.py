@@ -18,7 +18,9 @@ from windlass.builders.builder import Builder
 from windlass.builders.bundled import BundledRepositories
 from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
-from windlass.config import BadSetting, Settings
+from windlass.builders.terraform import InstalledPrograms
+from windlass.builders.terraform.programs import Programs
+from windlass.config import BadSetting, Settings, for_tools
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
@@ -44,6 +46,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     owner: Callable[[], str] | None = None
     """Returns the id of the server as the owner of its place, or an empty text while that is not known. None
     where no other server can be."""
+    programs: Programs
+    """Terraform and OpenTofu."""
     home: str = ""
     """The data directory as this machine has it open, if it is part of the owner; see `server_id.home_of`."""
 
@@ -76,6 +80,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
         connector=DockerConnector(settings, installation, link),
+        programs=InstalledPrograms(for_tools()),
         owner=await _owner(settings, engine),
         home=await in_thread(home_of, folder) if engine.name == PROCESS else "",
     )
@@ -132,9 +137,7 @@ def isolation_of(settings: Settings) -> Isolation:
     machine supports."""
     mode = cast(Mode, settings.isolation)
     try:
-        isolation = Isolation(
-            mode, Path(settings.data_dir), settings.isolation_users, settings.isolation_readable
-        )
+        isolation = Isolation(mode, Path(settings.data_dir), settings.isolation_users, _readable(settings))
     except ValueError as error:
         raise BadSetting(f"isolation_users: {error}") from error
     if mode == "required" and (missing := isolation.missing()):
@@ -144,6 +147,12 @@ def isolation_of(settings: Settings) -> Isolation:
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
     return isolation
+
+
+def _readable(settings: Settings) -> tuple[str, ...]:
+    """Returns the folders besides the system's that services may read."""
+    providers = settings.terraform_providers
+    return (*settings.isolation_readable, *([str(Path(providers).resolve())] if providers else []))
 
 
 async def isolation_in_use(settings: Settings) -> Isolation | None:

@@ -33,6 +33,7 @@ from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
 from windlass.store.tables.table import ChangeSession, DatabaseSession
+from windlass.store.tables.terraform import TerraformChanges, TerraformTable
 from windlass.store.tables.tokens import TokenChanges, TokenTable
 from windlass.store.tables.tree import ResourceTree
 from windlass.store.tables.volumes import VolumeChanges, VolumeTable
@@ -48,8 +49,8 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
         "deployments", "events", "facts", "idempotency", "identities", "key_holders", "links", "lists",
-        "names", "owners", "receivers", "resources", "sealed", "session", "statuses", "tokens", "tree",
-        "volumes", "work",
+        "names", "owners", "receivers", "resources", "sealed", "session", "statuses", "terraform", "tokens",
+        "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -75,6 +76,7 @@ class Reads:
         self.resources = ResourceTable(session)
         self.sealed = SealedTable(session)
         self.statuses = StatusTable(session)
+        self.terraform = TerraformTable(session)
         self.tokens = TokenTable(session)
         self.tree = ResourceTree(session)
         self.volumes = VolumeTable(session)
@@ -107,6 +109,7 @@ class Tx(Reads):
     resources: ResourceChanges
     sealed: SealedChanges
     statuses: StatusChanges
+    terraform: TerraformChanges
     tokens: TokenChanges
     volumes: VolumeChanges
     work: WorkChanges
@@ -135,6 +138,7 @@ class Tx(Reads):
         self.resources = ResourceChanges(changing)
         self.sealed = SealedChanges(changing)
         self.statuses = StatusChanges(changing)
+        self.terraform = TerraformChanges(changing)
         self.tokens = TokenChanges(changing)
         self.tree = ResourceTree(changing)
         self.volumes = VolumeChanges(changing)
@@ -189,6 +193,7 @@ class Tx(Reads):
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads,
+            self.terraform,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

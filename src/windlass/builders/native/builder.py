@@ -35,9 +35,11 @@ from windlass.builders.native.build_state import BuildState, make_folders
 from windlass.builders.native.cache_limits import CacheLimits
 from windlass.builders.native.caches import BuildCaches, CacheStore
 from windlass.builders.native.cells import Cells
+from windlass.builders.native.plain_files import take_files
 from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
+from windlass.core.deploy.build_settings import FILES
 from windlass.core.deploy.workload import Artifact
 
 
@@ -80,6 +82,10 @@ class NativeBuilder:
                 say("This was built before, and is used again.")
                 return artifact
             with _in_plain_words():
+                if order.settings.builder == FILES:
+                    return await group.in_thread(
+                        take_files, ArtifactStore(self._folder, order.service), order, say
+                    )
                 if artifact := await group.in_thread(self._shared.find, order):
                     say("This was built for another application of this repository, and is used again.")
                     return artifact

@@ -25,8 +25,7 @@ from windlass.control.records.branch_watches import NEXT_COMMIT, service_of_work
 from windlass.control.records.deployments import accept, particulars
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
-from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import OPEN, RELEASES, Do
+from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
 from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
@@ -101,7 +100,9 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
             return ""
         await tx.branch_heads.note(service.id, head)
         if step is CommitStep.DEPLOY:
-            await accept(tx, service, Do.DEPLOY, _call(ctx, service), ChosenVersion(git_commit_id=head))
+            kind = ctx.kinds[service.family]
+            version = kind.new_commit(service, head)
+            await accept(tx, service, kind.deploys_by, _call(ctx, service), version)
             return "Commit {commit} is new on {branch}: it is deployed"
         return "" if is_watched else "Commit {commit} of {branch} is not deployed: it changes no watch_paths"
 
@@ -125,11 +126,11 @@ async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
         for deployment in await tx.deployments.latest(service, _LATEST)
         if not (details := particulars(deployment)).command
     ]
-    if not past or past[0][0].action not in RELEASES:
+    if not past or past[0][0].action not in RELEASES | BUILDS:
         return CommitStep.NOTE
     if any(details.commit_id and head.startswith(details.commit_id) for _, details in past):
         return CommitStep.NOTE
-    if any(row.status in OPEN and row.action == Do.DEPLOY and not details.commit_id for row, details in past):
+    if any(row.status in OPEN and row.action in BUILDS and not details.commit_id for row, details in past):
         return CommitStep.WAIT
     return CommitStep.DEPLOY
 

@@ -13,6 +13,7 @@ from windlass.base.encryption import Encryption
 from windlass.base.http_out import MOST_READ, HttpResult
 from windlass.base.locks import Locks
 from windlass.builders.git import GitCommit, GitSource
+from windlass.builders.terraform.programs import Programs
 from windlass.config import Settings
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.log_store import Logs
@@ -122,6 +123,8 @@ class Context(Struct, frozen=True, kw_only=True):
     routing: Routing
     ownership: Ownership
     """The owner of the local place."""
+    programs: Programs
+    """Terraform and OpenTofu on the machine of this server."""
     registry_pauses: RequestPauses = field(default_factory=RequestPauses)
     """Container registries that allow no more requests for now."""
     usage: UsageHistory = field(default_factory=UsageHistory)

@@ -16,9 +16,10 @@ from windlass.control.workloads.automatic_ports import (
     shown_ports,
     with_automatic_port,
 )
-from windlass.control.workloads.branch_choice import watch_created, watch_updated
+from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.making import Making
+from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
@@ -26,6 +27,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
+from windlass.families.terraform import terraform
 from windlass.store import Row, Tx
 
 _DEPLOYED = "deployed_commit"
@@ -34,18 +36,21 @@ _DEPLOYED = "deployed_commit"
 
 class ApplicationKind(ProgramKind[Application]):
     family = application
-    waits_for = frozenset({database.name})
+    waits_for = frozenset({database.name, terraform.name})
     host_word = "app"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
         settle_ports(draft.spec, None, is_full=draft.is_full)
         await super().creating(ctx, tx, draft)
-        await watch_created(ctx, tx, draft)
+        _check_branch(draft.spec)
+        await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
         settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)
         await super().updating(ctx, tx, change)
-        await watch_updated(ctx, tx, change)
+        if not change.before.auto_deploy:
+            _check_branch(change.spec)
+        await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
         new, before = change.spec.git_repository, change.before.git_repository
         if new and before and before.url == new.url:
             stored = msgspec.to_builtins(change.row.read(ApplicationShown).git_repository)
@@ -101,6 +106,15 @@ class ApplicationKind(ProgramKind[Application]):
             f"{_DEPLOYED}_tag": commit.tag,
         }
         return {"git_repository": shown}
+
+
+def _check_branch(spec: Application) -> None:
+    if spec.auto_deploy and spec.source != GIT:
+        raise clash("auto_deploy", "leave it out: an application that is built from uploads has no branch")
+
+
+def _branch_choice(spec: Application) -> BranchChoice:
+    return BranchChoice(bool(spec.auto_deploy), spec.git_repository or None)
 
 
 kind = ApplicationKind()

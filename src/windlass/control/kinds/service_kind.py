@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
 from windlass.control.context.context import Context
@@ -20,15 +21,15 @@ from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.making import Making
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
-from windlass.core.declare.shapes import Listener
+from windlass.core.declare.shapes import GitRepositoryRequest, Listener
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
+from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.naming import enum_value
-from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
@@ -36,6 +37,20 @@ FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
 
 
 S = TypeVar("S", bound=Spec)
+
+
+class SizeSettings(Struct):
+    """The settings that services of all kinds have."""
+
+    name: str
+    cpu: int
+    memory: int
+
+
+class RepositorySettings(Struct):
+    """The part of a service that says from which repository it is built."""
+
+    git_repository: GitRepositoryRequest | UnsetType | None = None
 
 
 class Offer(Struct, frozen=True):
@@ -65,6 +80,8 @@ class ServiceKind(Generic[S]):
     """The field that chooses an image; empty is a kind that runs without images."""
     host_word: ClassVar[str] = ""
     """The first word of the host that lists of variables show; empty is the name of the family."""
+    size_fields: ClassVar[Mapping[str, str]] = {}
+    """The fields of the resources of an instance, where they have other names than cpu, memory and gpu."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
 
@@ -76,6 +93,10 @@ class ServiceKind(Generic[S]):
     def hindrance(self, place: Place) -> str:
         """Why the engine of a place cannot run services of this kind, or an empty text."""
         return f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.takes == "native" else ""
+
+    def demand(self, spec: S) -> Demand:
+        """Returns the resources that each instance needs."""
+        return msgspec.convert(spec, Demand, from_attributes=True)
 
     # As a resource. Each step is in the transaction of the change.
 
@@ -90,6 +111,36 @@ class ServiceKind(Generic[S]):
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         """Returns the version that the body of a deploy asks for."""
         return ChosenVersion()
+
+    async def chosen_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
+        """The same, where records decide: raises Invalid or Conflict if the version cannot be had."""
+        return self.asked_version(body)
+
+    def new_commit(self, service: Row, commit: str) -> ChosenVersion:
+        """Returns the version that deploys a new commit by itself."""
+        return ChosenVersion(git_commit_id=commit)
+
+    def removal_action(self, query: Spec | None) -> str:
+        """Returns what the removal of a service does first, from the query of its request."""
+        return ""
+
+    async def prepare_removal(
+        self, ctx: Context, making: Making, sub_action: str
+    ) -> tuple[BuiltArtifact, Workload] | None:
+        """Returns a workload that runs to its end before a service is removed; None if there is none."""
+        return None
+
+    async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
+        """Returns what a person should know about a run that failed; empty if its output says it."""
+        return ""
+
+    def repository(self, service: Row) -> GitRepositoryRequest | None:
+        """Returns the repository that a service is built from; None without one."""
+        return service.read(RepositorySettings).git_repository or None
+
+    def size(self, service: Row) -> SizeSettings:
+        """Returns the name of a service, and the resources of each instance."""
+        return service.read(SizeSettings)
 
     def needs_upload(self, service: Row) -> bool:
         """True if each deploy of a service takes an upload: the newest, unless it names one."""
@@ -110,9 +161,33 @@ class ServiceKind(Generic[S]):
 
     async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
         """Computes the workload of a deployment that starts this artifact."""
-        usual = _usual_workload(ctx, making.service, making.deployment, artifact, making.inputs)
+        usual = self._usual_workload(ctx, making, artifact)
         workload = await self.workload(ctx, making.service, usual)
         return workload if workload.artifact.static is None else _without_instances(workload)
+
+    def _usual_workload(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+        """Returns the parts of a workload that all kinds have in common."""
+        service, deployment, inputs = making.service, making.deployment, making.inputs
+        settings = self.size(service)
+        return Workload(
+            service=service.id,
+            family=service.family,
+            name=settings.name,
+            environment=service.parent,
+            org=service.org,
+            generation=deployment.number,
+            deployment=deployment.id,
+            artifact=artifact,
+            variables=inputs.variables,
+            files=inputs.files,
+            hidden=inputs.secrets | inputs.secret_files,
+            cpu=settings.cpu,
+            memory=settings.memory,
+            settle=ctx.settings.settle_seconds,
+            patience=ctx.settings.ready_seconds,
+            grace=ctx.settings.stop_seconds,
+            time_limit=ctx.settings.run_seconds,
+        )
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
@@ -188,44 +263,6 @@ class ServiceKind(Generic[S]):
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         """Returns the keys by which others mention a service that counts for them; see `is_counted`."""
         return ()
-
-
-class SizeSettings(Struct):
-    """The settings that services of all kinds have."""
-
-    name: str
-    cpu: int
-    memory: int
-
-
-def _usual_workload(
-    ctx: Context,
-    service: Row,
-    deployment: DeploymentRow,
-    artifact: Artifact,
-    inputs: Inputs,
-) -> Workload:
-    """Returns the parts of a workload that all kinds have in common."""
-    settings = service.read(SizeSettings)
-    return Workload(
-        service=service.id,
-        family=service.family,
-        name=settings.name,
-        environment=service.parent,
-        org=service.org,
-        generation=deployment.number,
-        deployment=deployment.id,
-        artifact=artifact,
-        variables=inputs.variables,
-        files=inputs.files,
-        hidden=inputs.secrets | inputs.secret_files,
-        cpu=settings.cpu,
-        memory=settings.memory,
-        settle=ctx.settings.settle_seconds,
-        patience=ctx.settings.ready_seconds,
-        grace=ctx.settings.stop_seconds,
-        time_limit=ctx.settings.run_seconds,
-    )
 
 
 def _without_instances(workload: Workload) -> Workload:

@@ -74,6 +74,7 @@ async def accept(
         made=version.made,
         of=version.of,
         command=version.command,
+        sub_action=version.sub_action,
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
@@ -293,7 +294,10 @@ def shown_deployment(
         own["release"] = _shown_run(details.release)
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
-    return {**shown_status(call, service, status, freshness), **own}
+    shown = shown_status(call, service, status, freshness)
+    if details.sub_action:
+        own["status_details"] = details_of(status.state) | {"sub_action": details.sub_action}
+    return {**shown, **own}
 
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:

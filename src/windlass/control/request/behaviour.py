@@ -60,6 +60,8 @@ class Change(Struct, Generic[S]):
     actor: Actor
     extras: dict[str, object]
     """Fields that are laid over the new document."""
+    sealed: dict[str, str] = msgspec.field(default_factory=dict)
+    """Secrets of the server that take the place of those before."""
     is_full: bool = False
     """True for a client of the full interface, for which nothing is chosen."""
 

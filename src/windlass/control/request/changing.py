@@ -89,13 +89,13 @@ async def _apply_changes(
     await check_openings(ctx, tx, family, spec, call.actor, old)
     behaviour = behaviour_of(family)
     change = Change(
-        row, read_decoded(old, family.spec), spec, call.actor, {**call.found}, call.dialect.is_full
+        row, read_decoded(old, family.spec), spec, call.actor, {**call.found}, is_full=call.dialect.is_full
     )
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})
     # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
     kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
-    new_hidden = {**kept, **hidden_of(family, spec)}
+    new_hidden = {**kept, **change.sealed, **hidden_of(family, spec)}
     kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
     after = with_unknown(msgspec.to_builtins(view), kept_fields, family.view)
     if after == before and new_hidden == hidden:

@@ -18,7 +18,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.references import count_users, counted_targets
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.stored import NamedDocument
-from windlass.core.deploy.progress import Initiator
+from windlass.core.deploy.progress import ChosenVersion, Initiator
 from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
 from windlass.store import Queue, Row, Tx, housekeeping_beside, is_owned
@@ -90,7 +90,8 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
             continue
         if waiting:
             await cancel(tx, service, waiting, call, _reason_of(row, call))
-        await accept(tx, service, Do.DELETE, call)
+        removed = ChosenVersion(sub_action=ctx.kinds[service.family].removal_action(call.query))
+        await accept(tx, service, Do.DELETE, call, removed)
     if row.id not in services:
         await tx.deletions.add(row.id, encode(requester_of(call)))
 

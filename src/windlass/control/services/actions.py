@@ -28,7 +28,7 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
     comes up."""
     kind = ctx.kinds[service.family]
-    version = kind.asked_version(asked)
+    version = await kind.chosen_version(tx, service, asked)
     if version.upload or kind.needs_upload(service):
         version = await with_upload(tx, service, version)
     if settings := kind.settings(version):
@@ -55,7 +55,8 @@ async def stop(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | Non
 
 
 async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    return await accept(tx, service, Do.UNINSTALL, call)
+    removed = ChosenVersion(sub_action=ctx.kinds[service.family].removal_action(call.query))
+    return await accept(tx, service, Do.UNINSTALL, call, removed)
 
 
 SERVICE_ACTIONS: Final[Mapping[str, ServiceAction]] = {
@@ -85,7 +86,9 @@ async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
         return ChosenVersion()
     details = particulars(last)
     commit = details.commit.git_commit_id if details.commit else None
-    return ChosenVersion(git_commit_id=commit, image_tag=details.image_tag, of=last.id)
+    return ChosenVersion(
+        git_commit_id=commit, image_tag=details.image_tag, of=last.id, sub_action=details.sub_action
+    )
 
 
 async def last_good(tx: Tx, service: Row) -> DeploymentRow | None:

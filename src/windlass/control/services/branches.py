@@ -17,9 +17,10 @@ from windlass.base.log import log
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, prepares
 from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import RepositorySettings
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
-from windlass.control.workloads.repositories import RepositorySettings, source_at
+from windlass.control.workloads.repositories import source_at
 from windlass.core.declare.document import Document, apply_patch, narrow_document, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest

@@ -13,6 +13,7 @@ from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import (
     accept,
@@ -40,7 +41,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
-from windlass.core.deploy.engine_limits import Demand, unmet
+from windlass.core.deploy.engine_limits import unmet
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -57,7 +58,7 @@ class Services(Behaviour[Spec]):
         place = await ctx.places.of_environment(tx, draft.parent.id)
         if why := kind.hindrance(place):
             raise Invalid(why)
-        _refuse_unmet(place, draft.spec)
+        _refuse_unmet(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
@@ -65,8 +66,9 @@ class Services(Behaviour[Spec]):
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
-        _refuse_unmet(await ctx.places.of(change.row.id), change.spec, change.before)
-        await ctx.kinds[change.row.family].updating(ctx, tx, change)
+        kind = ctx.kinds[change.row.family]
+        _refuse_unmet(kind, await ctx.places.of(change.row.id), change.spec, change.before)
+        await kind.updating(ctx, tx, change)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         await reserve_declared(ctx, tx, row.family, row.id)
@@ -76,15 +78,14 @@ class Services(Behaviour[Spec]):
         await forget_derived(ctx, tx, row)
 
 
-def _refuse_unmet(place: Place, spec: Spec, before: Spec | None = None) -> None:
+def _refuse_unmet(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
     """Refuses what the engine can never give to an instance. What a service has already is left as it is."""
     if not place.is_connected:
         return
-    demand = msgspec.convert(spec, Demand, from_attributes=True)
-    former = msgspec.convert(before, Demand, from_attributes=True) if before else None
+    demand, former = kind.demand(spec), kind.demand(before) if before else None
     for field, reason in unmet(place.limits, demand):
         if former is None or getattr(former, field) != getattr(demand, field):
-            raise Invalid(f"{field}: {reason}")
+            raise Invalid(f"{kind.size_fields.get(field, field)}: {reason}")
 
 
 # Actions

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct, UnsetType
-
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.builders.git import GitError, GitSource
@@ -20,15 +18,9 @@ _API: Final = "api."
 """GitHub and Bitbucket serve the API of example.com at api.example.com."""
 
 
-class RepositorySettings(Struct):
-    """The part of a service that says from which repository it is built."""
-
-    git_repository: GitRepositoryRequest | UnsetType | None = None
-
-
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
-    repository = service.read(RepositorySettings).git_repository
+    repository = ctx.kinds[service.family].repository(service)
     if not repository:
         raise GitError("This application has no repository: it is built from uploaded folders.")
     return await source_at(ctx, source, service.org, repository, commit)

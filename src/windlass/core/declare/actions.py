@@ -84,6 +84,8 @@ class Trait(Struct, frozen=True, kw_only=True):
     """True if deleting a resource with this trait ends services: itself, or those below it."""
     runs_once: bool = False
     """True if a deployment runs the service to its end, and nothing of it goes on running."""
+    removal: type[Spec] | None = None
+    """The query of a deletion, if it has more fields than that of other services."""
 
 
 class ActionOptions(TypedDict, total=False):

@@ -186,7 +186,7 @@ def of_verbs(
 
 def _query(verb: Verb, family: Family) -> type[Spec] | None:
     if verb is Verb.DELETE and _goes_with_services(family):
-        return Removal
+        return next((trait.removal for trait in family.traits if trait.removal), Removal)
     return Paging if verb is Verb.LIST else None
 
 

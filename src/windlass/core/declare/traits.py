@@ -20,6 +20,7 @@ from windlass.core.declare.fields import (
     id_of_subject,
     shaped,
 )
+from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
 from windlass.core.declare.spec import Chosen
@@ -260,13 +261,20 @@ DEPLOYABLE: Final = "deployable"
 
 
 def deployable(
-    body: type[Spec] | None = None, chosen: type[Chosen] | None = None, *, runs_once: bool = False
+    body: type[Spec] | None = None,
+    chosen: type[Chosen] | None = None,
+    *,
+    runs_once: bool = False,
+    removal: type[Removal] | None = None,
+    uninstalling: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted."""
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted.
+    `removal` and `uninstalling` are the queries of a deletion and of `uninstall`."""
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
         runs_once=runs_once,
+        removal=removal,
         chosen=chosen,
         needs_behaviour=True,
         ends_services=True,
@@ -276,7 +284,13 @@ def deployable(
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(
-                "uninstall", Deployment, _UNINSTALL, "204 if there was nothing.", body=Nothing, also=(204,)
+                "uninstall",
+                Deployment,
+                _UNINSTALL,
+                "204 if there was nothing.",
+                body=Nothing,
+                query=uninstalling,
+                also=(204,),
             ),
             _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),
             _start(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from windlass.core.detect import RecipeSettings
 
 BuilderChoice = Literal["AUTO", "DOCKERFILE", "RECIPE"]
+FILES: Final = "FILES"
+"""No choice of clients: the files are taken as they are, and nothing is built."""
 
 
 class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
@@ -18,7 +20,7 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     static site, they are applied to what runs, so that a change of them needs no build.
     """
 
-    builder: BuilderChoice = "AUTO"
+    builder: BuilderChoice | Literal["FILES"] = "AUTO"
     mounts: tuple[str, ...] = ()
     """Folders of storage: an image that is built from a recipe lets its user write there."""
     has_command: bool = False

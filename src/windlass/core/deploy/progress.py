@@ -54,6 +54,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The deployment that is repeated or gone back to."""
     command: tuple[str, ...] = ()
     """The command to run once in this version, beside what serves; empty for any other deployment."""
+    sub_action: str = ""
+    """What a service does that can do several things, in the full interface's words; empty for others."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -94,6 +96,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The deployment that it repeats or goes back to."""
     command: tuple[str, ...] = ()
     """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
+    sub_action: str = ""
+    """What a service does that can do several things; empty for others."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
     release: RunReport | None = None

@@ -63,7 +63,12 @@ ONCE: Final = SealedColumn("idempotency", "once", ("caller", "key"), ("caller", 
 FACT: Final = SealedColumn(
     "fact", "value", ("name",), ("name",), only=f"name IN ('{ISSUER_KEY}', '{DIGEST_KEY}')"
 )
-COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT)
+STATE: Final = SealedColumn("terraform_state", "sealed", ("id",), ("org", "service", "id", ":state"))
+RESOURCES: Final = SealedColumn("terraform_state", "shown", ("id",), ("org", "service", "id", ":shown"))
+PLAN: Final = SealedColumn(
+    "terraform_plan", "sealed", ("deployment",), ("org", "service", "deployment", ":plan")
+)
+COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT, STATE, RESOURCES, PLAN)
 
 
 def _page(sealed: SealedColumn) -> str:

@@ -6,6 +6,7 @@ from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
+from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.control.deploying.steps.stop import end_all
 from windlass.core.deploy.states import Do, Progress
 from windlass.engines.engine import EngineError
@@ -15,6 +16,7 @@ async def delete(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
     say = ctx.logs.build(service.id, ledger.deployment.id)
     try:
+        await run_before_removal(ledger)
         say("Ending what runs")
         await when_back(ledger, lambda: end_all(ledger))
         await ctx.point("about to erase what it stored")
@@ -25,6 +27,10 @@ async def delete(ledger: Ledger) -> None:
         await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
         await ctx.sites.discard(service.id)
+    except RemovalFailed as failed:
+        say(f"Failed: {failed}")
+        await ledger.fail(str(failed), output=failed.output)
+        return
     except (EngineError, BuildError, OSError) as error:
         message = reason_of(error)
         say(f"Failed: {message}")

@@ -6,6 +6,7 @@ from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.release import end_up_to
 from windlass.control.deploying.routes import all_endpoints, refresh
+from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.engines.engine import EngineError
 
 
@@ -22,11 +23,15 @@ async def stop(ledger: Ledger) -> None:
 async def uninstall(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
     try:
+        await run_before_removal(ledger)
         await when_back(ledger, lambda: end_all(ledger))
         await ctx.point("about to discard what it stored")
         await ledger.check_claim()
         await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
         await ctx.sites.discard(service.id)
+    except RemovalFailed as failed:
+        await ledger.fail(str(failed), output=failed.output)
+        return
     except EngineError as error:
         await ledger.fail(str(error))
         return

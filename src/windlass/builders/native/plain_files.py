@@ -1,0 +1,23 @@
+"""Takes the files of a commit as an artifact, as they are: nothing is built, and nothing of them is run."""
+
+from __future__ import annotations
+
+from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.native import tree
+from windlass.builders.native.artifacts import ArtifactStore
+from windlass.core.deploy.workload import Artifact
+
+
+def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
+    """The whole repository is in the artifact, which works in the folder `root` of it."""
+    tree.without_ways_out(order.source, say)
+    folder = tree.inside(order.source, order.source / order.root)
+    if folder is None or not folder.is_dir():
+        raise BuildError(f"root_path: there is no folder {order.root} in this commit.")
+    with store.making() as made:
+        artifact = made / "artifact"
+        artifact.mkdir(mode=0o700)
+        tree.move(order.source, artifact / "app")
+        final = store.at(order.key)
+        workdir = "" if order.root == "." else order.root
+        return store.put(artifact, Artifact(kind="native", ref=str(final), key=order.key, workdir=workdir))

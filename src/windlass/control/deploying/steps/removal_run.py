@@ -1,0 +1,100 @@
+"""Runs what a service does before it is removed, such as to destroy the resources that it has made.
+
+The engine knows the run by the generation of the removal: a step that is repeated waits for the same run, and
+once it has ended well, that is recorded, and it is not run again.
+"""
+
+from __future__ import annotations
+
+from windlass.builders.builder import BuildError
+from windlass.builders.git import GitError
+from windlass.control.deploying.freezing import making_of
+from windlass.control.deploying.ledger import Ledger, in_transaction
+from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.release import last_output
+from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
+from windlass.control.records.deployments import move, particulars
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.core.deploy.progress import RunReport
+from windlass.core.deploy.states import Progress
+from windlass.core.deploy.workload import Workload
+from windlass.core.words.variables import Unusable
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.store import DeploymentRow, Tx
+
+
+class RemovalFailed(Exception):
+    """The run before a removal has failed. The message is for the person who asked for the removal."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+        """The last lines of the run."""
+
+
+async def run_before_removal(ledger: Ledger) -> None:
+    """Returns at once if there is nothing to run, or if it has run. Raises RemovalFailed."""
+    sub_action = particulars(ledger.deployment).sub_action
+    if not sub_action:
+        return
+    current = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
+    run = particulars(current).run if current else None
+    if run is not None and run.exit_code == 0:
+        return
+    try:
+        workload = await _freeze(ledger, sub_action)
+    except (Unusable, BuildError, GitError, TimeoutError) as error:
+        raise RemovalFailed(str(error) or "the module could not be fetched in time") from error
+    if workload is not None:
+        await _run(ledger, workload)
+
+
+async def _freeze(ledger: Ledger, sub_action: str) -> Workload | None:
+    ctx, kind = ledger.ctx, ledger.ctx.kinds[ledger.service.family]
+    current = await ctx.store.reads.deployments.get(ledger.deployment.id)
+    if current is not None and (workload := decrypt_workload(ctx, current)):
+        return workload
+    say = ctx.logs.build(ledger.service.id, ledger.deployment.id)
+    making = await making_of(ledger, particulars(ledger.deployment), say)
+    ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
+    prepared = await kind.prepare_removal(ctx, making, sub_action)
+    if prepared is None:
+        return None
+    built, workload = prepared
+    frozen = await ledger.freeze(workload, built, making.inputs.digest)
+    await ctx.point("frozen")
+    return frozen
+
+
+async def _run(ledger: Ledger, workload: Workload) -> None:
+    report = await ledger.begin_run()
+    try:
+        outcome = await wait_for_outcome(ledger, workload, report.started_at)
+    except EngineAway as error:
+        await ledger.note_waiting(str(error))
+        raise PutOff(PAUSE, str(error)) from error
+    except RunFailed as error:
+        engine, generation = ledger.place.engine, workload.generation
+        await engine.remove(workload.service, generation=generation, grace=workload.grace)
+        raise RemovalFailed(str(error)) from error
+    except EngineError as error:
+        raise RemovalFailed(str(error)) from error
+    output = await last_output(ledger.ctx, workload)
+    report = report_of(outcome, output)
+    await ledger.ctx.point("run to its end")
+    await _record(ledger, report)
+    if report.exit_code != 0:
+        raise RemovalFailed(await _failure(ledger, workload, report), output)
+
+
+async def _failure(ledger: Ledger, workload: Workload, report: RunReport) -> str:
+    kind = ledger.ctx.kinds[ledger.service.family]
+    told = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
+    return f"{workload.name} {report.reason}{f'. {told}' if told else ''}"
+
+
+@in_transaction
+async def _record(ledger: Ledger, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
+    details = particulars(current)
+    details.run = report
+    await move(tx, current, Progress(current.status), details)

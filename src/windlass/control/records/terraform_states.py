@@ -1,0 +1,239 @@
+"""The state of Terraform services as records: versions, the lock, plans, and the credential of a run.
+
+All contents are encrypted. A version is never replaced: a newer one comes after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base import ids
+from windlass.base.clock import SECOND
+from windlass.base.errors import Conflict, Invalid, TooLarge
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.terraform_state import BadState, State, read_state
+from windlass.store import DeploymentRow, Reads, Row, Tx
+from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
+from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
+
+KEPT_PLANS: Final = 20
+"""Number of plans of a service that are kept."""
+
+
+class PlanRecord(Struct, frozen=True):
+    """What is encrypted of a plan."""
+
+    text: str
+    resources: list[dict[str, str]]
+    file: bytes
+    state: str
+    """The digest of the state that it was made of."""
+
+
+class Locked(Conflict):
+    """The state is locked by another run. The lock is what the program gets to read."""
+
+    status = 423
+
+    def __init__(self, lock: StateLock) -> None:
+        super().__init__(f"the state is locked by the deployment {lock.deployment}")
+        self.lock = lock
+
+
+# The credential of a run
+
+
+def run_credential(ctx: Context, deployment: str) -> str:
+    """Returns the credential of the run of a deployment, which is valid until that has ended."""
+    return f"{deployment}.{_mark(ctx, deployment)}"
+
+
+async def run_of(ctx: Context, source: Reads, service: str, credential: str) -> DeploymentRow | None:
+    """Returns the deployment under way whose credential this is; None for any other text."""
+    deployment, _, mark = credential.partition(".")
+    if not ids.is_id(deployment) or not hmac.compare_digest(mark.encode(), _mark(ctx, deployment).encode()):
+        return None
+    row = await source.deployments.get(deployment)
+    return row if row and row.service == service and row.status in OPEN else None
+
+
+def _mark(ctx: Context, deployment: str) -> str:
+    return ctx.encryption.mark(b"terraform run", deployment.encode())
+
+
+# Versions
+
+
+async def newest_content(ctx: Context, source: Reads, service: str) -> bytes:
+    """Returns the present state; empty if there is none."""
+    version = await source.terraform.newest(service)
+    return await content_of(ctx, source, version) if version else b""
+
+
+async def content_of(ctx: Context, source: Reads, version: StateVersion) -> bytes:
+    sealed = await source.terraform.content(version.id)
+    if sealed is None:
+        return b""
+    owner = STATE.owner(org=version.org, service=version.service, id=version.id)
+    return ctx.encryption.decrypt(sealed, *owner)
+
+
+async def newest_state(ctx: Context, source: Reads, service: str) -> tuple[StateVersion | None, State | None]:
+    """Returns the present version, and its content as far as it is read."""
+    version = await source.terraform.newest(service)
+    content = await content_of(ctx, source, version) if version else b""
+    return version, read_state(content) if content else None
+
+
+async def add_version(
+    ctx: Context, tx: Tx, service: Row, deployment: str, content: bytes, *, restored: int = 0
+) -> StateVersion:
+    """Stores a state as the newest version, unless it is the same as that."""
+    if len(content) > ctx.settings.terraform_state_bytes:
+        raise TooLarge(
+            f"The state has {len(content)} bytes: the setting terraform_state_bytes allows "
+            f"{ctx.settings.terraform_state_bytes}"
+        )
+    if content:
+        try:
+            read_state(content)
+        except BadState as error:
+            raise Invalid(f"the state is refused: {error}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    newest = await tx.terraform.newest(service.id)
+    if newest and newest.digest == digest:
+        return newest
+    version = StateVersion(
+        id=ids.new_id(),
+        org=service.org,
+        service=service.id,
+        number=newest.number + 1 if newest else 1,
+        created=tx.now,
+        deployment=deployment,
+        restored=restored,
+        bytes=len(content),
+        digest=digest,
+    )
+    owner = STATE.owner(org=version.org, service=version.service, id=version.id)
+    sealed = ctx.encryption.encrypt(content, *owner)
+    await tx.terraform.add(version, sealed, ctx.settings.terraform_state_versions)
+    return version
+
+
+async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: dict[str, Any]) -> None:
+    """Stores the attributes of the resources of the newest version, as they may be shown."""
+    version = await tx.terraform.newest(service)
+    if version is not None:
+        owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
+        sealed = ctx.encryption.encrypt(msgspec.json.encode(attributes), *owner)
+        await tx.terraform.note_shown(version.id, sealed)
+
+
+async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, dict[str, Any]]:
+    """Returns the attributes of the resources of a version, by address; none if they are not known."""
+    sealed = await source.terraform.shown(version.id)
+    if sealed is None:
+        return {}
+    owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
+    decrypted = ctx.encryption.decrypt(sealed, *owner)
+    return msgspec.json.decode(decrypted, type=dict[str, dict[str, Any]])
+
+
+# The lock
+
+
+class LockInfo(Struct):
+    """The description of a lock, as the programs send it."""
+
+    id: str = msgspec.field(name="ID", default="")
+    operation: str = msgspec.field(name="Operation", default="")
+
+
+async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
+    """Takes the lock for a run; raises Locked with the lock of another. May be repeated."""
+    told = _lock_info(info)
+    present = await tx.terraform.lock(run.service)
+    if present is not None:
+        if present.deployment == run.id and present.id == told.id:
+            return
+        raise Locked(present)
+    operation = told.operation.removeprefix("OperationType").lower()
+    owner = particulars(run).actor.name
+    lock = StateLock(run.service, told.id, run.id, operation, owner, tx.now, info)
+    await tx.terraform.take_lock(lock)
+
+
+async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
+    """Releases the lock of this run. One that is not there is no failure: a repetition finds it so."""
+    told = _lock_info(info)
+    present = await tx.terraform.lock(run.service)
+    if present is None:
+        return
+    if present.deployment != run.id or (told.id and told.id != present.id):
+        raise Locked(present)
+    await tx.terraform.release_lock(run.service)
+
+
+async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
+    """Raises Locked unless the run may write: it holds the lock, or nobody does."""
+    present = await tx.terraform.lock(run.service)
+    if present is not None and (present.deployment != run.id or lock_id not in ("", present.id)):
+        raise Locked(present)
+
+
+async def describe_lock(source: Reads, service: str, now: int) -> str:
+    """Returns who holds the lock on the state, and since when; empty if nobody does."""
+    lock = await source.terraform.lock(service)
+    if lock is None:
+        return ""
+    holder = await source.deployments.get(lock.deployment)
+    run = f"v{holder.number}" if holder else "an earlier deployment"
+    is_over = holder is None or holder.status not in OPEN
+    way_out = (
+        "that run has ended: deploy with the action FORCE_UNLOCK"
+        if is_over
+        else "wait for the end of that run"
+    )
+    age = max(0, now - lock.created) // SECOND
+    return (
+        f"The state has been locked by {run} of {lock.owner} ({lock.operation}) for {age} seconds; {way_out}"
+    )
+
+
+def _lock_info(info: bytes) -> LockInfo:
+    if not info:
+        return LockInfo()
+    try:
+        return msgspec.json.decode(info, type=LockInfo)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"the lock is refused: {error}") from error
+
+
+# Plans
+
+
+async def put_plan(
+    ctx: Context, tx: Tx, run: DeploymentRow, counts: tuple[int, int, int], record: PlanRecord
+) -> None:
+    """Stores the plan of a deployment; a run that sends it again replaces it."""
+    owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
+    sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(record), *owner)
+    await tx.terraform.put_plan(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), KEPT_PLANS)
+
+
+def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
+    owner = PLAN.owner(org=plan.org, service=plan.service, deployment=plan.deployment)
+    return msgspec.msgpack.decode(ctx.encryption.decrypt(plan.sealed, *owner), type=PlanRecord)
+
+
+async def present_digest(source: Reads, service: str) -> str:
+    """Returns the digest of the present state; empty if there is none."""
+    version = await source.terraform.newest(service)
+    return version.digest if version else ""

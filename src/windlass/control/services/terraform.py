@@ -1,0 +1,188 @@
+"""Terraform services: their resources, plans, the lock on their state, and its versions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from windlass.base.clock import SECOND, stamp
+from windlass.base.errors import Conflict, Missing
+from windlass.base.subprocesses import in_thread
+from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.terraform_states import (
+    add_version,
+    attributes_of,
+    content_of,
+    describe_lock,
+    newest_state,
+    plan_record,
+    present_digest,
+)
+from windlass.control.request.deleting import delete
+from windlass.control.request.paths import target
+from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
+from windlass.core.declare.document import Document
+from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.deploy.terraform_state import resources_of
+from windlass.families.terraform import PlanQuery, RestoreRequest, TerraformRemoval
+from windlass.launch.terraform import PLAN_ONLY
+from windlass.store import Reads, Tx
+from windlass.store.tables.terraform import StateVersion, StoredPlan
+
+_MOST_VERSIONS: Final = 1000
+
+
+@prepares("terraform.create", "terraform.update", "terraform.patch")
+async def look_for_programs(ctx: Context, call: Call) -> None:
+    """Asks programs of the machine for their versions before the transaction, which waits for none."""
+    await in_thread(ctx.programs.look)
+
+
+@reads("listTerraformVersions")
+async def list_versions(ctx: Context, call: Call) -> Reply:
+    programs = await in_thread(ctx.programs.look)
+    return Reply(results([encode({"engine": one.engine, "version": one.version}) for one in programs]))
+
+
+@writes("terraform.delete")
+async def delete_or_uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
+    if not call.asked(TerraformRemoval).resources_only:
+        return await delete(ctx, tx, call)
+    service = await target(tx, call)
+    if await was_begun(tx, service):
+        await SERVICE_ACTIONS["uninstall"](ctx, tx, call, service, None)
+    return Reply()
+
+
+# What it has made
+
+
+@reads("terraform.terraformResources")
+async def list_resources(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    version, state = await newest_state(ctx, source, service.id)
+    if version is None or state is None:
+        return Reply(results([]))
+    at = stamp(version.created)
+    attributes = await attributes_of(ctx, source, version)
+    resources = resources_of(state, service.id, attributes)
+    return Reply(results([encode({**msgspec.structs.asdict(one), "extracted_at": at}) for one in resources]))
+
+
+# Plans
+
+
+@reads("terraform.plan")
+async def read_plan(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    asked = call.asked(PlanQuery).deployment_id
+    plan = await (source.terraform.plan(asked) if asked else source.terraform.newest_plan(service.id))
+    if plan is None or plan.service != service.id:
+        raise Missing("Deploy the service first, with the action PLAN to plan only: there is no such plan")
+    return Reply(encode(await _shown_plan(ctx, source, plan)))
+
+
+async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document:
+    record, planned = plan_record(ctx, plan), await source.deployments.get(plan.deployment)
+    only_planned = (
+        planned is not None
+        and planned.status == Progress.SUCCEEDED
+        and particulars(planned).sub_action == PLAN_ONLY
+    )
+    return {
+        "deployment_id": plan.deployment,
+        "created_at": stamp(plan.created),
+        "added": plan.added,
+        "changed": plan.changed,
+        "destroyed": plan.destroyed,
+        "applicable": only_planned and record.state == await present_digest(source, plan.service),
+        "resources": record.resources,
+        "text": record.text,
+    }
+
+
+# The state
+
+
+@reads("terraform.lock")
+async def read_lock(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    lock = await source.terraform.lock(service.id)
+    if lock is None:
+        return Reply(encode({"is_locked": False}))
+    holder = await source.deployments.get(lock.deployment)
+    return Reply(
+        encode(
+            {
+                "is_locked": True,
+                "lock_id": lock.id,
+                "operation": lock.operation,
+                "owner": lock.owner,
+                "deployment_id": lock.deployment,
+                "created_at": stamp(lock.created),
+                "age_seconds": max(0, ctx.clock.now() - lock.created) // SECOND,
+                "is_running": holder is not None and holder.status in OPEN,
+            }
+        )
+    )
+
+
+@reads("terraform.stateVersion")
+async def list_state_versions(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    versions = await source.terraform.versions(service.id, _MOST_VERSIONS)
+    return Reply(results([encode(_shown_version(one, versions[0])) for one in versions]))
+
+
+@writes("terraform.restoreState")
+async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service, number = await target(tx, call), call.sent(RestoreRequest).number
+    if not _keeps_state(service.body):
+        raise Conflict("backend: restore it in the backend of the module: Windlass does not keep this state")
+    if await tx.deployments.open(service.id):
+        raise Conflict("Wait for the end of the deployment that waits or is under way, or cancel it")
+    if locked := await describe_lock(tx, service.id, tx.now):
+        raise Conflict(locked)
+    version = await tx.terraform.version(service.id, number)
+    if version is None:
+        raise Missing("number: choose one that GET …/stateVersion lists")
+    content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
+    restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
+    return Reply(encode(_shown_version(restored, restored)))
+
+
+def _keeps_state(body: bytes) -> bool:
+    backend: dict[str, Any] = msgspec.json.decode(body)["backend"]
+    return "kubernetes" in backend
+
+
+async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:
+    _, state = await newest_state(ctx, tx, service)
+    return state.serial if state else 0
+
+
+def _with_next_serial(content: bytes, newest: int) -> bytes:
+    """Returns the state under a number that no plan was made for: plans of the former state are not true."""
+    if not content:
+        return content
+    document: dict[str, Any] = msgspec.json.decode(content)
+    document["serial"] = newest + 1
+    return encode(document)
+
+
+def _shown_version(version: StateVersion, newest: StateVersion) -> Document:
+    shown: Document = {
+        "number": version.number,
+        "created_at": stamp(version.created),
+        "deployment_id": version.deployment,
+        "bytes": version.bytes,
+        "is_current": version.number == newest.number,
+    }
+    return {**shown, "restored_from": version.restored} if version.restored else shown

@@ -1,0 +1,236 @@
+"""Requests of a run to the Windlass that started it: its state, the lock on it, its plan, its resources.
+
+A run may do this only for its own service, and only until its deployment has ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.sealed_workload import find_secrets
+from windlass.control.records.terraform_states import (
+    PlanRecord,
+    add_version,
+    check_lock,
+    lock_state,
+    newest_content,
+    note_attributes,
+    plan_record,
+    present_digest,
+    put_plan,
+    run_of,
+    unlock_state,
+)
+from windlass.core.deploy.terraform_state import HIDDEN, sensitive_texts, shown_attributes
+from windlass.core.words.masking import NOTHING, Mask
+from windlass.launch.terraform import UNLOCK
+from windlass.store import DeploymentRow, Row, Tx
+
+_CREDENTIAL: Final = b"basic "
+
+
+class RunRequest(Struct, frozen=True):
+    """A request of a run."""
+
+    service: str
+    method: str
+    what: str
+    """The rest of the path, such as `state`, or `plan/…`."""
+    lock_id: str
+    body: bytes
+
+
+class SentPlan(Struct):
+    """A plan as the run sends it."""
+
+    text: str
+    file: str
+    resources: list[dict[str, str]]
+    added: int
+    changed: int
+    destroyed: int
+
+
+def credential_of(header: bytes | None) -> str:
+    """Returns the password of an `Authorization` header; empty if there is none."""
+    if header is None or not header.lower().startswith(_CREDENTIAL):
+        return ""
+    try:
+        return base64.b64decode(header[len(_CREDENTIAL) :], validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
+
+
+async def find_run(ctx: Context, service: str, header: bytes | None) -> DeploymentRow:
+    """Returns the run that sends a request; raises Unauthorized for any other sender."""
+    run = await run_of(ctx, ctx.store.reads, service, credential_of(header))
+    if run is None:
+        raise Unauthorized(
+            "Only a run that is under way comes here, with its own credential",
+            {"www-authenticate": 'Basic realm="a run of Terraform"'},
+        )
+    return run
+
+
+async def answer_run(ctx: Context, run: DeploymentRow, request: RunRequest) -> bytes:
+    """Returns the answer to a request of a run; raises a Failure."""
+    what, _, rest = request.what.partition("/")
+    if (reading := _READING.get((request.method, what))) is not None:
+        return await reading(ctx, run, rest)
+    writing = _WRITING.get((request.method, what))
+    if writing is None or rest:
+        raise NotAllowed("A run does nothing of this kind")
+
+    async def change(tx: Tx) -> bytes:
+        service = await tx.resources.get(run.service)
+        current = await tx.deployments.get(run.id)
+        if service is None or current is None or current.status != run.status:
+            raise Conflict("The deployment of this run has ended")
+        return await writing(ctx, tx, service, run, request)
+
+    if what in ("plan", "resources"):
+        await _learn_secrets(ctx, run)
+    return await ctx.store.write(change)
+
+
+async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    content = await newest_content(ctx, ctx.store.reads, run.service)
+    if not content:
+        raise Missing("There is no state yet")
+    return content
+
+
+async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    """Answers the plan that this run is to apply, and no other."""
+    plan = await ctx.store.reads.terraform.plan(rest)
+    if plan is None or plan.service != run.service or particulars(run).of != rest:
+        raise Missing("The plan is not kept any more: plan again, and apply the new plan")
+    record = plan_record(ctx, plan)
+    if record.state != await present_digest(ctx.store.reads, run.service):
+        raise Conflict("The plan is no longer true, because the state has changed since: plan again")
+    return record.file
+
+
+async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    await check_lock(tx, run, request.lock_id)
+    await add_version(ctx, tx, service, run.id, request.body)
+    return b""
+
+
+async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    await check_lock(tx, run, "")
+    await add_version(ctx, tx, service, run.id, b"")
+    return b""
+
+
+async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    await lock_state(tx, run, request.body)
+    return b""
+
+
+async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    await unlock_state(tx, run, request.body)
+    return b""
+
+
+async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    """Deployments of a service follow each other: the run that took the lock has ended."""
+    if particulars(run).sub_action != UNLOCK:
+        raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
+    present = await tx.terraform.lock(service.id)
+    if present is None:
+        return b"the state is not locked"
+    await tx.terraform.release_lock(service.id)
+    return f"the lock of {present.owner} ({present.operation}) is released".encode()
+
+
+async def _take_snapshot(
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+) -> bytes:
+    """Takes a copy of a state that another backend keeps, for its outputs and resources."""
+    await add_version(ctx, tx, service, run.id, request.body)
+    return b""
+
+
+async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+    sent = _decode(request.body, SentPlan)
+    try:
+        file = base64.b64decode(sent.file, validate=True)
+    except binascii.Error as error:
+        raise Invalid("file: must be Base64") from error
+    record = PlanRecord(
+        text=_mask(ctx, run).text(sent.text),
+        resources=sent.resources,
+        file=file,
+        state=await present_digest(tx, service.id),
+    )
+    await put_plan(ctx, tx, run, (sent.added, sent.changed, sent.destroyed), record)
+    return b""
+
+
+async def _take_resources(
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+) -> bytes:
+    """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
+    shown = _decode(request.body, dict[str, Any])
+    mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
+    attributes = _masked(mask, shown_attributes(shown))
+    await note_attributes(ctx, tx, service.id, attributes)
+    return b""
+
+
+def _masked(mask: Mask, value: Any) -> Any:
+    match value:
+        case str() if value != HIDDEN:
+            return mask.text(value)
+        case list():
+            return [_masked(mask, item) for item in value]
+        case dict():
+            return {name: _masked(mask, item) for name, item in value.items()}
+        case _:
+            return value
+
+
+async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
+    """Makes the secrets of the run known: another server may have started it."""
+    if ctx.logs.masks.of(run.id) is None:
+        await find_secrets(ctx, run.id)
+
+
+def _mask(ctx: Context, run: DeploymentRow) -> Mask:
+    return ctx.logs.masks.of(run.id) or NOTHING
+
+
+def _decode(body: bytes, form: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=form)
+    except msgspec.MsgspecError as error:
+        raise Invalid(str(error)) from error
+
+
+Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
+Writing = Callable[[Context, Tx, Row, DeploymentRow, RunRequest], Awaitable[bytes]]
+
+_READING: Final[Mapping[tuple[str, str], Reading]] = {
+    ("GET", "state"): _read_state,
+    ("GET", "plan"): _read_plan,
+}
+_WRITING: Final[Mapping[tuple[str, str], Writing]] = {
+    ("POST", "state"): _write_state,
+    ("DELETE", "state"): _purge_state,
+    ("LOCK", "state"): _lock,
+    ("UNLOCK", "state"): _unlock,
+    ("DELETE", "lock"): _force_unlock,
+    ("PUT", "snapshot"): _take_snapshot,
+    ("PUT", "plan"): _take_plan,
+    ("PUT", "resources"): _take_resources,
+}

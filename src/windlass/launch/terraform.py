@@ -1,0 +1,386 @@
+"""Runs Terraform or OpenTofu for one deployment: WINDLASS_TERRAFORM says what, as JSON.
+
+The program keeps the state of `backend.kubernetes` at the Windlass that started the run, over HTTP, with a
+credential for this run only. This launcher hands over the plan, and what the program wrote to a file when
+Windlass did not answer. It outlives the server, and asks again while that is away.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from windlass.launch.instance import LaunchRefused, Variables, launch, say
+
+RUN: Final = "WINDLASS_TERRAFORM"
+TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
+VOLUME: Final = "WINDLASS_VOLUME_TERRAFORM"
+"""The folder that stays from one run to the next: the providers of the module, and its backend."""
+PLAN_ONLY: Final = "TERRAFORM_PLAN_ONLY"
+APPLY: Final = "TERRAFORM_PLAN_AND_APPLY"
+DESTROY: Final = "TERRAFORM_DESTROY"
+UNLOCK: Final = "TERRAFORM_FORCE_UNLOCK_STATE"
+MIGRATE: Final = "TERRAFORM_MIGRATE_STATE"
+PATIENCE: Final = 300.0
+"""Seconds for which Windlass may be away."""
+_PAUSE: Final = 1.0
+_KEPT: Final = 4 * 1024 * 1024
+_OVERRIDE: Final = "windlass_state_override.tf"
+_UNSAVED: Final = "errored.tfstate"
+"""The file to which the program writes a state that its backend did not take."""
+_COUNTS: Final = re.compile(
+    r"^Plan:(?: (\d+) to import,)? (\d+) to add, (\d+) to change, (\d+) to destroy", re.MULTILINE
+)
+_ACTIONS: Final = (
+    ("must be replaced", "replace"),
+    ("will be replaced", "replace"),
+    ("will be created", "create"),
+    ("will be updated in-place", "update"),
+    ("will be destroyed", "destroy"),
+    ("will be read during apply", "read"),
+    ("will no longer be managed", "forget"),
+)
+_PLANNED: Final = re.compile(r"^  # (\S.*?) (?:\(deposed object \S+\) )?((?:must|will) .*)$", re.MULTILINE)
+_LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
+_HINTS: Final = (
+    (
+        "Saved plan is stale",
+        "the plan is no longer true, because the state has changed since: plan again, and apply the new plan",
+    ),
+    (
+        "Error acquiring the state lock",
+        "the state is locked: wait for the run that holds the lock or, if that has ended, deploy with the "
+        "action FORCE_UNLOCK",
+    ),
+    (
+        "Backend configuration changed",
+        "backend: the state is still kept elsewhere: deploy with the action MIGRATE_STATE first",
+    ),
+    (
+        "Failed to query available provider packages",
+        "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers, or to "
+        "let this machine reach its registry",
+    ),
+    (
+        "Unsupported Terraform Core version",
+        "provider_version: the module asks for another version of the program: choose one that "
+        "GET /terraform/availableVersion lists, or ask the operator to install it",
+    ),
+)
+
+
+class Failed(Exception):
+    """A command of the program has failed; its output says why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class RunServer:
+    """The server that started the run."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        credential = base64.b64encode(f"run:{token}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
+
+    def send(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Returns the answer. Asks again while the server is away; raises LaunchRefused with its refusal."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._once(method, path, body)
+            except urllib.error.HTTPError as error:
+                if error.code < 500 or time.monotonic() > until:
+                    raise LaunchRefused(_message_of(error)) from error
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise LaunchRefused(f"Windlass does not answer: {error}") from error
+            time.sleep(_PAUSE)
+
+    def _once(self, method: str, path: str, body: bytes) -> bytes:
+        request = urllib.request.Request(  # noqa: S310 (the address is Windlass's own)
+            self._url + path, data=body or None, headers=self._headers, method=method
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=60) as answer:
+            return bytes(answer.read())
+
+
+def _message_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["message"])
+    except (ValueError, KeyError, OSError):
+        return f"Windlass refuses with status {error.code}"
+
+
+class Run:
+    """One run of the program, in the folder of the module."""
+
+    def __init__(self, variables: Variables) -> None:
+        told = json.loads(variables[RUN])
+        self.program: str = told["program"]
+        self.action: str = told["action"]
+        self.keeps_state: bool = told["keeps_state"]
+        self.plan_of: str = told["plan_of"]
+        self.arguments: dict[str, list[str]] = told["arguments"]
+        self.windlass = RunServer(told["url"], variables[TOKEN])
+        self.data = Path(variables[VOLUME]) / "data"
+        self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
+        self._environment = _environment(variables, told, self.data, keeps_state=self._uses_our_state)
+        self._output = ""
+
+    @property
+    def _uses_our_state(self) -> bool:
+        return self.keeps_state or self.action == MIGRATE
+
+    def do(self) -> None:
+        if self.action == UNLOCK:
+            self._unlock()
+            return
+        if self.keeps_state:
+            Path(_OVERRIDE).write_text('terraform {\n  backend "http" {}\n}\n')
+        self._init()
+        match self.action:
+            case "TERRAFORM_PLAN_ONLY":
+                self._plan()
+                return
+            case "TERRAFORM_MIGRATE_STATE":
+                say("the state is in the present backend now")
+            case "TERRAFORM_DESTROY":
+                self._plan("-destroy")
+                self._apply("destroy")
+            case _:
+                self._plan_or_fetch()
+                self._apply("apply")
+        self._hand_over_state()
+
+    # The steps
+
+    def _init(self) -> None:
+        record = self.data / "terraform.tfstate"
+        migrating: list[str] = []
+        if self.action == MIGRATE:
+            if not record.exists():
+                raise LaunchRefused(
+                    "no run of this machine has used another backend: there is nothing to move"
+                )
+            migrating = ["-migrate-state", "-force-copy"]
+        self.command("init", "-input=false", "-no-color", *migrating, *self.arguments.get("init", ()))
+        if not self.keeps_state and _backend_in(record) in ("", "local"):
+            raise LaunchRefused(
+                "backend.user_provided: the module names no backend that outlives its run: add a backend "
+                "block to it, or choose backend.kubernetes, and Windlass keeps the state"
+            )
+
+    def _plan_or_fetch(self) -> None:
+        if self.plan_of:
+            self.saved.write_bytes(self.windlass.send("GET", f"/plan/{self.plan_of}"))
+            return
+        self._plan()
+
+    def _plan(self, *options: str) -> None:
+        extra = self.arguments.get("plan", ())
+        self.command("plan", "-input=false", "-no-color", f"-out={self.saved}", *options, *extra)
+        text = self._output
+        plan = {**counts_in(text), "resources": planned_in(text), "text": text}
+        plan["file"] = base64.b64encode(self.saved.read_bytes()).decode()
+        self.windlass.send("PUT", "/plan", json.dumps(plan).encode())
+
+    def _apply(self, which: str) -> None:
+        try:
+            self.command(
+                "apply", "-input=false", "-no-color", *self.arguments.get(which, ()), str(self.saved)
+            )
+        except Failed:
+            self._recover_state()
+            raise
+
+    def _recover_state(self) -> None:
+        """Hands over a state that the program could not send."""
+        unsaved = Path(_UNSAVED)
+        if self.keeps_state and unsaved.exists():
+            say("the program could not send the state to Windlass: it is sent now")
+            self.windlass.send("POST", "/state", unsaved.read_bytes())
+
+    def _hand_over_state(self) -> None:
+        """Tells Windlass the resources, and of another backend the state, for its outputs."""
+        if not self.keeps_state:
+            self.windlass.send("PUT", "/snapshot", self._quietly("state", "pull"))
+        self.windlass.send("PUT", "/resources", self._quietly("show", "-json"))
+
+    def _unlock(self) -> None:
+        if self.keeps_state:
+            say(self.windlass.send("DELETE", "/lock").decode())
+            return
+        self._init()
+        try:
+            self.command("plan", "-input=false", "-no-color", "-refresh=false")
+        except Failed:
+            found = _LOCK_ID.search(self._output)
+            if found is None:
+                raise
+            self.command("force-unlock", "-force", found[1])
+            return
+        say("the state is not locked")
+
+    # The program
+
+    def command(self, *words: str) -> None:
+        """Runs a command of the program; its output is that of the run. Raises Failed."""
+        say(f"{Path(self.program).name} {words[0]}")
+        kept: list[str] = []
+        size = 0
+        with self._start(words, subprocess.STDOUT) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                text = line.decode(errors="replace")
+                sys.stdout.write(text)
+                sys.stdout.flush()
+                size += len(text)
+                if size <= _KEPT:
+                    kept.append(text)
+        self._output = "".join(kept)
+        if process.returncode:
+            raise Failed(process.returncode)
+
+    def _quietly(self, *words: str) -> bytes:
+        with self._start(words, None) as process:
+            output, _ = process.communicate()
+        if process.returncode:
+            raise Failed(process.returncode)
+        return bytes(output)
+
+    def _start(self, words: Sequence[str], errors: int | None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [self.program, *words],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+
+    @property
+    def hint(self) -> str:
+        """What a person can do about the last failure; empty if its output says it."""
+        text = self._output.replace("\n│", " ")
+        return next((hint for words, hint in _HINTS if words in text), "")
+
+
+def counts_in(text: str) -> dict[str, int]:
+    """Returns how many resources a plan adds, changes and destroys."""
+    found = _COUNTS.search(text)
+    added, changed, destroyed = (int(number) for number in found.groups()[1:]) if found else (0, 0, 0)
+    return {"added": added, "changed": changed, "destroyed": destroyed}
+
+
+def planned_in(text: str) -> list[dict[str, str]]:
+    """Returns what a plan does with each resource."""
+    return [
+        {"address": address, "action": action}
+        for address, words in _PLANNED.findall(text)
+        for phrase, action in _ACTIONS
+        if phrase in words
+    ]
+
+
+def _backend_in(record: Path) -> str:
+    """Returns the kind of the backend that the program has noted; empty if it has noted none."""
+    try:
+        return str((json.loads(record.read_bytes()).get("backend") or {}).get("type", ""))
+    except (FileNotFoundError, ValueError):
+        return ""
+
+
+def _environment(
+    variables: Variables, told: dict[str, Any], data: Path, *, keeps_state: bool
+) -> dict[str, str]:
+    """Returns the variables of the program: those of the service, without what is for this launcher."""
+    environment = {name: value for name, value in variables.items() if name not in (RUN, TOKEN)}
+    environment |= {
+        "TF_IN_AUTOMATION": "1",
+        "TF_INPUT": "0",
+        "TF_DATA_DIR": str(data),
+        "TF_CLI_CONFIG_FILE": str(_write_config(Path(variables["TMPDIR"]), told)),
+        "CHECKPOINT_DISABLE": "1",
+        # Not in the command line, which others may see. Values win over files that are named before them.
+        "TF_CLI_ARGS_plan": shlex.join(_inputs(variables, told)),
+    }
+    if keeps_state:
+        address = f"{told['url']}/state"
+        environment |= dict.fromkeys(
+            ("TF_HTTP_ADDRESS", "TF_HTTP_LOCK_ADDRESS", "TF_HTTP_UNLOCK_ADDRESS"), address
+        )
+        environment |= {
+            "TF_HTTP_USERNAME": "run",
+            "TF_HTTP_PASSWORD": variables[TOKEN],
+            "TF_HTTP_RETRY_MAX": "60",
+            "TF_HTTP_RETRY_WAIT_MIN": "1",
+            "TF_HTTP_RETRY_WAIT_MAX": "5",
+        }
+    return environment
+
+
+def _inputs(variables: Variables, told: dict[str, Any]) -> Iterator[str]:
+    for path in told["var_files"]:
+        yield f"-var-file={path.lstrip('/')}"
+    for key in told["vars"]:
+        yield f"-var={key}={variables[f'TF_VAR_{key}']}"
+
+
+def _write_config(folder: Path, told: dict[str, Any]) -> Path:
+    """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
+    for them."""
+    mirror = Path(told["mirror"]) if told["mirror"] else None
+    lines: list[str] = []
+    mirrored = sorted(_mirrored(mirror)) if mirror else []
+    names = ", ".join(json.dumps(name) for name in mirrored)
+    if mirror:
+        lines += [
+            f"  filesystem_mirror {{\n    path    = {json.dumps(str(mirror))}\n    include = [{names}]\n  }}"
+        ]
+    if told["downloads"]:
+        lines += [f"  direct {{\n    exclude = [{names}]\n  }}"]
+    file = folder / "windlass.tfrc"
+    file.write_text("provider_installation {\n" + "\n".join(lines) + "\n}\n")
+    return file
+
+
+def _mirrored(mirror: Path) -> Iterator[str]:
+    """Yields the addresses of all providers in a mirror: HOST/NAMESPACE/TYPE."""
+    for folder in mirror.glob("*/*/*"):
+        if folder.is_dir() and "." in folder.parts[-3]:
+            yield "/".join(folder.parts[-3:])
+
+
+def start(variables: Variables) -> NoReturn:
+    was_asked: list[int] = []
+    note: Callable[..., None] = lambda number, _: was_asked.append(number)  # noqa: E731
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # The program gets it as well: it stores its state and ends. This launcher ends after it.
+        signal.signal(number, note)
+    run = Run(variables)
+    run.data.mkdir(mode=0o700, exist_ok=True)
+    try:
+        run.do()
+    except Failed as failure:
+        if run.hint:
+            say(run.hint)
+        sys.exit(128 + was_asked[0] if was_asked else failure.code)
+    sys.exit(128 + was_asked[0] if was_asked else 0)
+
+
+if __name__ == "__main__":
+    launch(start)

@@ -1,0 +1,53 @@
+"""Fixtures: a whole Windlass on the process engine, a repository with a module, and a service of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.free_ports import free_port
+from tests.terraform.modules import MODULE, Service, needs_program
+from tests.whole import Place, Windlass, place
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[Place]:
+    """A folder for a Windlass at a port that stays the same when it starts again, as runs expect it."""
+    needs_program()
+    given = {"git_allow_local": True, "stop_seconds": 1, "settle_seconds": 0}
+    async with place("process", port=free_port(), **given) as made:
+        yield made
+
+
+@pytest.fixture
+async def windlass(house: Place) -> AsyncIterator[Windlass]:
+    async with house.windlass() as started:
+        yield started
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Repository]:
+    made = Repository(tmp_path / "repository")
+    made.put({"infra/main.tf": MODULE})
+    made.commit("A module")
+    yield made
+
+
+@pytest.fixture
+async def environment(windlass: Windlass) -> str:
+    return await new_environment(windlass)
+
+
+async def new_environment(windlass: Windlass) -> str:
+    org = (await windlass.call("GET", "/organization"))["id"]
+    project = (await windlass.call("POST", f"/organization/{org}/project", {"name": "shop"}))["id"]
+    made = await windlass.call("POST", f"/project/{project}/environment", {"name": "production"})
+    return str(made["id"])
+
+
+@pytest.fixture
+def service(windlass: Windlass, repository: Repository, environment: str) -> Service:
+    return Service(windlass, repository, environment)
