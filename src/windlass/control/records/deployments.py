@@ -74,6 +74,8 @@ async def accept(
         made=version.made,
         of=version.of,
         command=version.command,
+        event=version.event,
+        request=call.origin.request_id,
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,

@@ -260,9 +260,14 @@ DEPLOYABLE: Final = "deployable"
 
 
 def deployable(
-    body: type[Spec] | None = None, chosen: type[Chosen] | None = None, *, runs_once: bool = False
+    body: type[Spec] | None = None,
+    chosen: type[Chosen] | None = None,
+    *,
+    runs_once: bool = False,
+    query: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted."""
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
+    holds further choices of a deploy and a redeploy."""
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
@@ -271,8 +276,14 @@ def deployable(
         needs_behaviour=True,
         ends_services=True,
         actions=(
-            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body),
-            _start("redeploy", Deployment, "Deploy the same version again", "With the present settings."),
+            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
+            _start(
+                "redeploy",
+                Deployment,
+                "Deploy the same version again",
+                "With the present settings.",
+                query=query,
+            ),
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(

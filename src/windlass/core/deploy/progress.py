@@ -54,6 +54,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The deployment that is repeated or gone back to."""
     command: tuple[str, ...] = ()
     """The command to run once in this version, beside what serves; empty for any other deployment."""
+    event: str = ""
+    """The event of a job whose command it runs; empty for the usual one."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -94,6 +96,10 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The deployment that it repeats or goes back to."""
     command: tuple[str, ...] = ()
     """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
+    event: str = ""
+    """The event of a job whose command was asked for; empty for the usual one."""
+    request: str = ""
+    """The request that asked for it, maybe with deployments of other services."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
     release: RunReport | None = None
