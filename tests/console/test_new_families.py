@@ -38,7 +38,9 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page = new_page("/")
     page.get_by_role("link", name="Ropes").first.click()
     page.get_by_role("link", name="Runbooks").click()
-    expect(page.locator(".empty")).to_contain_text("A runbook: what to do when something of a project breaks.")
+    expect(page.locator(".empty")).to_contain_text(
+        "A runbook: what to do when something of a project breaks."
+    )
 
     page.get_by_role("button", name="New runbook").first.click()
     page.get_by_label("Name").fill("Disk full")

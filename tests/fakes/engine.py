@@ -82,6 +82,9 @@ class FakeEngine(EngineByHand):
         """Workloads that run once: under way, or with their result."""
         self.work: Callable[[Workload], Awaitable[int]] | None = None
         """The work of a workload that runs once; returns its exit code. If None, it ends well at once."""
+        self.output: bytes | None = None
+        """The file that each run writes."""
+        self.outputs: dict[Key, bytes | None] = {}
         self.removed: dict[str, set[int]] = {}
         """Generations that were removed as a whole, by service."""
         self.aside: dict[str, dict[Key, Instance]] = {}
@@ -203,6 +206,10 @@ class FakeEngine(EngineByHand):
         self.instances[key] = replace(instance, phase=Phase.EXITED, exit_code=exit_code, reason=reason)
         self._notice(wanted.service)
         return Outcome(exit_code=exit_code, reason=reason, started_at=1, ended_at=2)
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        self._answer()
+        return self.outputs.get((workload.service, workload.generation, index), self.output)
 
     async def copies(self, service: str) -> list[Instance]:
         self._answer()

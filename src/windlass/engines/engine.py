@@ -16,6 +16,7 @@ from msgspec import Struct
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.registries import PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
+    LONGEST_OUTPUT,
     Artifact,
     Instance,
     Observation,
@@ -96,6 +97,10 @@ class ListensElsewhere(NotReady):
     def __init__(self, advice: str, port: int) -> None:
         super().__init__(advice)
         self.port = port
+
+
+def output_too_long() -> EngineError:
+    return EngineError(f"Write less to the output file of the run: it is longer than {LONGEST_OUTPUT} bytes")
 
 
 class ArtifactLost(EngineError):
@@ -198,6 +203,11 @@ class Engine(Protocol):
         killed, waits for the same run or answers with its result. Nothing starts it again because it ended.
         The result stays until it is removed; a call that waits then raises an EngineError. A caller that no
         longer waits does not end it: `remove` does."""
+        ...
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        """Returns the file that a workload with `writes_output` has left, after its end; None if there is
+        none. Follows no link of the program. Raises EngineError if it is no file, or too long."""
         ...
 
     async def observe(self, service: str) -> Observation: ...

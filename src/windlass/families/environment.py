@@ -90,13 +90,12 @@ class EnvironmentStatus(Shown):
     deployment_requests_count: int = 0
 
 
-LISTS = ("jobs", "helms")
+LISTS = ("helms",)
 """Lists of services that clients expect, of families that do not exist yet."""
 
 
 class EnvironmentStatuses(Shown):
     environment: EnvironmentStatus
-    jobs: list[Status] = []
     helms: list[Status] = []
 
 
@@ -141,6 +140,24 @@ statuses = ServiceLists(EnvironmentStatuses, _list_of_statuses)
 changes = ServiceLists(EnvironmentChanges, _list_of_statuses)
 to_deploy = ServiceLists(ChosenToDeploy, _chosen_to_deploy)
 chosen = ServiceLists(ChosenServices, _chosen_ids)
+
+
+class JobsToClean(Spec):
+    job_ids: Annotated[
+        list[Annotated[Id, takes_names("job")]],
+        Meta(description="Ids of jobs of this environment; empty for all"),
+        example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"]),
+    ] = []
+
+
+class CleanedJobs(Shown):
+    clean_job_ids: Annotated[
+        list[Id], Meta(description="Jobs of which failed runs were deleted"), example([])
+    ] = []
+    clean_kubernetes_jobs: Annotated[
+        list[str], Meta(description="Ids of the runs that were deleted"), example([])
+    ] = []
+
 
 _FOLLOW: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
@@ -215,6 +232,16 @@ ACTIONS = (
         _CHOSEN,
         id="uninstallChosenServices",
         body=ChosenServices,
+    ),
+    post(
+        "cleanFailedJobs",
+        CleanedJobs,
+        "Delete failed runs of jobs from their lists",
+        "Of all jobs, unless some are chosen.",
+        id="cleanFailedJobs",
+        need=Scope.DEPLOY,
+        status=200,
+        body=JobsToClean,
     ),
     post(
         "service/delete",

@@ -25,8 +25,10 @@ from windlass.store.tables.names import NameRow
 from windlass.store.tables.owners import NOT_TOLD, OwnerRow, Surroundings
 from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
+from windlass.store.tables.runs import RunRow
 from windlass.store.tables.statuses import StatusRow
 from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
+from windlass.store.tables.timetables import TimetableRow
 from windlass.store.tables.work import (
     FIRST_PLACE,
     Claim,
@@ -37,6 +39,7 @@ from windlass.store.tables.work import (
     is_owned,
     queue_of,
     queues_of,
+    runs_beside,
     work_class,
 )
 from windlass.store.transaction import Reads, Tx, Write
@@ -65,9 +68,11 @@ __all__ = (
     "Reads",
     "Receiver",
     "Row",
+    "RunRow",
     "StatusRow",
     "Store",
     "Surroundings",
+    "TimetableRow",
     "Tx",
     "Write",
     "cluster_word",
@@ -78,6 +83,7 @@ __all__ = (
     "queue_of",
     "queues_of",
     "route_word",
+    "runs_beside",
     "status_word",
     "work_class",
 )

@@ -30,10 +30,12 @@ from windlass.store.tables.names import NameChanges, NameTable
 from windlass.store.tables.owners import OwnerChanges, OwnerTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
+from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
 from windlass.store.tables.table import ChangeSession, DatabaseSession
 from windlass.store.tables.terraform import TerraformChanges, TerraformTable
+from windlass.store.tables.timetables import TimetableChanges, TimetableTable
 from windlass.store.tables.tokens import TokenChanges, TokenTable
 from windlass.store.tables.tree import ResourceTree
 from windlass.store.tables.volumes import VolumeChanges, VolumeTable
@@ -49,8 +51,8 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
         "deployments", "events", "facts", "idempotency", "identities", "key_holders", "links", "lists",
-        "names", "owners", "receivers", "resources", "sealed", "session", "statuses", "terraform", "tokens",
-        "tree", "volumes", "work",
+        "names", "owners", "receivers", "resources", "runs", "sealed", "session", "statuses", "terraform",
+        "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -74,9 +76,11 @@ class Reads:
         self.owners = OwnerTable(session)
         self.receivers = ReceiverTable(session)
         self.resources = ResourceTable(session)
+        self.runs = RunTable(session)
         self.sealed = SealedTable(session)
         self.statuses = StatusTable(session)
         self.terraform = TerraformTable(session)
+        self.timetables = TimetableTable(session)
         self.tokens = TokenTable(session)
         self.tree = ResourceTree(session)
         self.volumes = VolumeTable(session)
@@ -107,9 +111,11 @@ class Tx(Reads):
     owners: OwnerChanges
     receivers: ReceiverChanges
     resources: ResourceChanges
+    runs: RunChanges
     sealed: SealedChanges
     statuses: StatusChanges
     terraform: TerraformChanges
+    timetables: TimetableChanges
     tokens: TokenChanges
     volumes: VolumeChanges
     work: WorkChanges
@@ -136,9 +142,11 @@ class Tx(Reads):
         self.owners = OwnerChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.resources = ResourceChanges(changing)
+        self.runs = RunChanges(changing)
         self.sealed = SealedChanges(changing)
         self.statuses = StatusChanges(changing)
         self.terraform = TerraformChanges(changing)
+        self.timetables = TimetableChanges(changing)
         self.tokens = TokenChanges(changing)
         self.tree = ResourceTree(changing)
         self.volumes = VolumeChanges(changing)
@@ -192,8 +200,8 @@ class Tx(Reads):
     async def _forget(self, id: str) -> bool:
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
-            self.identities, self.volumes, self.names, self.tokens, self.branch_heads,
-            self.terraform,
+            self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
+            self.timetables, self.runs,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

@@ -18,17 +18,20 @@ from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.resealing import RESEAL, reseal_as_work
+from windlass.control.background.timetables import start_due_runs
 from windlass.control.context.context import Context
+from windlass.control.deploying.job_runs import see_through
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.outbox import DELIVER
+from windlass.control.records.runs import RUN, TIMETABLES
 from windlass.control.request import repeats
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store import Claim, Queue, Tx, is_owned
+from windlass.store import Claim, Queue, Tx, is_owned, work_class
 
 LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
@@ -38,6 +41,10 @@ _PAUSE = 1.0
 """Seconds after an error."""
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots: of what is soon done, of what waits for other people's servers, and of what starts git for that."""
+RUN_SLOTS = 1024
+"""Runs of jobs only wait, for an engine."""
+_MOST_CLAIMED = 64
+"""Pieces in one transaction: requests wait for it."""
 _log = log("worker")
 
 Job = Callable[[Context, Claim], Coroutine[Any, Any, None]]
@@ -58,6 +65,8 @@ def jobs() -> dict[str, Job]:
         repeats.FORGET: repeats.forget,
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
+        TIMETABLES: start_due_runs,
+        RUN: see_through,
     }
 
 
@@ -132,19 +141,20 @@ class Worker:
         return self._queues[number]
 
     def _slots(self, number: int) -> int:
-        """Returns the number of slots of a queue. All queues but four hold deployments, of this machine or
-        of a cluster."""
+        """Returns the number of slots of a queue. Most queues hold deployments, of this machine or of a
+        cluster."""
         fixed: dict[int, int] = {
             Queue.QUICK: QUICK_SLOTS,
             self._ctx.ownership.queues.housekeeping: QUICK_SLOTS,
             Queue.DELIVER: CALLING_SLOTS,
             Queue.BRANCHES: BRANCH_SLOTS,
         }
-        return fixed.get(number, self._ctx.settings.parallel_deployments)
+        usual = RUN_SLOTS if work_class(number) is Queue.RUNS else self._ctx.settings.parallel_deployments
+        return fixed.get(number, usual)
 
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
-        room = queue.slots - len(queue.running)
+        room = min(_MOST_CLAIMED, queue.slots - len(queue.running))
         if room <= 0:
             return 0
         owner = self._ctx.ownership.holder if is_owned(number) else None

@@ -16,9 +16,9 @@ from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.documents import write_choices, write_deployed
+from windlass.control.deploying.followers import fail_followers, wake_followers
 from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import (
-    RECONCILE,
     announce,
     finish,
     has_switched,
@@ -27,10 +27,12 @@ from windlass.control.records.deployments import (
     status_of,
 )
 from windlass.control.records.names import reserve_declared, reserve_hosts
+from windlass.control.records.runs import arm
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
+from windlass.core.deploy.runs import JobPlan
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event
@@ -201,12 +203,26 @@ class Ledger:
         await self._settle(tx, service, WORDS[Do(current.action)].done)
 
     @in_transaction
+    async def finish_job(
+        self, tx: Tx, current: DeploymentRow, plan: JobPlan, report: RunReport | None
+    ) -> None:
+        """Records the success of a deployment of a job: its runs start this version from now on."""
+        reported = await _with_report(tx, current, report) if report else current
+        service = await write_deployed(self.ctx, tx, reported)
+        await finish(tx, service, reported, Progress.SUCCEEDED)
+        status = await status_of(tx, service)
+        await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+        await arm(tx, service.id, service.org, current.id, plan)
+        await self._settle(tx, service, WORDS[Do(current.action)].done)
+
+    @in_transaction
     async def end(self, tx: Tx, current: DeploymentRow) -> None:
         """Records that nothing of the service runs."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = WORDS[Do(current.action)].done
         if state is State.READY:
             await tx.volumes.forget(self.service.id)
+            await tx.timetables.forget(self.service.id)
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
         await self._settle(tx, self.service, state)
@@ -243,6 +259,8 @@ class Ledger:
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
         await self._settle(tx, self.service, state, message)
+        if self.ctx.kinds[self.service.family].has_runs:
+            await fail_followers(self.ctx, tx, self.service, current)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
 
@@ -250,6 +268,7 @@ class Ledger:
     async def delete(self, tx: Tx, current: DeploymentRow) -> None:
         details = particulars(current)
         await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
+        await wake_followers(self.ctx, tx, self.service)
 
     # The service
 
@@ -324,11 +343,7 @@ class Ledger:
         if waiting:
             state, message = WORDS[Do(waiting[0].action)].queued, ""
         await tx.statuses.change(replace(status, state=state, message=message))
-        for family, kind in self.ctx.kinds.items():
-            if service.family in kind.waits_for:
-                for neighbour in await tx.resources.of_parent(service.parent, family):
-                    if await tx.deployments.open(neighbour.id):
-                        await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org)
+        await wake_followers(self.ctx, tx, service)
 
     def _mask(self, message: str) -> str:
         return self.ctx.logs.masks.text(self.deployment.id, message)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from windlass.base.trace import Trace, enter_trace, stored_trace
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
+from windlass.control.deploying.followers import must_wait
 from windlass.control.deploying.ledger import Ledger, Task, fence
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
@@ -87,7 +88,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         step = _plan(head, status)
         if step is Step.BEGIN:
             assert head is not None
-            if await _must_wait(ctx, tx, service, head):
+            if await must_wait(ctx, tx, service, head):
                 await tx.work.again(claim, tx.now + int(LOOK * 1000))
                 return None
             head = await begin(tx, service, status, head)
@@ -124,18 +125,6 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
         OpenDeployment(head.action, head.status, details.cancelled, has_switched(head, status)),
         status.serving is not None,
     )
-
-
-async def _must_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> bool:
-    """True while services that its kind waits for are to be deployed first."""
-    if head.action not in BUILDS:
-        return False
-    for family in sorted(ctx.kinds[service.family].waits_for):
-        for neighbour in await tx.resources.of_parent(service.parent, family):
-            ahead = await tx.deployments.open(neighbour.id)
-            if any(row.action in BUILDS and row.created <= head.created for row in ahead):
-                return True
-    return False
 
 
 async def _take(ledger: Ledger) -> None:

@@ -166,8 +166,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     await refresh(ctx, new.service)
 
 
-async def last_output(ctx: Context, workload: Workload, most: int = LAST_LINES) -> str:
-    """Returns the last lines of a generation, however much others have written since."""
-    wanted = line_filter(version=workload.deployment)
-    lines = await asyncio.to_thread(ctx.logs.tail, workload.service, most, wanted)
+async def last_output(ctx: Context, service: str, version: str, most: int = LAST_LINES) -> str:
+    """Returns the last lines of a deployment, or of a run, however much others have written since."""
+    lines = await asyncio.to_thread(ctx.logs.tail, service, most, line_filter(version=version))
     return "\n".join(msgspec.json.decode(line)["message"] for line in lines)

@@ -21,6 +21,8 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.control.deploying.sites import lost_sites
 from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.runs import RUN
+from windlass.core.deploy.runs import RunState
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
 from windlass.store import Tx
@@ -205,5 +207,10 @@ class RouteUpdates:
 async def ask_to_keep(services: Iterable[str], tx: Tx) -> None:
     """Asks for a look at services: what should run of them is started again."""
     for service in services:
-        if status := await tx.statuses.get(service):
+        if going := await tx.runs.open(service):
+            queue = await tx.work.queue_of_runs(service)
+            for run in going:
+                if run.status == RunState.RUNNING:  # one that waits for its retry is due later
+                    await tx.work.ask(RUN, run.id, org=run.org, queue=queue)
+        elif status := await tx.statuses.get(service):
             await tx.work.ask(RECONCILE, service, org=status.org)

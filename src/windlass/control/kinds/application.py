@@ -27,6 +27,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
+from windlass.families.job import job
 from windlass.families.terraform import terraform
 from windlass.store import Row, Tx
 
@@ -36,7 +37,7 @@ _DEPLOYED = "deployed_commit"
 
 class ApplicationKind(ProgramKind[Application]):
     family = application
-    waits_for = frozenset({database.name, terraform.name})
+    waits_for = frozenset({database.name, job.name, terraform.name})
     host_word = "app"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:

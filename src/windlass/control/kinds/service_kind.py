@@ -82,6 +82,8 @@ class ServiceKind(Generic[S]):
     """The first word of the host that lists of variables show; empty is the name of the family."""
     size_fields: ClassVar[Mapping[str, str]] = {}
     """The fields of the resources of an instance, where they have other names than cpu, memory and gpu."""
+    has_runs: ClassVar[bool] = False
+    """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
 
@@ -141,6 +143,21 @@ class ServiceKind(Generic[S]):
     def size(self, service: Row) -> SizeSettings:
         """Returns the name of a service, and the resources of each instance."""
         return service.read(SizeSettings)
+
+    def check_version(self, service: Row, version: ChosenVersion) -> None:
+        """Refuses a version that a service of this kind cannot have."""
+
+    def asked_event(self, service: Row, query: Spec | None) -> str:
+        """Returns the event whose command a deploy asks for; empty for the usual one."""
+        return ""
+
+    def event_at(self, do: Do) -> str:
+        """Returns the event of a job whose command goes with this action; empty if there is none."""
+        return ""
+
+    def built_from(self, service: Row) -> Row:
+        """Returns the service in the form of an application with the same source."""
+        return service
 
     def needs_upload(self, service: Row) -> bool:
         """True if each deploy of a service takes an upload: the newest, unless it names one."""

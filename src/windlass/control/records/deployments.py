@@ -75,6 +75,8 @@ async def accept(
         of=version.of,
         command=version.command,
         sub_action=version.sub_action,
+        event=version.event,
+        request=call.origin.request_id,
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,

@@ -8,7 +8,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.core.deploy.states import Progress
-from windlass.store import DeploymentRow
+from windlass.store import DeploymentRow, Reads
 
 _REMEMBERED: Final = 1000
 """Deployments among which the last few that ran are looked for."""
@@ -70,4 +70,11 @@ async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
     rows = await reads.deployments.open(service)
     status = await reads.statuses.get(service)
     serving = await reads.deployments.get(status.serving) if status and status.serving else None
-    return {row.id: row for row in [*rows, *([serving] if serving else [])]}
+    return {row.id: row for row in [*rows, *([serving] if serving else []), *await _of_runs(reads, service)]}
+
+
+async def _of_runs(reads: Reads, service: str) -> list[DeploymentRow]:
+    """Returns the versions of a job that runs start, or that some under way have started."""
+    timetable = await reads.timetables.get(service)
+    versions = {*await reads.runs.versions(service), *([timetable.deployment] if timetable else [])}
+    return [row for version in sorted(versions) if (row := await reads.deployments.get(version))]

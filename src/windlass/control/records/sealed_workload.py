@@ -34,7 +34,8 @@ async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
 
 
 async def find_secrets(ctx: Context, deployment: str) -> None:
-    """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
-    row = await ctx.store.reads.deployments.get(deployment)
-    if row is None or decrypt_workload(ctx, row) is None:
-        ctx.logs.masks.know(deployment, ())
+    """Looks up the secrets to hide in logs of a deployment, or of a run; there are none if it is gone."""
+    run = await ctx.store.reads.runs.get(deployment)
+    row = await ctx.store.reads.deployments.get(run.deployment if run else deployment)
+    workload = decrypt_workload(ctx, row) if row else None
+    ctx.logs.masks.know(deployment, workload.secrets if workload else ())

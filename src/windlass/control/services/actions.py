@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call
@@ -28,7 +30,10 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
     """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
     comes up."""
     kind = ctx.kinds[service.family]
-    version = await kind.chosen_version(tx, service, asked)
+    version = replace(
+        await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)
+    )
+    kind.check_version(service, version)
     if version.upload or kind.needs_upload(service):
         version = await with_upload(tx, service, version)
     if settings := kind.settings(version):
@@ -40,8 +45,9 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
 
 
 async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    version = await _same_version(tx, service)
-    return await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
+    kind = ctx.kinds[service.family]
+    version = replace(await _same_version(tx, service), event=kind.asked_event(service, call.query))
+    return await accept(tx, service, kind.deploys_by, call, version)
 
 
 async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from windlass.base.errors import Missing
@@ -35,15 +36,30 @@ async def read_log(ctx: Context, call: Call) -> Reply:
     return await log_reply(ctx, call, service)
 
 
-async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
-    """Returns the log of a service, or of one of its builds. The caller's permission was checked before."""
+IsOver = Callable[[], Awaitable[bool]]
+"""Answers whether what a log is about has ended."""
+
+
+async def log_reply(
+    ctx: Context,
+    call: Call,
+    row: Row,
+    deployment: str | None = None,
+    *,
+    version: str = "",
+    is_over: IsOver | None = None,
+) -> Reply:
+    """Returns the log of a service, of one of its builds, or of a `version`: the id of a deployment or a run.
+    A log that is followed ends once `is_over`. The caller's permission was checked before."""
     service, query = row.id, call.asked(Tail)
     await check_here(ctx, service)
-    wanted = _filter_of(query)
+    wanted = _filter_of(query, version)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        if deployment is not None:
+            is_over = partial(_is_over, ctx, deployment)
         return Reply(
-            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines)),
+            stream=_events(lines if is_over is None else _until_over(ctx, service, is_over, lines)),
             org=row.org,
         )
     if wanted.takes_all:
@@ -88,8 +104,8 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     yield frames.END
 
 
-async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
-    """Yields lines until the deployment has ended and all lines written before have been read."""
+async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
+    """Yields lines until the deployment or the run has ended and all lines written before have been read."""
     changed = ctx.nudges.expect(status_word(service))
     over, patience = False, _SECOND
     async with aclosing(lines):
@@ -106,7 +122,7 @@ async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines)
                     return
                 else:
                     changed.clear()
-                    over = await _is_over(ctx, deployment)
+                    over = await is_over()
         finally:
             ctx.nudges.forget(status_word(service), changed)
             following.cancel()
@@ -132,6 +148,6 @@ async def _is_over(ctx: Context, deployment: str) -> bool:
     return row is None or row.status not in OPEN
 
 
-def _filter_of(query: Tail) -> LineFilter:
+def _filter_of(query: Tail, version: str) -> LineFilter:
     since, until = (moment(text) if text else None for text in (query.since, query.until))
-    return line_filter(since, until, query.search)
+    return line_filter(since, until, query.search, version=version)

@@ -35,6 +35,7 @@ _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.DELIVER: "deliveries",
     Queue.LOCAL: "housekeeping",
     Queue.BRANCHES: "branches",
+    Queue.RUNS: "runs",
     None: "clusters",
 }
 """By class of work, at all places together; None: all clusters with an engine of their own, together."""

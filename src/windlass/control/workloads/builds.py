@@ -7,8 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order
@@ -102,10 +104,12 @@ async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | Non
 
 async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path) -> BuildResult:
     service, spec = making.service, making.service.read(Application)
-    base = _base(spec, commit)
+    base = _base(service, commit)
     root = _place_of(spec)[1].strip("/") or "."
     dockerfile = spec.dockerfile_path or None
-    settings = settings_of(spec)
+    settings = _settings_of(service)
+    if settings.dockerfile_raw:
+        dockerfile = await in_thread(_write_dockerfile, folder, root, settings.dockerfile_raw)
     names = await in_thread(_arguments_of, folder, f"{root}/{dockerfile or 'Dockerfile'}", settings)
     used = _chosen_arguments(making, names)
     values = _digest(used)
@@ -169,7 +173,7 @@ async def _earlier_build(
     """Returns the build of an earlier deployment from the same commit with the same settings and
     arguments."""
     service = making.service
-    base = _base(service.read(Application), commit)
+    base = _base(service, commit)
     place = await ctx.places.of(service.id)
     async for row in newest_first(ctx, service.id, _REMEMBERED):
         details = particulars(row)
@@ -183,10 +187,11 @@ async def _earlier_build(
     return None
 
 
-def _base(spec: Application, commit: str) -> str:
+def _base(service: Row, commit: str) -> str:
+    spec = service.read(Application)
     url, root_path = _place_of(spec)
     how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
-    inputs = settings_of(spec).inputs
+    inputs = _settings_of(service).inputs
     return _digest([_FORM, url, root_path, commit, how, inputs])
 
 
@@ -194,6 +199,29 @@ def _place_of(spec: Application) -> tuple[str, str]:
     """Returns the address of the repository, empty without one, and the folder of the application in it."""
     repository = spec.git_repository or None
     return (repository.url, repository.root_path or "/") if repository else ("", "/")
+
+
+class WrittenDockerfile(Struct):
+    """The part of a service that is a Dockerfile itself."""
+
+    dockerfile_raw: str = ""
+
+
+def _settings_of(service: Row) -> BuildSettings:
+    raw = service.read(WrittenDockerfile).dockerfile_raw
+    return replace(settings_of(service.read(Application)), dockerfile_raw=raw)
+
+
+def _write_dockerfile(source: Path, root: str, text: str) -> str:
+    """Writes a Dockerfile beside the files of a repository, which may lead elsewhere by links. Returns its
+    path below the root."""
+    source, folder = source.resolve(), (source / root).resolve()
+    if not folder.is_relative_to(source) or not folder.is_dir():
+        raise BuildError("Choose another root_path: the repository has no such folder")
+    name = f"Dockerfile.{ids.new_id()[:8]}"
+    with (folder / name).open("x") as file:
+        file.write(text)
+    return name
 
 
 def settings_of(spec: Application) -> BuildSettings:

@@ -122,7 +122,7 @@ def normalise_program(spec: Program, *, may_get_port: bool = False) -> None:
     normalise_ports(spec.ports or ())
     check_ids("storage", spec.storage, VOLUME_DIGITS)
     check_mounts(spec.storage)
-    check_entrypoint(spec)
+    check_command("entrypoint", spec.entrypoint or "")
     if not may_get_port:
         check_probes(spec)
     if spec.autoscaling:
@@ -172,11 +172,11 @@ def check_mounts(storage: Sequence[StorageRequest]) -> None:
         seen.add(folder)
 
 
-def check_entrypoint(spec: Program) -> None:
+def check_command(field: str, command: str) -> None:
     try:
-        shlex.split(spec.entrypoint or "")
+        shlex.split(command)
     except ValueError as error:
-        raise clash("entrypoint", f"must be a command as a shell reads it ({error})") from error
+        raise clash(field, f"must be a command as a shell reads it ({error})") from error
 
 
 def check_probes(spec: Program) -> None:

@@ -279,11 +279,11 @@ def _has_credential(url: str) -> bool:
     return is_token or ":" in address["login"]
 
 
-def normalise_repository(repository: GitRepositoryRequest) -> None:
+def normalise_repository(repository: GitRepositoryRequest, path: str = "git_repository") -> None:
     """Fills in the fields that the contract leaves out. Refuses an address with a credential: the address is
     shown to all who may read, and credentials in it are not used."""
     if _has_credential(repository.url):
-        raise clash("git_repository.url", "leave out what stands before the @, and put it into a git token")
+        raise clash(f"{path}.url", "leave out what stands before the @, and put it into a git token")
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
     # An address may be longer than a field; derived values must fit when they are sent back.

@@ -265,11 +265,13 @@ def deployable(
     chosen: type[Chosen] | None = None,
     *,
     runs_once: bool = False,
+    query: type[Spec] | None = None,
     removal: type[Removal] | None = None,
     uninstalling: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted.
-    `removal` and `uninstalling` are the queries of a deletion and of `uninstall`."""
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
+    holds further choices of a deploy and a redeploy; `removal` and `uninstalling` are the queries of a
+    deletion and of `uninstall`."""
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
@@ -279,8 +281,14 @@ def deployable(
         needs_behaviour=True,
         ends_services=True,
         actions=(
-            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body),
-            _start("redeploy", Deployment, "Deploy the same version again", "With the present settings."),
+            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
+            _start(
+                "redeploy",
+                Deployment,
+                "Deploy the same version again",
+                "With the present settings.",
+                query=query,
+            ),
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(

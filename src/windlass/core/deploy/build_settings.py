@@ -21,6 +21,8 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     """
 
     builder: BuilderChoice | Literal["FILES"] = "AUTO"
+    dockerfile_raw: str = ""
+    """A Dockerfile, instead of one of the repository."""
     mounts: tuple[str, ...] = ()
     """Folders of storage: an image that is built from a recipe lets its user write there."""
     has_command: bool = False
@@ -30,6 +32,8 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     @property
     def is_dockerfile_left_out(self) -> bool:
         """True if a Dockerfile is not looked for."""
+        if self.dockerfile_raw:
+            return False
         return self.builder == "RECIPE" or (self.builder == "AUTO" and self.asks_for_recipe)
 
     @property

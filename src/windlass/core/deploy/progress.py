@@ -56,6 +56,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The command to run once in this version, beside what serves; empty for any other deployment."""
     sub_action: str = ""
     """What a service does that can do several things, in the full interface's words; empty for others."""
+    event: str = ""
+    """The event of a job whose command it runs; empty for the usual one."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -98,6 +100,10 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
     sub_action: str = ""
     """What a service does that can do several things; empty for others."""
+    event: str = ""
+    """The event of a job whose command was asked for; empty for the usual one."""
+    request: str = ""
+    """The request that asked for it, maybe with deployments of other services."""
     run: RunReport | None = None
     """The result of a deployment that runs once."""
     release: RunReport | None = None

@@ -9,8 +9,15 @@ from typing import Final, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from windlass.core.deploy.runs import JobPlan
 from windlass.core.deploy.static_site import StaticSite
 
+OUTPUT_FILE: Final = "/windlass-output/windlass-output.json"
+"""The path of the file that a run may write, where the engine has paths of its own for each instance."""
+OUTPUT_VARIABLE: Final = "WINDLASS_OUTPUT"
+"""The variable with the path of that file."""
+LONGEST_OUTPUT: Final = 1_048_576
+"""Bytes of that file."""
 RELEASE_INDEX: Final = 100_000
 """The index of the run of a release command, and of a one-off run: none of the instances of its generation
 has it."""
@@ -148,6 +155,10 @@ class Workload(Struct, frozen=True, kw_only=True):
     """Seconds between the request to stop and the end."""
     time_limit: float = 3600.0
     """Seconds after which a workload that runs once is ended."""
+    writes_output: bool = False
+    """It may write a file for Windlass: `Engine.read_output` returns it."""
+    job: JobPlan | None = None
+    """The schedule of a job: its runs start this workload, each with a command of its own."""
 
     @property
     def secrets(self) -> Iterator[str]:
@@ -248,6 +259,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """For people: `exited with code 1`, `was killed: out of memory`."""
     started_at: int
     ended_at: int
+    peak_memory: int = 0
+    """Bytes; 0 if the engine does not know it."""
 
 
 class StoredData(Struct, frozen=True, kw_only=True):

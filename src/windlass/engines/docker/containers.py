@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import posixpath
+import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from typing import Any, Final
 
 from windlass.base.log import log
-from windlass.core.deploy.workload import Workload
+from windlass.core.deploy.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
 from windlass.docker import Docker, EngineRefused
+from windlass.docker.decoding import NONSENSE
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears
-from windlass.engines.docker.files import pack
+from windlass.engines.docker.files import pack, read_packed
 from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.watch import EventWatcher
+from windlass.engines.engine import EngineError, output_too_long
 
 LEAVING: Final = 60.0
 """Seconds that the Docker engine may take to stop a container beyond its grace."""
@@ -34,6 +38,8 @@ PASSING: Final = (
 Inspection = Mapping[str, Any]
 """The description of a container, as the Docker engine gives it."""
 
+_TAR_ROOM: Final = 65_536
+"""Bytes of an archive with one file, beside the file."""
 _log = log("engines.docker")
 
 
@@ -149,9 +155,33 @@ class ContainerClient:
         return str(created["Id"])
 
     async def _fill(self, container: str, workload: Workload) -> None:
-        if workload.files:
+        folder = posixpath.dirname(OUTPUT_FILE) if workload.writes_output else ""
+        if workload.files or folder:
             path = f"/containers/{container}/archive"
-            await self._docker.raw("PUT", path, params={"path": "/"}, data=pack(workload.files))
+            await self._docker.raw("PUT", path, params={"path": "/"}, data=pack(workload.files, folder))
+
+    async def read_output(self, container: str) -> bytes | None:
+        """Returns the output file of a container that has ended."""
+        content = b""
+        try:
+            async with self._docker.stream(
+                "GET", f"/containers/{container}/archive", params={"path": OUTPUT_FILE}
+            ) as answer:
+                async for chunk in answer.chunks():
+                    content += chunk
+                    if len(content) > LONGEST_OUTPUT + _TAR_ROOM:
+                        raise output_too_long()
+        except EngineRefused as refused:
+            if refused.status != 404:
+                raise
+            return None
+        try:
+            file = read_packed(content)
+        except tarfile.TarError as error:
+            raise EngineError(NONSENSE) from error
+        if file is None:
+            raise EngineError(f"Write a plain file to {OUTPUT_FILE}: the run left something else there")
+        return file
 
     async def _start(self, container: str) -> None:
         self._watch.begins(container)

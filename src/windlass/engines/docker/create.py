@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from windlass.core.deploy.engine_limits import EngineLimits
-from windlass.core.deploy.workload import Workload
+from windlass.core.deploy.workload import OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import MachineSummary
 
@@ -104,6 +104,8 @@ def begins_by_itself(wanted: Workload, image: Mapping[str, Any]) -> bool:
 
 def variables(wanted: Workload) -> Mapping[str, str]:
     variables = {**wanted.artifact.environment, **wanted.variables}
+    if wanted.writes_output:
+        variables[OUTPUT_VARIABLE] = OUTPUT_FILE
     port = next((port.internal for port in wanted.ports if port.protocol != "UDP"), None)
     port = port or next(iter(wanted.artifact.ports), None)
     return {"PORT": str(port), **variables} if port else variables

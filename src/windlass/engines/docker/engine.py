@@ -123,6 +123,11 @@ class DockerEngine(EngineByHand):
             await self._watch.silent(container)
             return outcome_of(detail or _refuse(workload))
 
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        name = names.container(self._installation, workload.service, workload.generation, index)
+        with self._translated():
+            return await self._containers.read_output(name)
+
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
 

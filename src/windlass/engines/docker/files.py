@@ -14,15 +14,31 @@ READABLE = 0o444
 the files."""
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
-    """They appear at once and whole, because the container has not begun yet."""
+WRITABLE = 0o1777
+
+
+def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
+    """They appear at once and whole, because the container has not begun yet. In `folder`, which is made,
+    every user inside may write."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
+        if folder:
+            entry = tarfile.TarInfo(_inside(folder))
+            entry.type, entry.mode = tarfile.DIRTYPE, WRITABLE
+            tar.addfile(entry)
         for path, content in files.items():
             entry = tarfile.TarInfo(_inside(path))
             entry.size, entry.mode = len(content), READABLE
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
+
+
+def read_packed(archive: bytes) -> bytes | None:
+    """Returns the content of the only file of an archive; None if it is anything but a plain file."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        entry = tar.next()
+        file = tar.extractfile(entry) if entry is not None and entry.isreg() else None
+        return file.read() if file else None
 
 
 def _inside(path: str) -> str:

@@ -30,11 +30,16 @@ class EndRecorder:
         result = recorder.result(home / files.ONCE) if record.once else None
         if status is None and record.verdict:  # this engine killed it, and may have reaped it
             status = -signal.SIGKILL
-        status, now = result or (status, self._clock.now())
+        status, now, peak = result or (status, self._clock.now(), 0)
         reason = _reason(home, record, status, is_heard)
         await self._killer.end(home, record.process, record)
         cgroups.remove(record.cgroup)
-        return self._records.write(key, exit_reason.after_end(record, status, reason, now, self._pauses))
+        return self._records.write(
+            key,
+            structs.replace(
+                exit_reason.after_end(record, status, reason, now, self._pauses), peak_memory=peak
+            ),
+        )
 
 
 def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:

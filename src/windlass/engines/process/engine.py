@@ -22,6 +22,7 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
+    LONGEST_OUTPUT,
     Artifact,
     Instance,
     Outcome,
@@ -32,7 +33,15 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
+from windlass.engines.engine import (
+    EngineAway,
+    EngineError,
+    Execution,
+    ExecutionRequest,
+    Notice,
+    Sink,
+    output_too_long,
+)
 from windlass.engines.process import cgroups, execute, files, kernel, listening, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
@@ -149,6 +158,13 @@ class ProcessEngine(EngineByHand):
             with suppress(TimeoutError):  # another engine may see the end, and tells only its own
                 async with asyncio.timeout(EVERY):
                     await change.wait()
+
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        key = InstanceKey(workload.service, workload.generation, index)
+        content = await asyncio.to_thread(files.read_output, self._records.home(key))
+        if content is not None and len(content) > LONGEST_OUTPUT:
+            raise output_too_long()
+        return content
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._look_at(self._records.find(service))
@@ -337,6 +353,7 @@ def _outcome(record: Record) -> Outcome:
         reason=record.reason,
         started_at=record.started_at,
         ended_at=record.ended_at,
+        peak_memory=record.peak_memory,
     )
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from windlass.core.deploy.workload import Workload
+from windlass.core.deploy.workload import OUTPUT_VARIABLE, Workload
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files, ports
 from windlass.engines.process.process_table import EXECUTED_BY, FILES, INSTANCE
@@ -55,6 +55,8 @@ class InstanceEnvironment:
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
+        if wanted.writes_output:
+            marks[OUTPUT_VARIABLE] = str(files.output_file(home))
         places = _port_variables(ports) | self._volume_variables(key, wanted)
         environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, ports) | marks
         environment.pop(EXECUTED_BY, None)  # it would pass for a command of ours

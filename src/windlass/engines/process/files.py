@@ -18,7 +18,14 @@ from typing import Final
 
 from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
-from windlass.core.deploy.workload import Artifact, Volume, Workload
+from windlass.core.deploy.workload import (
+    LONGEST_OUTPUT,
+    OUTPUT_FILE,
+    OUTPUT_VARIABLE,
+    Artifact,
+    Volume,
+    Workload,
+)
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
@@ -50,11 +57,34 @@ def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | 
     tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
     for path, content in wanted.files.items():
         _write(_place(home, path), content, tops, owner)
+    if wanted.writes_output:
+        output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
         for folder in built_folders(Path(wanted.artifact.ref)):
             show(folder)
         for own in (home / "home", home / "tmp", home / "files", cache):
             give(own, owner)
+        if wanted.writes_output:
+            give(output_file(home).parent, owner)
+
+
+def output_file(home: Path) -> Path:
+    """Returns the path of the file that a run may write."""
+    return home / "files" / OUTPUT_FILE.lstrip("/")
+
+
+def read_output(home: Path) -> bytes | None:
+    """Returns the file that a run has written; None if there is none."""
+    place = output_file(home)
+    try:
+        with open_below(home / "files", (place.parent.name,)) as at:
+            return beneath.read(place.name, at, LONGEST_OUTPUT + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise EngineError(
+            f"Write a plain file to the path in {OUTPUT_VARIABLE}: the run left something else there"
+        ) from error
 
 
 def check_volumes(volumes: Path, wanted: Workload) -> None:

@@ -7,7 +7,9 @@ elsewhere between two of them.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,3 +54,12 @@ def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
     with os.fdopen(os.open(name, NEW_FILE, 0o600, dir_fd=at), "wb") as file:
         file.write(content)
         os.fchown(file.fileno(), owner, owner)
+
+
+def read(name: str, at: int, most: int) -> bytes:
+    """Returns the beginning of a plain file. An OSError if there is anything else."""
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return opened.read(most)

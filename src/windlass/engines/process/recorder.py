@@ -27,6 +27,8 @@ class Result(NamedTuple):
     """The exit code; negative: the signal that killed it."""
     at: int
     """Milliseconds since the epoch."""
+    peak_memory: int = 0
+    """Bytes that its largest process used; 0 if an earlier version recorded it."""
 
 
 def recording_command(command: Sequence[str], folder: Path) -> list[str]:
@@ -41,8 +43,8 @@ def has_begun(folder: Path) -> bool:
 def result(folder: Path) -> Result | None:
     """Returns the recorded end of the program; None if there is none."""
     with suppress(FileNotFoundError, ValueError):
-        status, at = (folder / ENDED).read_text().split()
-        return Result(int(status), int(at))
+        status, at, *peak = (folder / ENDED).read_text().split()
+        return Result(int(status), int(at), int(peak[0]) if peak else 0)
     return None
 
 
@@ -57,8 +59,9 @@ def main(folder: str, *command: str) -> NoReturn:
     child = os.fork()
     if not child:
         _become(command)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    _write(place / f"{ENDED}.new", f"{status} {time.time_ns() // 1_000_000}")
+    _, code, usage = os.wait4(child, 0)
+    status = os.waitstatus_to_exitcode(code)
+    _write(place / f"{ENDED}.new", f"{status} {time.time_ns() // 1_000_000} {usage.ru_maxrss * 1024}")
     (place / f"{ENDED}.new").rename(place / ENDED)
     _sync(place)
     os._exit(status if status >= 0 else 128 - status)

@@ -93,6 +93,8 @@ class Record(Struct, frozen=True, kw_only=True):
     """It runs to its end and is never started again."""
     ended_at: int = 0
     """The time of its end, if it runs once."""
+    peak_memory: int = 0
+    """Bytes that its largest process used, if it has run once; 0 if that is not known."""
     removing: bool = False
 
 

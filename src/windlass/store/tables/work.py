@@ -20,7 +20,7 @@ from windlass.store.turns import Due, Turns
 class Queue(IntEnum):
     """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
     cluster with an engine of its own have a further queue, see `queue_of`. The work of each further machine
-    has two, see `queues_of`."""
+    has three, see `queues_of`."""
 
     QUICK = 0
     RECONCILE = 1
@@ -29,6 +29,8 @@ class Queue(IntEnum):
     """Housekeeping at the place `local`, as RECONCILE has its deployments."""
     BRANCHES = 4
     """Looks at branches, which wait for other people's servers."""
+    RUNS = 5
+    """Runs of jobs at the place `local`, which wait for their ends."""
 
 
 FIRST_PLACE: Final = "local"
@@ -40,6 +42,7 @@ _QUEUES: Final = {
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,
     "auto deploy": Queue.BRANCHES,
+    "run": Queue.RUNS,
 }
 """Kinds of work with a queue of their own; all others are quick."""
 _FRONT: Final = 64
@@ -57,6 +60,10 @@ _DIGITS: Final = 15
 
 _FIRST_PLACE: Final = 2**61
 """The queues of places with a name begin above those of clusters. Never changes, either."""
+_RUNS: Final = 2**61
+"""Runs of jobs wait so much further than the deployments of their place, or than those of clusters wait above
+all places. Never changes, either."""
+_FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
 
 
 def queue_of(cluster: str) -> int:
@@ -69,23 +76,28 @@ class PlaceQueues(NamedTuple):
 
     deployments: int
     housekeeping: int
+    runs: int
 
 
 def queues_of(place: str) -> PlaceQueues:
     """Returns the queues of a place. It shares them with no cluster, because its owner is asked for them."""
     if place == FIRST_PLACE:
-        return PlaceQueues(Queue.RECONCILE, Queue.LOCAL)
+        return PlaceQueues(Queue.RECONCILE, Queue.LOCAL, Queue.RUNS)
     number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)
-    return PlaceQueues(_FIRST_PLACE + 2 * number, _FIRST_PLACE + 2 * number + 1)
+    deployments = _FIRST_PLACE + 2 * number
+    return PlaceQueues(deployments, deployments + 1, deployments + _RUNS)
 
 
 def is_owned(queue: int) -> bool:
     """True for queues of places: what is in them is left to the owner of the place."""
-    return queue in queues_of(FIRST_PLACE) or queue >= _FIRST_PLACE
+    return queue in queues_of(FIRST_PLACE) or _FIRST_PLACE <= queue < _FIRST_CLUSTER_RUNS
 
 
 def work_class(queue: int) -> Queue | None:
-    """Returns the class of work in a queue, which is the same at each place; None for queues of clusters."""
+    """Returns the class of work in a queue, which is the same at each place; None for deployments of
+    clusters."""
+    if queue >= _FIRST_PLACE + _RUNS:
+        return Queue.RUNS
     if queue >= _FIRST_PLACE:
         return Queue.LOCAL if (queue - _FIRST_PLACE) % 2 else Queue.RECONCILE
     return Queue(queue) if queue in Queue.__members__.values() else None
@@ -94,6 +106,13 @@ def work_class(queue: int) -> Queue | None:
 def housekeeping_beside(deployments: int) -> int:
     """Returns the other queue of the place whose deployments are in this one."""
     return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
+
+
+def runs_beside(deployments: int) -> int:
+    """Returns the queue of runs of the place, or the cluster, whose deployments are in this one."""
+    if deployments == Queue.RECONCILE:
+        return Queue.RUNS
+    return deployments + (_RUNS if deployments >= _FIRST_PLACE else _FIRST_CLUSTER_RUNS)
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -166,7 +185,7 @@ RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 # Workers of the former owner find that they have lost their claims.
 REVOKE: Final = """
-UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3)"""
+UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4)"""
 # From one queue to the next by the index, whatever lies between.
 DUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
@@ -180,6 +199,8 @@ FROM waiting WHERE lane IS NOT NULL
 UNION ALL
 SELECT lane, min(lease) FROM work WHERE lease > 0 GROUP BY lane"""
 FORGET: Final = "DELETE FROM work WHERE id = $1"
+QUEUE_OF_SERVICE: Final = """
+SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1"""
 ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFLICT (cluster) DO NOTHING"
 REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
@@ -199,6 +220,11 @@ class WorkTable(Table):
         for queue, since in await self._session.all(DUE):
             nearest[queue] = min(since, nearest.get(queue, since))
         return nearest
+
+    async def queue_of_runs(self, job: str) -> int:
+        """Returns the queue of runs of a job."""
+        row = await self._session.one(QUEUE_OF_SERVICE, job)
+        return runs_beside(int(row[0]) if row else Queue.RECONCILE)
 
 
 class WorkChanges(WorkTable):

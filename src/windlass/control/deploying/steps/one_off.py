@@ -30,7 +30,7 @@ async def run_one_off(ledger: Ledger) -> None:
             await _end(ledger, workload, failure)
             return
         report = await ledger.begin_run()
-        outcome = await wait_for_outcome(ledger, workload, report.started_at, RELEASE_INDEX)
+        outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at, RELEASE_INDEX)
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
     except RunFailed as error:

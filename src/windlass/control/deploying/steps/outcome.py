@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.control.deploying.ledger import Ledger
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PutOff
 from windlass.control.deploying.release import with_known_volumes
@@ -19,11 +20,13 @@ class RunFailed(Exception):
     """The run has not ended by itself; the message is for the person who deployed."""
 
 
-async def wait_for_outcome(ledger: Ledger, workload: Workload, started_at: int, index: int = 0) -> Outcome:
+async def wait_for_outcome(
+    ctx: Context, place: Place, workload: Workload, started_at: int, index: int = 0
+) -> Outcome:
     """Waits for the end of the run: for a moment here, then PutOff. RunFailed after its time limit."""
-    ctx, engine = ledger.ctx, ledger.place.engine
+    engine = place.engine
     until = started_at + round(workload.time_limit * 1000)
-    await examine(ctx, ledger.place)
+    await examine(ctx, place)
     waiting = asyncio.ensure_future(engine.once(await with_known_volumes(ctx, workload), index))
     try:
         while True:

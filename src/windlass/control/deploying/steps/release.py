@@ -21,6 +21,7 @@ from windlass.control.deploying.release import (
 )
 from windlass.control.deploying.routes import refresh
 from windlass.control.deploying.sites import remove_former
+from windlass.control.deploying.steps.events import abandon_run
 from windlass.control.deploying.steps.one_off import abandon_one_off
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import has_switched, particulars
@@ -97,7 +98,7 @@ async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count:
     ctx = ledger.ctx
     await take_down(ctx, new, old, count, ledger.check_claim)
     of_command = await release_output(ledger)
-    output = (of_command or await last_output(ctx, new, LOOKED_AT)).splitlines()
+    output = (of_command or await last_output(ctx, new.service, new.deployment, LOOKED_AT)).splitlines()
     if of_command and (remedy := remedy_of("", "the release command", output)):
         failure = f"{remedy}. {failure}"
     await ledger.fail(with_remedy(failure, new.name, output), output="\n".join(output[-LAST_LINES:]))
@@ -121,6 +122,7 @@ async def abandon(ledger: Ledger) -> None:
     if particulars(deployment).command:
         await abandon_one_off(ledger)
         return
+    await abandon_run(ledger)
     workload = decrypt_workload(ledger.ctx, deployment)
     old = await ledger.find_serving()
     if workload and deployment.status == Progress.DEPLOYING:

@@ -49,7 +49,7 @@ async def release_output(ledger: Ledger) -> str:
 async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport:
     try:
         outcome = await wait_for_outcome(
-            ledger, as_run(workload, workload.artifact.release), started_at, RELEASE_INDEX
+            ledger.ctx, ledger.place, as_run(workload, workload.artifact.release), started_at, RELEASE_INDEX
         )
     except EngineAway as error:
         await ledger.note_waiting(str(error))

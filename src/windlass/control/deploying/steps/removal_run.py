@@ -69,7 +69,7 @@ async def _freeze(ledger: Ledger, sub_action: str) -> Workload | None:
 async def _run(ledger: Ledger, workload: Workload) -> None:
     report = await ledger.begin_run()
     try:
-        outcome = await wait_for_outcome(ledger, workload, report.started_at)
+        outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
     except EngineAway as error:
         await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
@@ -79,7 +79,7 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
         raise RemovalFailed(str(error)) from error
     except EngineError as error:
         raise RemovalFailed(str(error)) from error
-    output = await last_output(ledger.ctx, workload)
+    output = await last_output(ledger.ctx, workload.service, workload.deployment)
     report = report_of(outcome, output)
     await ledger.ctx.point("run to its end")
     await _record(ledger, report)

@@ -8,6 +8,7 @@ from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
+from windlass.control.deploying.steps.events import run_at_start
 from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
@@ -27,12 +28,16 @@ async def run(ledger: Ledger) -> None:
     except (Unusable, EngineError, BuildError) as error:
         await ledger.fail(str(error))
         return
+    if workload.job is not None:
+        await run_at_start(ledger, workload)
+        await prune(ledger)
+        return
     if failure := particulars(ledger.deployment).message:
         await _end(ledger, workload, failure)
         return
     report = await ledger.begin_run()
     try:
-        outcome = await wait_for_outcome(ledger, workload, report.started_at)
+        outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
     except EngineAway as error:
         await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
@@ -40,7 +45,7 @@ async def run(ledger: Ledger) -> None:
         await ledger.give_up(str(error))
         await _end(ledger, workload, str(error))
         return
-    report = report_of(outcome, await last_output(ledger.ctx, workload))
+    report = report_of(outcome, await last_output(ledger.ctx, workload.service, workload.deployment))
     await ledger.ctx.point("run to its end")
     if failure := failure_of(workload.name, report):
         failure = await _explained(ledger, failure)
@@ -66,4 +71,4 @@ async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
     """Ends a run that was given up, before another may begin."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
-    await ledger.fail(failure, output=await last_output(ledger.ctx, workload))
+    await ledger.fail(failure, output=await last_output(ledger.ctx, workload.service, workload.deployment))

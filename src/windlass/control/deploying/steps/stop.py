@@ -6,11 +6,14 @@ from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.release import end_up_to
 from windlass.control.deploying.routes import all_endpoints, refresh
+from windlass.control.deploying.steps.events import run_at_end
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.engines.engine import EngineError
 
 
 async def stop(ledger: Ledger) -> None:
+    if not await run_at_end(ledger):
+        return
     try:
         await when_back(ledger, lambda: end_all(ledger))
     except EngineError as error:
@@ -22,6 +25,8 @@ async def stop(ledger: Ledger) -> None:
 
 async def uninstall(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
+    if not await run_at_end(ledger):
+        return
     try:
         await run_before_removal(ledger)
         await when_back(ledger, lambda: end_all(ledger))

@@ -1,0 +1,107 @@
+"""Starts runs of jobs when their timetables are due.
+
+One piece of work does it for all jobs, many in one transaction: a run is written together with the next due
+time of its job, so that no server starts it twice or misses it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import MINUTE
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, skip_run
+from windlass.core.deploy.runs import Cause, JobPlan, RunEvent
+from windlass.core.words.cron import parse
+from windlass.core.words.due_times import due_times, zone
+from windlass.store import FAR, Claim, TimetableRow, Tx
+
+AT_ONCE: Final = 100
+"""Jobs in one transaction: requests wait for it."""
+LATE: Final = MINUTE
+"""A due time that passed longer ago was missed."""
+_MOST_COUNTED: Final = 1000
+_LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
+"""Minutes in which the last due time is looked for: the shortest time with one is enough."""
+
+
+async def start_due_runs(ctx: Context, claim: Claim) -> None:
+    """Starts all runs that are due, and is due again with the next one."""
+    while await ctx.store.write(lambda tx: _start_some(tx, claim)) == AT_ONCE:
+        await ctx.point("some runs due")
+    await ctx.point("no more runs due")
+
+
+async def _start_some(tx: Tx, claim: Claim) -> int:
+    await fence(tx, claim)
+    due = await tx.timetables.due(tx.now, AT_ONCE)
+    queues: dict[str, int] = {}
+    for timetable in due:
+        await _start(tx, timetable, queues)
+    if len(due) < AT_ONCE:
+        following = await tx.timetables.next_due()
+        if following is None or following == FAR:
+            await tx.work.done(claim)
+        else:
+            await tx.work.again(claim, following)
+    return len(due)
+
+
+async def _start(tx: Tx, timetable: TimetableRow, queues: dict[str, int]) -> None:
+    plan = plan_of(timetable)
+    last = last_due(plan, timetable.due, tx.now)
+    await tx.timetables.move(timetable.job, due_after(plan, tx.now))
+    new = NewRun(
+        job=timetable.job,
+        org=timetable.org,
+        deployment=timetable.deployment,
+        cause=Cause.SCHEDULE,
+        event=RunEvent.CRON,
+        command=plan.commands[RunEvent.CRON],
+        retries=plan.retries,
+        due=last.due,
+        missed=last.before,
+    )
+    if tx.now - last.due > LATE and not plan.runs_missed:
+        await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
+    elif going := await tx.runs.open(timetable.job):
+        await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
+    else:
+        await add_run(tx, new)
+
+
+class LastDue(Struct, frozen=True):
+    """The last due time that has passed, and how many did before it since the last look."""
+
+    due: int
+    before: int
+    is_more: bool = False
+
+
+def last_due(plan: JobPlan, first: int, now: int) -> LastDue:
+    """Returns the last due time from `first`, which is one, to now. After a long absence, the times before it
+    are counted only as far as that is quick."""
+    table, where = parse(plan.scheduled_at), zone(plan.timezone)
+    beginning, end = first // MINUTE, now // MINUTE
+    for minutes in _LOOK_BACK:
+        after = max(beginning, end - minutes)
+        due = [*due_times(table, where, after, end)]
+        if due or after == beginning:
+            break
+    last = due[-1] if due else beginning
+    before = 0
+    for _ in due_times(table, where, beginning - 1, last - 1):
+        if before == _MOST_COUNTED:
+            break
+        before += 1
+    return LastDue(last * MINUTE, before, before == _MOST_COUNTED)
+
+
+def _and_others(last: LastDue) -> str:
+    if not last.before:
+        return ""
+    more = "more than " if last.is_more else ""
+    return f", and {more}{last.before} due time{'s' if last.before > 1 else ''} before it"

@@ -1,0 +1,241 @@
+"""Sees runs of jobs through: each is started once, waited for, and ends in exactly one final state.
+
+The engine knows a run by its generation, which no other run and no deployment has: a worker that repeats this
+waits for the same run. The final state is written before the record of the engine is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.control.context.context import Context
+from windlass.control.context.place import Place
+from windlass.control.deploying.ledger import fence
+from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.release import last_output
+from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
+from windlass.control.records.deployments import cancel_word
+from windlass.control.records.runs import change_run, end_run, run_details
+from windlass.control.records.sealed_workload import workload_of
+from windlass.control.variables.outputs import BadOutput, Outputs, read_outputs, set_outputs
+from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
+from windlass.core.deploy.workload import Outcome, Workload
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.store import Claim, RunRow, Tx
+
+T = TypeVar("T")
+_LOOK: Final = 5.0
+"""Seconds after which a wait looks whether it was cancelled, in case a nudge was lost."""
+_GRACE: Final = 10.0
+_WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
+"""Events whose runs may set variables. After a deletion, nothing is left to have them."""
+GONE: Final = "Deploy the job again: the version that this run would start is no more"
+
+
+class RunTask(Struct, frozen=True):
+    """A run, the claim on its work, and the place where it runs."""
+
+    ctx: Context
+    claim: Claim
+    run: RunRow
+    place: Place
+
+    async def write(self, change: Callable[[Tx, RunRow, RunDetails], Awaitable[T]]) -> T:
+        """Runs a change of the run as one transaction, if this worker still holds the claim."""
+
+        async def write(tx: Tx) -> T:
+            await fence(tx, self.claim)
+            current = await tx.runs.get(self.run.id)
+            assert current is not None
+            return await change(tx, current, run_details(current))
+
+        return await self.ctx.store.write(write)
+
+
+async def see_through(ctx: Context, claim: Claim) -> None:
+    """Brings a run to its end, or comes back later."""
+    run = await ctx.store.reads.runs.get(claim.id)
+    place = await ctx.places.of(run.job) if run else ctx.places.local
+    if run is None:
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    if place.elsewhere is not None:
+        await ctx.store.write(partial(_leave_to_owner, claim, run))
+        return
+    task = RunTask(ctx, claim, run, place)
+    try:
+        if run.status in OPEN_RUNS:
+            await _run(task)
+        await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
+    except PutOff as later:
+        wait = later.wait
+        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + wait))
+        return
+    await ctx.point("run removed")
+    await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
+    await tx.work.done(claim)
+    await tx.work.ask(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+
+
+async def _run(task: RunTask) -> None:
+    details = run_details(task.run)
+    if details.is_cancelled or details.is_given_up:
+        await _take_back(task, details)
+        return
+    version = await workload_of(task.ctx, task.run.deployment)
+    if version is None:
+        await _end(task, RunState.FAILED, GONE)
+        return
+    task.ctx.logs.masks.know(task.run.id, version.secrets)
+    workload = workload_of_run(version, task.run, details)
+    began = await task.write(_begin)
+    await task.ctx.point("run begun")
+    await _wait(task, workload, began)
+
+
+async def _begin(tx: Tx, run: RunRow, details: RunDetails) -> int:
+    """Records when the run began, for its time limit. A repeated step finds it recorded."""
+    if not details.began:
+        details.began = tx.now
+        await change_run(tx, run, RunState.RUNNING, details)
+    return details.began
+
+
+def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Workload:
+    """Returns what a run starts: a version of the job with the command of the run."""
+    return replace(
+        _with_command(version, details.command),
+        generation=run.generation,
+        deployment=run.id,
+        writes_output=details.event in _WITH_OUTPUT,
+    )
+
+
+def _with_command(workload: Workload, command: RunCommand) -> Workload:
+    if workload.artifact.kind == "image":
+        return replace(workload, entrypoint=command.entrypoint, command=command.arguments)
+    return replace(workload, entrypoint=(), command=(*command.entrypoint, *command.arguments))
+
+
+async def _wait(task: RunTask, workload: Workload, began: int) -> None:
+    try:
+        outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    except RunFailed as error:
+        message = f"Make the run shorter, or raise max_duration_seconds: {error}"
+        details = await task.write(partial(_give_up, message=message))
+        await task.ctx.point("run given up")
+        await _take_back(task, details)
+        return
+    except EngineError as error:
+        await _end(task, RunState.FAILED, str(error))
+        return
+    if outcome is None:
+        await _take_back(task, replace(run_details(task.run), is_cancelled=True))
+        return
+    await task.ctx.point("run ended")
+    await _record(task, workload, outcome)
+
+
+async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
+    """Records that a run fails before it is ended: whoever goes on does not wait for it again."""
+    details.is_given_up, details.message = True, message
+    await change_run(tx, run, RunState(run.status), details)
+    return details
+
+
+async def _take_back(task: RunTask, details: RunDetails) -> None:
+    """Ends a run that was cancelled, or that took too long."""
+    try:
+        await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    await task.ctx.point("run taken back")
+    state = RunState.CANCELED if details.is_cancelled else RunState.FAILED
+    await _end(task, state, "", output=await _last_lines(task))
+
+
+async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
+    """Writes how a run ended, together with the variables that it has set."""
+    output = await _last_lines(task)
+
+    async def write(tx: Tx, run: RunRow, details: RunDetails, outputs: Outputs, failure: str) -> None:
+        if run.status not in OPEN_RUNS:
+            return
+        details.message, details.exit_code = failure or outcome.reason, outcome.exit_code
+        details.output, details.peak_memory = output, outcome.peak_memory
+        if outputs:
+            details.outputs = await set_outputs(task.ctx, tx, run, outputs)
+        failed = failure or outcome.exit_code != 0
+        await end_run(tx, run, RunState.FAILED if failed else RunState.SUCCEEDED, details)
+
+    try:
+        outputs = await _read_outputs(task, workload, outcome)
+        await task.write(partial(write, outputs=outputs, failure=""))
+    except EngineAway as error:
+        raise PutOff(PAUSE, str(error)) from error
+    except (BadOutput, EngineError, Conflict, Invalid, Missing) as error:
+        await task.write(partial(write, outputs={}, failure=str(error)))
+    await task.ctx.point("run recorded")
+
+
+async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> Outputs:
+    """Returns the variables that a run sets: none if it failed."""
+    if outcome.exit_code != 0 or not workload.writes_output:
+        return {}
+    return read_outputs(await task.place.engine.read_output(workload))
+
+
+async def _end(task: RunTask, state: RunState, message: str, output: tuple[str, ...] = ()) -> None:
+    masked = task.ctx.logs.masks.text(task.run.id, message)
+
+    async def write(tx: Tx, run: RunRow, details: RunDetails) -> None:
+        if run.status in OPEN_RUNS:
+            details.message = masked or details.message
+            details.output = output
+            await end_run(tx, run, state, details)
+
+    await task.write(write)
+
+
+async def _last_lines(task: RunTask) -> tuple[str, ...]:
+    return tuple((await last_output(task.ctx, task.run.job, task.run.id)).splitlines())
+
+
+async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outcome | None:
+    """Returns the outcome; None once the run is to be cancelled."""
+    doing = asyncio.ensure_future(waiting)
+    cancelling = asyncio.ensure_future(_wait_for_cancel(task))
+    try:
+        await asyncio.wait([doing, cancelling], return_when=asyncio.FIRST_COMPLETED)
+        return await doing if doing.done() else None
+    finally:
+        doing.cancel()
+        cancelling.cancel()
+        await asyncio.gather(doing, cancelling, return_exceptions=True)
+
+
+async def _wait_for_cancel(task: RunTask) -> None:
+    """Returns once the run is to be cancelled. It looks now and then, because a nudge may be lost."""
+    ctx, word = task.ctx, cancel_word(task.run.id)
+    nudged = ctx.nudges.expect(word)
+    try:
+        while (run := await ctx.store.reads.runs.get(task.run.id)) and not run_details(run).is_cancelled:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await nudged.wait()
+            nudged.clear()
+    finally:
+        ctx.nudges.forget(word, nudged)

@@ -1,0 +1,138 @@
+"""Runs the command of a job that goes with a deployment of it: on start, on stop, on delete.
+
+The deployment waits for a run, which is a piece of work of its own. Where the run fails, so does the
+deployment, and so do those of the same request that wait for the job.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.control.deploying.ledger import Ledger, in_transaction
+from windlass.control.deploying.patience import PutOff
+from windlass.control.records.deployments import particulars
+from windlass.control.records.runs import (
+    NewRun,
+    add_run,
+    cancel_run,
+    plan_of,
+    report_of_run,
+    run_details,
+)
+from windlass.core.deploy.runs import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
+from windlass.core.deploy.workload import Workload
+from windlass.store import FAR, DeploymentRow, RunRow, Tx
+
+_LOOK_AGAIN: Final = 5_000
+"""Milliseconds after which a run is looked at in any case; its end asks for the deployment at once."""
+_OTHERS_END: Final = "Ended, because the job is stopped or deleted"
+_ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
+
+
+async def run_at_start(ledger: Ledger, workload: Workload) -> None:
+    """Runs the command of a deployment of a job, if it has one, and makes its version that of later runs."""
+    assert workload.job is not None
+    asked = particulars(ledger.deployment).event
+    event = RunEvent(asked or RunEvent.ON_START)
+    if event not in workload.job.commands:
+        await ledger.finish_job(workload.job, None)
+        return
+    run = await _await_run(ledger, ledger.deployment.id, workload.job, event)
+    if run.status == RunState.SUCCEEDED:
+        await ledger.finish_job(workload.job, report_of_run(run))
+    else:
+        await _fail(ledger, run, event)
+
+
+async def run_at_end(ledger: Ledger) -> bool:
+    """Ends runs of a job that is stopped, uninstalled or deleted, then runs the command for that. False if it
+    failed, and with it the deployment."""
+    kind = ledger.ctx.kinds[ledger.service.family]
+    if not kind.has_runs:
+        return True
+    timetable = await ledger.ctx.store.reads.timetables.get(ledger.service.id)
+    if timetable is None:
+        await _end_others(ledger)
+        return True
+    event = RunEvent(kind.event_at(ledger.action))
+    plan = plan_of(timetable)
+    await _end_others(ledger)
+    if event not in plan.commands:
+        return True
+    run = await _await_run(ledger, timetable.deployment, plan, event)
+    if run.status == RunState.SUCCEEDED:
+        return True
+    await _fail(ledger, run, event)
+    return False
+
+
+async def abandon_run(ledger: Ledger) -> None:
+    """Ends the run of a deployment that was cancelled."""
+    run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
+    if run is not None and run.status in OPEN_RUNS:
+        await _cancel(ledger, [run], _ABANDONED)
+        raise PutOff(_LOOK_AGAIN, f"Run {run.number} ends")
+
+
+async def _end_others(ledger: Ledger) -> None:
+    """Lets no timetable start another run, and ends those that no deployment under way waits for."""
+    others = await _disarm(ledger)
+    if others:
+        await _cancel(ledger, others, _OTHERS_END)
+        raise PutOff(_LOOK_AGAIN, f"Run {others[0].number} ends")
+
+
+@in_transaction
+async def _disarm(ledger: Ledger, tx: Tx, current: DeploymentRow) -> list[RunRow]:
+    await tx.timetables.move(current.service, FAR)
+    return [run for run in await tx.runs.open(current.service) if run.awaited_by != current.id]
+
+
+@in_transaction
+async def _cancel(ledger: Ledger, tx: Tx, current: DeploymentRow, runs: list[RunRow], reason: str) -> None:
+    for run in runs:
+        now = await tx.runs.get(run.id)
+        if now is not None and now.status in OPEN_RUNS and not run_details(now).is_cancelled:
+            await cancel_run(tx, now, reason)
+
+
+async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEvent) -> RunRow:
+    """Returns the run of this deployment once it has ended. Raises PutOff before."""
+    run = await _find_or_add(ledger, version, plan, event)
+    if run is None or run.status in OPEN_RUNS:
+        await ledger.ctx.point("run awaited")
+        raise PutOff(_LOOK_AGAIN, f"A run of {ledger.service.id} has not ended")
+    return run
+
+
+@in_transaction
+async def _find_or_add(
+    ledger: Ledger, tx: Tx, current: DeploymentRow, version: str, plan: JobPlan, event: RunEvent
+) -> RunRow | None:
+    """Returns the last run of this deployment, which it adds if there is none. None while another run of the
+    job goes on: they never run together."""
+    if (run := await tx.runs.awaited_by(current.id)) is not None:
+        return run
+    if await tx.runs.open(current.service):
+        return None
+    details = particulars(current)
+    return await add_run(
+        tx,
+        NewRun(
+            job=current.service,
+            org=current.org,
+            deployment=version,
+            cause=Cause.FORCED if details.event else Cause.EVENT,
+            event=event,
+            command=plan.commands[event],
+            retries=plan.retries,
+            actor=details.actor,
+            awaited_by=current.id,
+        ),
+    )
+
+
+async def _fail(ledger: Ledger, run: RunRow, event: RunEvent) -> None:
+    report = report_of_run(run)
+    failure = f"{event.lower()} failed: run {run.number} {report.reason}"
+    await ledger.fail(failure, report=report, output="\n".join(report.output))

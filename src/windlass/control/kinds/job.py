@@ -1,0 +1,249 @@
+"""Jobs: an image, or a build of a repository, whose runs are started by a timetable or by events."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.control.context.context import Context
+from windlass.control.context.neighbours import MainPort
+from windlass.control.context.place import Place
+from windlass.control.kinds.service_kind import NO_IMAGES, ServiceKind
+from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.builds import build
+from windlass.control.workloads.images import (
+    ImageSource,
+    fetch_image,
+    prepare_image,
+    registry_fields,
+    shown_registry,
+)
+from windlass.control.workloads.making import Making
+from windlass.core.declare.resource import clash
+from windlass.core.declare.spec import Spec
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.runs import JobPlan, RunCommand, RunEvent
+from windlass.core.deploy.states import Do
+from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.words.variables import Unusable
+from windlass.families.database import database
+from windlass.families.job import (
+    CRON,
+    LIFECYCLE,
+    ChosenJob,
+    CronSchedule,
+    ForcedEvent,
+    Job,
+    JobDeployRequest,
+    JobDocker,
+    JobEvent,
+    JobShown,
+    job,
+)
+from windlass.store import Reads, Row, Tx
+
+_DEPLOYED: Final = "deployed_commit"
+"""The fields of a repository that say which commit runs begin so."""
+_MOST_CPU, _MOST_MEMORY = 64_000, 1_048_576
+_EVENTS: Final = {
+    "START": RunEvent.ON_START,
+    "STOP": RunEvent.ON_STOP,
+    "DELETE": RunEvent.ON_DELETE,
+    "CRON": RunEvent.CRON,
+}
+_AT: Final = {Do.RUN: RunEvent.ON_START, Do.STOP: RunEvent.ON_STOP} | dict.fromkeys(
+    (Do.UNINSTALL, Do.DELETE), RunEvent.ON_DELETE
+)
+
+
+class JobKind(ServiceKind[Job]):
+    family = job
+    waits_for = frozenset({database.name})
+    has_runs = True
+
+    def hindrance_of(self, place: Place, spec: Job) -> str:
+        return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
+        place = await ctx.places.of_environment(tx, draft.above.id)
+        if why := self.hindrance_of(place, draft.spec):
+            raise clash(*why.split(": ", 1))
+        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **await _shown(tx, draft.spec))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
+        place = await ctx.places.of(change.row.id)
+        if why := self.hindrance_of(place, change.spec):
+            raise clash(*why.split(": ", 1))
+        if _type_of(change.spec) != _type_of(change.before):
+            raise clash(
+                "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
+            )
+        change.extras |= await _shown(tx, change.spec)
+        if (docker := change.spec.source.docker) and docker.git_repository:
+            change.extras["source"] = {"docker": _with_commit(docker, change)}
+
+    def asked_version(self, body: Spec | None) -> ChosenVersion:
+        if not isinstance(body, JobDeployRequest | ChosenJob):
+            return ChosenVersion()
+        return ChosenVersion(git_commit_id=body.git_commit_id or None, image_tag=body.image_tag or None)
+
+    def check_version(self, service: Row, version: ChosenVersion) -> None:
+        has_image = bool(service.read(Job).source.image)
+        if version.image_tag and not has_image:
+            raise clash("image_tag", "leave it out: the job is built from a repository")
+        if version.git_commit_id and has_image:
+            raise clash("git_commit_id", "leave it out: the job runs an image")
+
+    def asked_event(self, service: Row, query: Spec | None) -> str:
+        word = query.forceEvent if isinstance(query, ForcedEvent) else None
+        if not word:
+            return ""
+        event = _EVENTS[word]
+        if event not in (commands := _commands(service.read(Job))):
+            raise clash("forceEvent", f"must be one of the events of the job: {_words_of(commands)}")
+        return event
+
+    def event_at(self, do: Do) -> str:
+        return _AT.get(do, "")
+
+    def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
+        return {"source": {"image": {"tag": version.image_tag}}} if version.image_tag else {}
+
+    def built_from(self, service: Row) -> Row:
+        """Returns the job in the form of an application with the same source."""
+        spec = service.read(Job)
+        docker, command = spec.source.docker or JobDocker(), _first(_commands(spec))
+        body = {
+            "name": spec.name,
+            "git_repository": docker.git_repository or None,
+            "dockerfile_path": docker.dockerfile_path or None,
+            "dockerfile_raw": docker.dockerfile_raw or "",
+            "docker_target_build_stage": docker.docker_target_build_stage or None,
+            "entrypoint": shlex.join(command.entrypoint),
+            "arguments": command.arguments,
+        }
+        return replace(service, body=msgspec.json.encode(body))
+
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
+        spec = making.service.read(Job)
+        if image := spec.source.image:
+            place = await ctx.places.of(making.service.id)
+            if why := self.hindrance_of(place, spec):
+                raise Unusable(why)
+            source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
+            return await prepare_image(ctx, making, source)
+        return await build(ctx, replace(making, service=self.built_from(making.service)))
+
+    async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
+        if image := making.service.read(Job).source.image:
+            await fetch_image(ctx, making, artifact, image.registry_id)
+
+    def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
+        return {"source": {"image": {"registry": registry_fields(registry)}}}
+
+    async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
+        if service.read(Job).source.image:
+            return True
+        place = await ctx.places.of(service.id)
+        return await place.builder.find(service.id, artifact.key) is not None
+
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        if usual.artifact.static is not None:
+            raise Unusable("source: choose a repository with a program: this one is a static site")
+        spec = service.read(Job)
+        plan = _plan(spec)
+        if usual.artifact.kind == "native" and not usual.artifact.command:
+            _require_commands(plan)
+        limit = spec.max_duration_seconds or usual.time_limit
+        return replace(usual, job=plan, time_limit=float(limit))
+
+    def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
+        """The document shows which commit runs."""
+        if (commit := details.commit) is None or not service.read(Job).source.docker:
+            return {}
+        shown = {
+            f"{_DEPLOYED}_id": commit.git_commit_id,
+            f"{_DEPLOYED}_date": commit.created_at,
+            f"{_DEPLOYED}_contributor": commit.author_name,
+            f"{_DEPLOYED}_tag": commit.tag,
+        }
+        return {"source": {"docker": {"git_repository": shown}}}
+
+    def main_port(self, service: Row) -> MainPort | None:
+        return None
+
+
+def _type_of(spec: Job) -> str:
+    return CRON if spec.schedule.cronjob else LIFECYCLE
+
+
+async def _shown(source: Reads, spec: Job) -> dict[str, object]:
+    extras: dict[str, object] = {"job_type": _type_of(spec)}
+    if image := spec.source.image:
+        stored = msgspec.to_builtins(image)
+        registry = await shown_registry(source, str(image.image_name), image.registry_id)
+        extras["source"] = {"image": {**stored, "registry": registry}}
+    return extras
+
+
+def _with_commit(docker: JobDocker, change: Change[Job]) -> dict[str, object]:
+    """Returns the source of a changed job. It shows the commit that runs, if the repository is the same."""
+    new = msgspec.to_builtins(docker)
+    before = change.before.source.docker
+    same = before and before.git_repository and before.git_repository.url == new["git_repository"]["url"]
+    shown = change.row.read(JobShown).source.docker
+    if same and shown and shown.git_repository:
+        stored = msgspec.to_builtins(shown.git_repository)
+        new["git_repository"] |= {name: value for name, value in stored.items() if name.startswith(_DEPLOYED)}
+    return dict(new)
+
+
+def _commands(spec: Job) -> dict[RunEvent, RunCommand]:
+    schedule = spec.schedule
+    parts = {
+        RunEvent.ON_START: schedule.on_start,
+        RunEvent.ON_STOP: schedule.on_stop,
+        RunEvent.ON_DELETE: schedule.on_delete,
+        RunEvent.CRON: schedule.cronjob,
+    }
+    return {event: _command(part) for event, part in parts.items() if part}
+
+
+def _command(part: JobEvent | CronSchedule) -> RunCommand:
+    return RunCommand(tuple(shlex.split(part.entrypoint or "")), tuple(part.arguments))
+
+
+def _first(commands: Mapping[RunEvent, RunCommand]) -> RunCommand:
+    return next(iter(commands.values()))
+
+
+def _plan(spec: Job) -> JobPlan:
+    cron = spec.schedule.cronjob or CronSchedule()
+    return JobPlan(
+        commands=_commands(spec),
+        retries=spec.max_nb_restart,
+        scheduled_at=cron.scheduled_at or "",
+        timezone=cron.timezone,
+        runs_missed=cron.missed_runs == "ONCE",
+    )
+
+
+def _require_commands(plan: JobPlan) -> None:
+    for event, command in plan.commands.items():
+        if not (command.entrypoint or command.arguments):
+            where = "cronjob" if event is RunEvent.CRON else event.lower()
+            raise Unusable(
+                f'schedule.{where}: set arguments, such as ["python", "job.py"], because the repository '
+                "names no command"
+            )
+
+
+def _words_of(commands: Mapping[RunEvent, RunCommand]) -> str:
+    return ", ".join(word for word, event in _EVENTS.items() if event in commands)
+
+
+kind = JobKind()

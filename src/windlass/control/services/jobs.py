@@ -1,0 +1,247 @@
+"""Runs of jobs, for people: listed, read, started, cancelled and purged; due times; new tags of an image."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from datetime import UTC, datetime
+from functools import partial
+
+from windlass.base.clock import MINUTE, stamp
+from windlass.base.errors import Conflict, Missing
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import (
+    details_of,
+    name_of,
+    refuse_below_deleted,
+    shown_status,
+    status_of,
+)
+from windlass.control.records.reachability import as_known
+from windlass.control.records.runs import (
+    NewRun,
+    add_run,
+    cancel_run,
+    plan_of,
+    refuse_while_open,
+    shown_run,
+)
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import allows, visible_below
+from windlass.control.request.reading import paging
+from windlass.control.services.actions import deploy
+from windlass.control.services.services import freshness
+from windlass.control.telling.logs import log_reply
+from windlass.core.access import Scope
+from windlass.core.declare.resource import clash
+from windlass.core.deploy.progress import Initiator
+from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
+from windlass.core.deploy.states import State
+from windlass.core.words.cron import parse
+from windlass.core.words.due_times import next_due, zone
+from windlass.families.environment import JobsToClean
+from windlass.families.job import HowMany, Job, JobDeployRequest, JobRunRequest, job
+from windlass.families.organization import ImageToDeploy
+from windlass.store import FAR, Reads, Row, RunRow, Tx
+
+
+@reads("job.statuses")
+async def read_statuses(ctx: Context, call: Call) -> Reply:
+    environment = await parent_of(ctx.store.reads, call)
+    rows = await visible_below(ctx.store.reads, call.actor, environment, job)
+    if rows is None:
+        rows = await ctx.store.reads.resources.of_parent(environment.id, job.name)
+    shown = []
+    for row in rows:
+        status = await as_known(ctx, await status_of(ctx.store.reads, row))
+        fresh = await freshness(ctx, ctx.store.reads, row, status)
+        shown.append(encode(shown_status(call, row, status, fresh)))
+    return Reply(results(shown))
+
+
+# Runs
+
+
+@reads("jobRun.list")
+async def list_runs(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    row = await parent_of(source, call)
+    page, size = paging(call)
+    runs = await source.runs.page(row.id, (page - 1) * size, size)
+    shown = [encode(shown_run(run)) for run in runs]
+    return Reply(results(shown, page, size, await source.runs.count(row.id)))
+
+
+@reads("jobRun.read")
+async def read_run(ctx: Context, call: Call) -> Reply:
+    row = await parent_of(ctx.store.reads, call)
+    body = encode(shown_run(await _find(ctx.store.reads, row, call.id)))
+    return Reply(body, hashlib.sha256(body).hexdigest()[:16])
+
+
+@reads("jobRun.log")
+async def read_run_log(ctx: Context, call: Call) -> Reply:
+    row = await parent_of(ctx.store.reads, call)
+    run = await _find(ctx.store.reads, row, call.id)
+    return await log_reply(ctx, call, row, version=run.id, is_over=partial(_is_over, ctx, run.id))
+
+
+async def _is_over(ctx: Context, id: str) -> bool:
+    run = await ctx.store.reads.runs.get(id)
+    return run is None or run.status not in OPEN_RUNS
+
+
+@writes("jobRun.cancel")
+async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await parent_of(tx, call)
+    run = await _find(tx, row, call.id)
+    if run.status not in OPEN_RUNS:
+        raise Conflict(f"Choose a run that waits or is under way: run {run.number} is {run.status}")
+    return Reply(encode(shown_run(await cancel_run(tx, run, f"Cancelled by {call.actor.name}"))))
+
+
+async def _find(source: Reads, row: Row, id: str) -> RunRow:
+    run = await source.runs.get(id)
+    if run is None or run.job != row.id:
+        raise Missing("List the runs of the job to find the id: none has this one")
+    return run
+
+
+@writes("job.run")
+async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Starts a run of the version that is deployed, with the command of its schedule or another one."""
+    row = await target(tx, call)
+    await refuse_below_deleted(tx, row)
+    timetable = await tx.timetables.get(row.id)
+    if timetable is None:
+        raise Conflict(f"Deploy {name_of(row)} first: no version of it is ready to run")
+    await refuse_while_open(tx, row.id, name_of(row))
+    plan = plan_of(timetable)
+    event, usual = next(iter(plan.commands.items()))
+    run = await add_run(
+        tx,
+        NewRun(
+            job=row.id,
+            org=row.org,
+            deployment=timetable.deployment,
+            cause=Cause.FORCED,
+            event=event,
+            command=_chosen(usual, call.sent(JobRunRequest)) if call.body else usual,
+            retries=plan.retries,
+            actor=Initiator(call.actor.id, call.actor.name),
+        ),
+    )
+    assert run is not None
+    return Reply(encode(shown_run(run)))
+
+
+def _chosen(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
+    entrypoint, arguments = usual.entrypoint, usual.arguments
+    if asked.entrypoint:
+        try:
+            entrypoint = tuple(shlex.split(asked.entrypoint))
+        except ValueError as error:
+            raise clash("entrypoint", f"must be a command as a shell reads it ({error})") from error
+    if isinstance(asked.arguments, list):
+        arguments = tuple(asked.arguments)
+    return RunCommand(entrypoint, arguments)
+
+
+@reads("job.dueTimes")
+async def read_due_times(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    cron = row.read(Job).schedule.cronjob
+    if not cron or not cron.scheduled_at:
+        raise Conflict(f"Choose a job with a timetable: {name_of(row)} runs at events of its environment")
+    timetable = await ctx.store.reads.timetables.get(row.id)
+    is_active = timetable is not None and timetable.due != FAR
+    plan = plan_of(timetable) if timetable else None
+    text, name = cron.scheduled_at, cron.timezone
+    if plan is not None and is_active:  # changes of the settings take effect with the next deployment
+        text, name = plan.scheduled_at, plan.timezone
+    table, where, due = parse(text), zone(name), ctx.clock.now() // MINUTE
+    times: list[int] = []
+    while len(times) < call.asked(HowMany).count and (later := next_due(table, where, due)) is not None:
+        times.append(due := later)
+    return Reply(
+        encode(
+            {
+                "scheduled_at": text,
+                "timezone": name,
+                "is_active": is_active,
+                "due_at": [stamp(time * MINUTE) for time in times],
+                "local_times": [
+                    datetime.fromtimestamp(time * 60, UTC).astimezone(where).isoformat() for time in times
+                ],
+            }
+        )
+    )
+
+
+# Purging
+
+
+@writes("job.cleanFailedJob")
+async def purge_failed(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    return Reply(encode({"clean_kubernetes_jobs": await tx.runs.purge_failed(row.id)}))
+
+
+@writes("environment.cleanFailedJobs")
+async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment = await target(tx, call)
+    rows = {row.id: row for row in await tx.resources.of_parent(environment.id, job.name)}
+    chosen = call.sent(JobsToClean).job_ids if call.body else []
+    for id in chosen:
+        if id not in rows:
+            raise Missing(f"job_ids: choose a job of this environment: none has the id {id}")
+    purged = {id: runs for id in chosen or rows if (runs := await tx.runs.purge_failed(id))}
+    runs = [run for some in purged.values() for run in some]
+    return Reply(encode({"clean_job_ids": [*purged], "clean_kubernetes_jobs": runs}))
+
+
+# New tags
+
+
+@writes("organization.job/deploy")
+async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Deploys a new tag of an image to all jobs that run it with another tag, and ask for that."""
+    org, asked = await target(tx, call), call.sent(ImageToDeploy)
+    deployed = [
+        row
+        for row in await tx.resources.of_org(org.id, job.name)
+        if _takes(row, asked) and await allows(tx, call.actor, Scope.DEPLOY, row)
+    ]
+    for row in deployed:
+        await deploy(ctx, tx, call, row, JobDeployRequest(image_tag=asked.tag))
+    count = len(deployed)
+    state = State.QUEUED if deployed else State.READY
+    return Reply(
+        encode(
+            {
+                "id": org.id,
+                "state": call.dialect.state(state),
+                "deployment_state": call.dialect.exact(state),
+                "message": f"{count} job{'' if count == 1 else 's'} will run {asked.image_name}:{asked.tag}",
+                "service_deployment_status": "OUT_OF_DATE" if deployed else "UP_TO_DATE",
+                "is_part_last_deployment": bool(deployed),
+                "status_details": details_of(state),
+                "execution_id": "",
+                "deployment_request_id": None,
+                "deployment_requests_count": count,
+                "instances": 0,
+                "running_instances": 0,
+                "ready_instances": 0,
+            }
+        )
+    )
+
+
+def _takes(row: Row, asked: ImageToDeploy) -> bool:
+    """True for a job that runs this image with another tag, and asks for new ones."""
+    spec = row.read(Job)
+    image = spec.source.image
+    return bool(
+        spec.auto_deploy and image and image.image_name == asked.image_name and image.tag != asked.tag
+    )

@@ -1,0 +1,135 @@
+"""Variables that a run of a job sets: read from the file that it has written, and stored in its environment.
+
+The file is an object of JSON: `{"BUCKET": {"value": "shop-7f3a", "sensitive": false, "description": "…"}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from windlass.base.errors import Conflict
+from windlass.control.context.call import ITSELF, Call, Dialect
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of
+from windlass.control.request.changing import apply_changes
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.deleting import Requester, delete_resource
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.core.access import SYSTEM
+from windlass.core.declare.fields import Key
+from windlass.core.declare.resource import Family
+from windlass.core.deploy.progress import Initiator
+from windlass.families.variable import Secret, Variable, secret, variable
+from windlass.store import Row, RunRow, Tx
+
+MOST: Final = 200
+"""Variables of one run."""
+SET_BY: Final = "Set by the job "
+"""The beginning of the description of variables that jobs have set. No job changes any other variable."""
+_WORDS: Final = Dialect(name="plain", state=str, event=str)
+_LONGEST_NOTE: Final = 255
+
+
+class BadOutput(Exception):
+    """The output file of a run cannot be used; the message is for the person whose job it is."""
+
+
+class OutputValue(Struct, forbid_unknown_fields=True):
+    """A variable in the output file of a run."""
+
+    value: str | int | float | bool
+    sensitive: bool = False
+    description: Annotated[str, Meta(max_length=_LONGEST_NOTE)] = ""
+
+    @property
+    def text(self) -> str:
+        return self.value if isinstance(self.value, str) else msgspec.json.encode(self.value).decode()
+
+
+Outputs = Mapping[str, OutputValue]
+_decode = msgspec.json.Decoder(dict[Key, OutputValue]).decode
+
+
+class StoredOutput(Struct):
+    """The part of a variable or a secret that an output sets."""
+
+    key: str
+    value: str = ""
+    description: str | None = ""
+    variable_type: str = ""
+
+
+def read_outputs(content: bytes | None) -> Outputs:
+    """Returns the variables in the output file of a run; none if it wrote none."""
+    if not content or not content.strip():
+        return {}
+    try:
+        outputs = _decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadOutput(
+            'Write an object such as {"BUCKET": {"value": "shop", "sensitive": false}} to the output file: '
+            f"{error}"
+        ) from error
+    if len(outputs) > MOST:
+        raise BadOutput(f"Write at most {MOST} variables to the output file: it has {len(outputs)}")
+    return outputs
+
+
+async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tuple[str, ...]:
+    """Stores the variables that a run sets in its environment. Returns their keys."""
+    job = await tx.resources.get(run.job)
+    environment = await tx.resources.get(job.parent) if job else None
+    if job is None or environment is None:
+        return ()
+    present = {
+        row.read(StoredOutput).key: row
+        for family in (variable, secret)
+        for row in await tx.resources.of_parent(environment.id, family.name)
+    }
+    for key, output in outputs.items():
+        await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
+    return tuple(sorted(outputs))
+
+
+async def _set(
+    ctx: Context, tx: Tx, environment: Row, job: str, key: str, output: OutputValue, row: Row | None
+) -> None:
+    family = secret if output.sensitive else variable
+    note = f"{SET_BY}{job}{': ' if output.description else ''}{output.description}"[:_LONGEST_NOTE]
+    if row is not None and not (row.read(StoredOutput).description or "").startswith(SET_BY):
+        raise Conflict(
+            f"Write another name than {key} to the output file, or delete that variable of the environment: "
+            "no job has set it"
+        )
+    if row is not None and row.family != family.name:
+        await delete_resource(ctx, tx, row, Requester(Initiator(SYSTEM.id, SYSTEM.name), ITSELF))
+        row = None
+    if row is None:
+        kind = Secret if output.sensitive else Variable
+        spec = kind(key=key, value=output.text, description=note)
+        await create_in(ctx, tx, NewResource(family, spec, environment, SYSTEM))
+    elif (_value_of(ctx, row), row.read(StoredOutput).description) != (output.text, note):
+        call = _call(ctx, family, environment, row)
+        await apply_changes(ctx, tx, call, row, {"value": output.text, "description": note})
+
+
+def _value_of(ctx: Context, row: Row) -> str:
+    return decrypt_hidden(ctx, row).get("value", row.read(StoredOutput).value)
+
+
+def _call(ctx: Context, family: Family, environment: Row, row: Row) -> Call:
+    """Returns a call that changes a variable of an environment, as Windlass itself makes it."""
+    for operation in ctx.registry.handled_by(f"{family.name}.patch"):
+        if operation.parent and operation.parent.name == environment.family:
+            return Call(
+                operation=operation,
+                actor=SYSTEM,
+                ids=(environment.id, row.id),
+                dialect=_WORDS,
+                origin=ITSELF,
+            )
+    raise LookupError(f"no operation changes a {family.name} of a {environment.family}")

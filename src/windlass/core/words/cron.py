@@ -1,0 +1,158 @@
+"""Timetables of cron: five fields or a macro, parsed into sets of minutes, hours, days and months. Pure.
+
+The syntax is that of cronie: lists, ranges, steps of `*` or of a range, and names of months and weekdays.
+`due_times` works out when a timetable is due.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+MACROS: Final[Mapping[str, str]] = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_LONGEST_MONTH: Final = {
+    1: 31,
+    2: 29,
+    3: 31,
+    4: 30,
+    5: 31,
+    6: 30,
+    7: 31,
+    8: 31,
+    9: 30,
+    10: 31,
+    11: 30,
+    12: 31,
+}
+
+
+class BadTimetable(ValueError):
+    """A text is no timetable; the message says what it should be."""
+
+
+class Field(Struct, frozen=True):
+    """One of the five fields of a timetable."""
+
+    name: str
+    least: int
+    most: int
+    names: Sequence[str] = ()
+    first_name: int = 0
+    """The number of the first of the names."""
+    example: str = ""
+
+
+FIELDS: Final = (
+    Field("minute", 0, 59, example="0, */15 or 0-29/10"),
+    Field("hour", 0, 23, example="3, */6 or 8-18"),
+    Field("day of the month", 1, 31, example="1, 1,15 or *"),
+    Field("month", 1, 12, _MONTHS, 1, example="*, 1-6 or jan"),
+    Field("day of the week", 0, 7, _WEEKDAYS, example="*, 1-5 or mon-fri"),
+)
+
+
+class Timetable(Struct, frozen=True):
+    """A timetable as sets of numbers. Weekdays count from 0, which is Sunday."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    needs_both_days: bool
+    """True if the day of the month and the weekday must both match: one of the fields begins with `*`.
+    Otherwise one of them is enough."""
+    is_wildcard: bool
+    """True if the field of the minute or of the hour begins with `*`: it follows the clock when that is
+    changed. Otherwise its times are fixed: none is left out, and none comes twice."""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Timetable:
+    """Raises BadTimetable, with the field that is wrong and what it should be."""
+    words = MACROS.get(text.strip().lower(), text).split()
+    if text.strip().startswith("@") and len(words) == 1:
+        raise BadTimetable(
+            f"must be five fields, or one of {', '.join(MACROS)}: {_short(text)} is none of them"
+        )
+    if len(words) != len(FIELDS):
+        raise BadTimetable(
+            "must have five fields (minute, hour, day of the month, month, day of the week), such as "
+            f"30 3 * * 1-5: it has {len(words)}"
+        )
+    minutes, hours, days, months, weekdays = (
+        _numbers(field, word.lower()) for field, word in zip(FIELDS, words, strict=True)
+    )
+    timetable = Timetable(
+        minutes=tuple(sorted(minutes)),
+        hours=tuple(sorted(hours)),
+        days=days,
+        months=months,
+        weekdays=frozenset(day % 7 for day in weekdays),
+        needs_both_days=words[2].startswith("*") or words[4].startswith("*"),
+        is_wildcard=words[0].startswith("*") or words[1].startswith("*"),
+    )
+    _refuse_never(timetable, words)
+    return timetable
+
+
+def _numbers(field: Field, word: str) -> frozenset[int]:
+    numbers: set[int] = set()
+    for part in word.split(","):
+        range_, slash, step = part.partition("/")
+        first, dash, last = range_.partition("-")
+        if range_ == "*":
+            low, high = field.least, field.most
+        else:
+            low = _number(field, first)
+            high = _number(field, last) if dash else low
+        if slash and range_ != "*" and not dash:
+            raise _wrong(field, f"a step needs a range: write {low}-{field.most}/{step} instead of {part}")
+        if slash and not (_NUMBER.fullmatch(step) and 0 < int(step) <= field.most):
+            raise _wrong(
+                field, f"a step is a number from 1 to {field.most}, and not {_short(step) or 'empty'}"
+            )
+        if low > high:
+            raise _wrong(field, f"the range {range_} ends before it begins")
+        numbers |= {*range(low, high + 1, int(step) if slash else 1)}
+    return frozenset(numbers)
+
+
+def _number(field: Field, word: str) -> int:
+    if word in field.names:
+        return field.first_name + field.names.index(word)
+    if _NUMBER.fullmatch(word) and field.least <= int(word) <= field.most:
+        return int(word)
+    raise _wrong(field, f"it has {_short(word) or 'an empty part'}")
+
+
+def _wrong(field: Field, reason: str) -> BadTimetable:
+    return BadTimetable(
+        f"the {field.name} must be numbers from {field.least} to {field.most}, such as {field.example}: "
+        f"{reason}"
+    )
+
+
+def _refuse_never(timetable: Timetable, words: Sequence[str]) -> None:
+    longest = max(_LONGEST_MONTH[month] for month in timetable.months)
+    if timetable.needs_both_days and min(timetable.days) > longest:
+        raise BadTimetable(f"choose a day that comes: {words[2]} is no day of the months {words[3]}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 20 else f"{text[:20]}…"

@@ -1,0 +1,150 @@
+"""The times at which a timetable is due, in the clock of a time zone. Pure.
+
+Where the clock is changed, it follows cronie. Timetables with a wildcard minute or hour follow the clock:
+they are not due in an hour that is skipped, and are due in both of an hour that is repeated. All others are
+due once for each of their times: those of a skipped hour right after it, and those of a repeated hour in the
+first of them. A change of three hours or more is a correction of the clock, which is not made up for.
+
+Times are minutes since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from windlass.core.words.cron import Timetable
+
+LONGEST_CHANGE: Final = 180
+"""Minutes: a greater change of the clock is a correction."""
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
+_DAY: Final = timedelta(days=1)
+_FARTHEST: Final = 366 * 9
+"""Days to look ahead: 29 February may be eight years away."""
+
+
+def is_zone(name: str) -> bool:
+    """True for names of the IANA database, letter by letter: file systems may ignore case."""
+    return name in _zones()
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
+    """Returns the first due time after this minute; None if there is none in the next years."""
+    # A clock that is set back over midnight has times of the day before again.
+    day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
+    for _ in range(_FARTHEST):
+        if _matches(timetable, day):
+            due = _first_after(timetable, where, day, after)
+            if due is not None:
+                return due
+        day += _DAY
+    return None
+
+
+def due_times(timetable: Timetable, where: ZoneInfo, after: int, until: int) -> Iterator[int]:
+    """Yields the due times after a minute, up to and including another one."""
+    due = next_due(timetable, where, after)
+    while due is not None and due <= until:
+        yield due
+        due = next_due(timetable, where, due)
+
+
+def _matches(timetable: Timetable, day: date) -> bool:
+    if day.month not in timetable.months:
+        return False
+    in_days, in_weekdays = day.day in timetable.days, day.isoweekday() % 7 in timetable.weekdays
+    return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
+
+
+def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -> int | None:
+    """Returns the first due time of a day after a minute."""
+    offset = _only_offset(where, day)
+    if offset is None:
+        return next((due for due in _all_of(timetable, where, day) if due > after), None)
+    start = _minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
+    wanted = max(0, after + 1 - start)
+    hour, minute = divmod(wanted, 60)
+    hours, minutes = timetable.hours, timetable.minutes
+    place = bisect_left(hours, hour)
+    if place == len(hours):
+        return None
+    if hours[place] == hour and (later := bisect_left(minutes, minute)) < len(minutes):
+        return start + hour * 60 + minutes[later]
+    place += hours[place] == hour
+    return start + hours[place] * 60 + minutes[0] if place < len(hours) else None
+
+
+@lru_cache(maxsize=8192)
+def _only_offset(where: ZoneInfo, day: date) -> int | None:
+    """Returns the minutes by which the clock of a zone is ahead on a day; None if it is changed on it."""
+    first = datetime(day.year, day.month, day.day)  # noqa: DTZ001
+    before, behind = _offset(where, first, 0), _offset(where, first + _DAY, 1)
+    return before if before == behind else None
+
+
+@lru_cache(maxsize=1024)
+def _all_of(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
+    """Returns all due times of a day on which the clock is changed."""
+    found: set[int] = set()
+    for hour in timetable.hours:
+        for minute in timetable.minutes:
+            local = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001
+            found |= {*_due_at(timetable, where, local)}
+    return tuple(sorted(found))
+
+
+def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[int]:
+    """Yields the minutes in which a time of the clock is due: none, one or two."""
+    first, second = _offset(where, local, 0), _offset(where, local, 1)
+    minute = _minutes(local)
+    if first == second:
+        yield minute - first
+    elif first > second:  # The clock is set back, and shows it twice.
+        yield minute - first
+        if timetable.is_wildcard or first - second >= LONGEST_CHANGE:
+            yield minute - second
+    elif not timetable.is_wildcard and second - first < LONGEST_CHANGE:  # It is skipped.
+        yield _change_between(where, minute - second, minute - first)
+
+
+def _change_between(where: ZoneInfo, before: int, behind: int) -> int:
+    """Returns the first minute with the new offset, between one with the former and one with the new one."""
+    new = _offset_at(where, behind)
+    while behind - before > 1:
+        middle = (before + behind) // 2
+        if _offset_at(where, middle) == new:
+            behind = middle
+        else:
+            before = middle
+    return behind
+
+
+def _offset_at(where: ZoneInfo, minute: int) -> int:
+    return _in_minutes(datetime.fromtimestamp(minute * 60, UTC).astimezone(where).utcoffset())
+
+
+def _offset(where: ZoneInfo, local: datetime, fold: int) -> int:
+    return _in_minutes(where.utcoffset(local.replace(fold=fold)))
+
+
+def _in_minutes(offset: timedelta | None) -> int:
+    assert offset is not None
+    return round(offset.total_seconds() / 60)
+
+
+def _minutes(local: datetime) -> int:
+    return int((local - _EPOCH).total_seconds()) // 60

@@ -1,0 +1,390 @@
+"""A job: a program that is run to its end, at the times of a timetable or at events of its environment."""
+
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, field
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Count,
+    Description,
+    Icon,
+    Id,
+    Line,
+    Maybe,
+    Mebibytes,
+    Millicores,
+    Name,
+    Port,
+    Text,
+    Timestamp,
+    absent,
+    example,
+    shown_in_examples,
+)
+from windlass.core.declare.job_runs import JobRun
+from windlass.core.declare.program import Architecture, Arguments, check_command
+from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.declare.shapes import (
+    GitRepository,
+    GitRepositoryRequest,
+    Group,
+    GroupRef,
+    Healthcheck,
+    RelativePath,
+    normalise_repository,
+)
+from windlass.core.declare.spec import Chosen
+from windlass.core.declare.traits import (
+    CommitId,
+    Status,
+    deployable,
+    has_commits,
+    has_deployments,
+    has_logs,
+    has_variables,
+)
+from windlass.core.words.cron import BadTimetable, parse
+from windlass.core.words.due_times import is_zone
+from windlass.core.words.images import is_ours, names_an_id
+from windlass.families.container import ImageName, ImageRegistry, RegistryId, Tag, TagToDeploy
+
+from windlass.families.environment import environment
+
+CRON, LIFECYCLE = "CRON", "LIFECYCLE"
+JobType = Literal["CRON", "LIFECYCLE"]
+MOST_RETRIES: Final = 100
+LONGEST_RUN: Final = 30 * 24 * 3600
+
+Entrypoint = Annotated[
+    Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
+]
+RunArguments = Annotated[
+    Arguments, Meta(description="Arguments of the entrypoint; without one, the command itself")
+]
+
+
+class JobImage(Spec):
+    """An image that is there already."""
+
+    image_name: Annotated[Maybe[ImageName], shown_in_examples()] = absent
+    tag: Annotated[Maybe[Tag], shown_in_examples()] = absent
+    registry_id: Maybe[RegistryId] = absent
+
+
+class JobDocker(Spec):
+    """A repository that is built, by its Dockerfile or by the recipe of what it is written in."""
+
+    git_repository: Annotated[Maybe[GitRepositoryRequest], shown_in_examples()] = absent
+    dockerfile_path: Annotated[
+        Maybe[RelativePath],
+        Meta(description="Path of the Dockerfile, if it has another name or folder"),
+        example("Dockerfile"),
+    ] = absent
+    dockerfile_raw: Annotated[
+        Maybe[Text], Meta(description="The Dockerfile itself, instead of one of the repository")
+    ] = absent
+    docker_target_build_stage: Annotated[
+        Maybe[Line], Meta(description="The stage of the Dockerfile to build; without it, the last")
+    ] = absent
+
+
+class JobSource(Spec):
+    """An image or a repository: exactly one of them."""
+
+    image: Maybe[JobImage] = absent
+    docker: Annotated[Maybe[JobDocker], shown_in_examples()] = absent
+
+
+class JobEvent(Spec):
+    """The command of an event."""
+
+    arguments: RunArguments = []
+    entrypoint: Entrypoint = absent
+
+
+class CronSchedule(Spec):
+    """A timetable, and the command of its runs."""
+
+    arguments: RunArguments = []
+    entrypoint: Entrypoint = absent
+    timezone: Annotated[
+        str,
+        Meta(max_length=64, description="Time zone of the IANA database, such as Europe/Berlin"),
+        example("Europe/Berlin"),
+    ] = "Etc/UTC"
+    scheduled_at: Annotated[
+        Maybe[Annotated[str, Meta(max_length=256)]],
+        Meta(
+            description="Five fields of cron (minute, hour, day of the month, month, day of the week), such "
+            "as 30 3 * * 1-5, or @hourly, @daily, @weekly, @monthly, @yearly",
+        ),
+        example("30 3 * * *"),
+    ] = absent
+    missed_runs: Annotated[
+        Literal["ONCE", "SKIP"],
+        Meta(
+            description="Due times that pass while no server of Windlass runs: ONCE runs the job once for "
+            "all of them, SKIP not at all"
+        ),
+    ] = "ONCE"
+
+
+class JobSchedule(Spec):
+    """A timetable, or events of the environment: a job has one or the other."""
+
+    on_start: Annotated[Maybe[JobEvent], Meta(description="Run when it is deployed"), shown_in_examples()] = (
+        absent
+    )
+    on_stop: Annotated[Maybe[JobEvent], Meta(description="Run when it is stopped")] = absent
+    on_delete: Annotated[
+        Maybe[JobEvent], Meta(description="Run when it is uninstalled or deleted, before anything else")
+    ] = absent
+    cronjob: Annotated[Maybe[CronSchedule], Meta(description="Run by a timetable")] = absent
+    lifecycle_type: Annotated[Maybe[Literal["GENERIC", "TERRAFORM", "CLOUDFORMATION"]], WITHOUT_EFFECT] = (
+        absent
+    )
+
+
+class Job(Spec):
+    """cpu is in millicores, memory in MB."""
+
+    name: Annotated[Name, example("migrate")]
+    description: Annotated[Description | None, example("Brings the database up to date")] = ""
+    cpu: Millicores = 500
+    memory: Mebibytes = 512
+    gpu: Annotated[Count, Meta(description="GPUs; more than the engine has are refused")] = 0
+    ephemeral_storage_in_gib: Annotated[Maybe[Count], WITHOUT_EFFECT] = absent
+    cpu_architecture: Annotated[Maybe[Architecture], WITHOUT_EFFECT] = absent
+    max_nb_restart: Annotated[
+        int, Meta(ge=0, le=MOST_RETRIES, description="Retries of a run that fails, with growing pauses")
+    ] = 0
+    max_duration_seconds: Annotated[
+        Maybe[Annotated[int, Meta(ge=0, le=LONGEST_RUN)]],
+        Meta(description="Seconds after which a run is ended; 0 or absent is the setting run_seconds"),
+    ] = absent
+    auto_preview: Annotated[bool, WITHOUT_EFFECT] = False
+    port: Annotated[Maybe[Port], WITHOUT_EFFECT] = absent
+    source: Annotated[JobSource, shown_in_examples()]
+    healthchecks: Annotated[Healthcheck, WITHOUT_EFFECT] = field(default_factory=Healthcheck)
+    schedule: Annotated[JobSchedule, shown_in_examples()]
+    auto_deploy: Annotated[
+        bool | None,
+        Meta(description="True deploys a new tag of its image that deployJobsOfImage names"),
+    ] = False
+    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    icon_uri: Icon = "app://windlass/job"
+
+
+class JobImageShown(Shown):
+    image_name: Annotated[str, example("ghcr.io/acme/shop")]
+    tag: Annotated[str, example("1.4.2")]
+    registry_id: Maybe[Id] = absent
+    registry: Maybe[ImageRegistry] = absent
+
+
+class JobDockerShown(Shown):
+    git_repository: Annotated[Maybe[GitRepository], shown_in_examples()] = absent
+    dockerfile_path: Annotated[Maybe[str], example("Dockerfile")] = absent
+    dockerfile_raw: Maybe[str] = absent
+    docker_target_build_stage: Maybe[str] = absent
+
+
+class JobSourceShown(Shown):
+    """One of them; the other is absent."""
+
+    image: Maybe[JobImageShown] = absent
+    docker: Annotated[Maybe[JobDockerShown], shown_in_examples()] = absent
+
+
+class JobShown(Shown):
+    environment: Owner
+    description: Annotated[Description, example("Brings the database up to date")] = ""
+    source: Annotated[JobSourceShown, shown_in_examples()]
+    annotations_groups: list[Group] = []
+    labels_groups: list[Group] = []
+    job_type: Annotated[JobType, example("LIFECYCLE")]
+    service_type: str = "JOB"
+    maximum_cpu: int = 0
+    maximum_memory: int = 0
+    maximum_gpu: int = 0
+
+
+class JobDeployRequest(Spec):
+    image_tag: Maybe[TagToDeploy] = absent
+    git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
+
+
+class ChosenJob(Chosen):
+    id: Id
+    image_tag: Maybe[TagToDeploy] = absent
+    git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
+
+    @property
+    def service(self) -> str:
+        return self.id
+
+
+class ForcedEvent(Spec):
+    """The query of a deploy."""
+
+    forceEvent: Annotated[
+        Maybe[Literal["START", "STOP", "DELETE", "CRON"]],
+        Meta(description="Run the command of this event, instead of that of a deployment"),
+    ] = absent
+
+
+class JobRunRequest(Spec):
+    """Another command for one run. Parts that are left out are those of the job."""
+
+    arguments: Annotated[Maybe[Arguments], example(["--only", "orders"])] = absent
+    entrypoint: Maybe[Line] = absent
+
+
+class DueTimes(Shown):
+    """The timetable of a job, and when it is due."""
+
+    scheduled_at: Annotated[str, example("30 3 * * *")]
+    timezone: Annotated[str, example("Europe/Berlin")]
+    is_active: Annotated[bool, Meta(description="False before it is deployed, and while it is stopped")]
+    due_at: Annotated[list[Timestamp], example(["2026-01-31T02:30:00.000Z"])]
+    local_times: Annotated[
+        list[str],
+        Meta(description="The same, as the clock of the time zone shows them"),
+        example(["2026-01-31T03:30:00+01:00"]),
+    ]
+
+
+class HowMany(Spec):
+    count: Annotated[int, Meta(ge=1, le=100, description="Number of due times")] = 10
+
+
+class CleanedRuns(Shown):
+    clean_kubernetes_jobs: Annotated[
+        list[str], Meta(description="Ids of the runs that were deleted"), example([])
+    ] = []
+
+
+def normalise(spec: Job) -> None:
+    _normalise_source(spec.source)
+    _normalise_schedule(spec.schedule)
+    spec.description = spec.description or ""
+    spec.auto_deploy = bool(spec.auto_deploy)
+
+
+def _is_empty(part: Spec) -> bool:
+    """True for `{}`, which existing clients send for the alternative that they do not use."""
+    return all(getattr(part, name) in (UNSET, None, []) for name in part.__struct_fields__)
+
+
+def _normalise_source(source: JobSource) -> None:
+    source.image = absent if not source.image or _is_empty(source.image) else source.image
+    source.docker = absent if not source.docker or _is_empty(source.docker) else source.docker
+    if bool(source.image) == bool(source.docker):
+        raise clash("source", "must have exactly one of image and docker")
+    if image := source.image:
+        if not image.image_name:
+            raise clash(
+                "source.image.image_name", "is required: the name of an image, such as ghcr.io/acme/shop"
+            )
+        if not image.tag:
+            raise clash("source.image.tag", "is required: a tag, such as 1.4.2")
+        if is_ours(image.image_name):
+            raise clash(
+                "source.image.image_name", "images that Windlass built are for their own service alone"
+            )
+        if names_an_id(image.image_name):
+            raise clash(
+                "source.image.image_name",
+                "must be the name of an image, and not the id that one has on an engine",
+            )
+    if docker := source.docker:
+        if not docker.git_repository:
+            raise clash(
+                "source.docker.git_repository", 'is required, such as {"url": "https://host/a/b.git"}'
+            )
+        normalise_repository(docker.git_repository, "source.docker.git_repository")
+        if docker.dockerfile_raw and docker.dockerfile_path:
+            raise clash("source.docker.dockerfile_raw", "leave out either this or dockerfile_path")
+
+
+def _normalise_schedule(schedule: JobSchedule) -> None:
+    events = {
+        name: event for name in ("on_start", "on_stop", "on_delete") if (event := getattr(schedule, name))
+    }
+    for name in ("on_start", "on_stop", "on_delete"):
+        if name not in events:
+            setattr(schedule, name, absent)
+    cron = schedule.cronjob or None
+    if cron is not None and events and not cron.scheduled_at:
+        cron = None  # an empty alternative
+    schedule.cronjob = cron or absent
+    if cron is not None and events:
+        raise clash(
+            "schedule",
+            f"must have either cronjob or events of the environment, not {next(iter(events))} as well",
+        )
+    if cron is None and not events:
+        raise clash("schedule", "must have cronjob, or one of on_start, on_stop and on_delete")
+    for name, event in events.items():
+        check_command(f"schedule.{name}.entrypoint", event.entrypoint or "")
+    if cron is not None:
+        _check_cron(cron)
+
+
+def _check_cron(cron: CronSchedule) -> None:
+    check_command("schedule.cronjob.entrypoint", cron.entrypoint or "")
+    if not cron.scheduled_at:
+        raise clash("schedule.cronjob.scheduled_at", "is required: five fields of cron, such as 30 3 * * *")
+    try:
+        parse(cron.scheduled_at)
+    except BadTimetable as error:
+        raise clash("schedule.cronjob.scheduled_at", str(error)) from error
+    if not is_zone(cron.timezone):
+        raise clash(
+            "schedule.cronjob.timezone", "must be a time zone of the IANA database, such as Europe/Berlin"
+        )
+
+
+_RUN: Final = (
+    "Runs the version that is deployed, with other arguments if some are named. It changes nothing of the "
+    "schedule. 409 while a run of the job is under way, and before it was deployed."
+)
+job = Family(
+    "job",
+    Job,
+    parent=environment,
+    shown=JobShown,
+    normalise=normalise,
+    traits=(
+        deployable(JobDeployRequest, ChosenJob, runs_once=True, query=ForcedEvent),
+        has_deployments,
+        has_commits,
+        has_logs,
+        has_variables,
+    ),
+    actions=(
+        get(
+            "statuses",
+            list[Status],
+            "Read the status of each",
+            suffix="/status",
+            on_collection=True,
+            paged=False,
+        ),
+        post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
+        get("dueTimes", DueTimes, "List the next due times of its timetable", query=HowMany),
+        post(
+            "cleanFailedJob",
+            CleanedRuns,
+            "Delete its failed runs from the list",
+            id="cleanFailedJob",
+            need=Scope.DEPLOY,
+            status=200,
+        ),
+    ),
+    about="A job of a timetable has `schedule.cronjob`, one of events `on_start`, `on_stop` or `on_delete`.",
+)
