@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench pictures lock wheels clean
+.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -70,6 +70,9 @@ format: dev  ## put the code in its usual form, and fix what can be fixed
 
 bench: dev  ## run the benchmarks; options in ARGS
 	$(BIN)/python -m bench $(ARGS)
+
+coverage: dev  ## count which operations of the full interface there are; ARGS=--record runs all tests first
+	@$(BIN)/python -m tests.interface $(ARGS)
 
 pictures: dev  ## draw the pictures of the manual again, after a change of their texts in docs/pictures
 	$(BIN)/python docs/pictures/draw.py

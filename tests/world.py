@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.engine import FakeEngine, FakeProbes
 from tests.fakes.router import FakeRouter
+from tests.interface import calls
 from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
@@ -149,7 +150,9 @@ class World:
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
             "client": (address, 50_000),
         }
-        return await _asked(self.installation.app, scope, sent)
+        answer = await _asked(self.installation.app, scope, sent)
+        calls.note(method, path, answer.status)
+        return answer
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -12,6 +13,7 @@ from tests.derived.guests import make_member
 from tests.derived.operations import adding_to, operation_of
 from tests.derived.things import Subject, Tenant, Thing
 from tests.world import World
+from windlass.core.declare.fields import SERVICE_OR_ABOVE
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
@@ -106,8 +108,19 @@ class Plot:
     async def body(self, operation: Operation) -> Any:
         if operation.body is None:
             return msgspec.UNSET
-        needed = {name: (await self._to_refer_to(registry()[name])).id for name in referred(operation.body)}
-        return valid(operation.body, needed.__getitem__)
+        return await self._valid(operation.body)
+
+    async def _query(self, operation: Operation) -> str:
+        """Returns the parameters that an operation requires, as a query."""
+        if operation.query is None:
+            return ""
+        required = {field.encode_name for field in msgspec.structs.fields(operation.query) if field.required}
+        values = await self._valid(operation.query) if required else {}
+        return urlencode({name: value for name, value in values.items() if name in required})
+
+    async def _valid(self, spec: type[msgspec.Struct]) -> dict[str, Any]:
+        needed = {name: (await self._to_refer_to(_family(name))).id for name in referred(spec)}
+        return valid(spec, needed.__getitem__)
 
     async def _to_refer_to(self, family: Family) -> Thing:
         """Returns a resource to refer to. One without a path of its own is the subject of the operation,
@@ -132,7 +145,10 @@ class Plot:
         if prepare := _PREPARED.get(operation.handler.partition(".")[2]):
             assert operation.family is not None
             body = {**(body or {}), **await prepare(self, Thing(operation.family, ids[0]))}
-        return Subject(operation=operation, ids=ids, body=body, status=status, tenant=self.tenant)
+        query = await self._query(operation)
+        return Subject(
+            operation=operation, ids=ids, body=body, status=status, tenant=self.tenant, query=query
+        )
 
     async def _place(self, operation: Operation) -> tuple[tuple[str, ...], int]:
         itself, family = operation.itself, operation.family
@@ -140,6 +156,8 @@ class Plot:
             return await self._others(operation.ids), operation.status
         if family and operation.handler.endswith(".override"):
             return await self._overridable(operation, family, operation.parent)
+        if operation.handler.endswith(".override"):  # of any family: what is to be overridden is above
+            return (await self.fresh(itself.families[0], registry()["project"])).ids[-1:], operation.status
         find = self.fresh if operation.writes else self.standing
         one = await find(family or itself.families[0], operation.parent)
         ids = one.ids[-itself.position - 1 :]
@@ -161,6 +179,11 @@ class Plot:
         if above not in registry().parents(family):
             return (await self.fresh(family, parent)).ids, 409
         return (here.id, (await self.fresh(family, above)).id), operation.status
+
+
+def _family(name: str) -> Family:
+    """Returns the family of what a field refers to."""
+    return registry()["application" if name == SERVICE_OR_ABOVE else name]
 
 
 async def _services(plot: Plot, thing: Thing) -> list[Thing]:

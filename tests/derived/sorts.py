@@ -38,6 +38,11 @@ def below_a_limit(operation: Operation) -> bool:
     return bool(operation.params) and not families_on_the_way(operation).isdisjoint(LIMITABLE)
 
 
+def names_a_level(operation: Operation) -> bool:
+    """A field of the body or of the query has the id of the resource that it is about, and not the path."""
+    return operation.path.startswith("/variable") and not operation.params
+
+
 def about_the_organization(operation: Operation) -> bool:
     """The path leads to the organization itself, or to one of its lists."""
     return families_on_the_way(operation) == {"organization"}

@@ -71,6 +71,7 @@ class Stage:
         return answer
 
     async def ask(self, subject: Subject, token: str | None, *, base: str = "", **options: Any) -> Answer:
+        options = {"query": subject.query, **options}
         return await self.call(subject.operation, subject.ids, subject.body, token, base=base, **options)
 
     async def call(
@@ -81,11 +82,13 @@ class Stage:
         token: str | None,
         *,
         base: str = "",
+        query: str = "",
         **options: Any,
     ) -> Answer:
         """One request; whatever the answer is, it keeps the promises of all answers. A stream comes to its
         end with what is there: that it goes on where it may is tried in tests/live."""
-        path = base + path_of(operation, ids) + ("?follow=false" if operation.streams else "")
+        query = "follow=false" if operation.streams else query
+        path = base + path_of(operation, ids) + (f"?{query}" if query else "")
         answer = await self.world.call(operation.method, path, body, token=token, **options)
         keeps_the_promises_of_all_answers(answer)
         return answer

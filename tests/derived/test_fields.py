@@ -211,6 +211,9 @@ NOT_THESE = {
     "family": ("", "MARS", "x" * 65),
     "path": ("a/b", "x" * 2049),
     "below": ("x" * 65,),
+    "is_secret": ("", "maybe", "2"),
+    **dict.fromkeys(("scope", "service_type"), ("", "7", "project")),
+    **dict.fromkeys(("parent_id", "service_id"), ("", "7", "x" * 36)),
     **dict.fromkeys(("project_id", "environment_id", "cluster_id"), ("", "7", "x" * 36)),
     **dict.fromkeys(
         ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),
@@ -269,7 +272,9 @@ def test_every_list_is_paged_or_says_why_not():
 
 
 async def sent(stage: Stage, subject: Subject, body: Any, ids: Iterable[str] | None = None) -> Answer:
-    return await stage.call(subject.operation, ids or subject.ids, body, subject.tenant.admin)
+    return await stage.call(
+        subject.operation, ids or subject.ids, body, subject.tenant.admin, query=subject.query
+    )
 
 
 def never_there(subject: Subject) -> list[str]:
@@ -280,7 +285,7 @@ def never_there(subject: Subject) -> list[str]:
 async def asked(stage: Stage, subject: Subject, query: str) -> Answer:
     if subject.operation.streams and "follow" not in query:
         query += "&follow=false"  # else it would not come to its end
-    path = f"{path_of(subject.operation, subject.ids)}?{query}"
+    path = f"{path_of(subject.operation, subject.ids)}?{subject.query}&{query}"
     return await stage.world.call(
         subject.operation.method, path, subject.body or msgspec.UNSET, token=subject.tenant.admin
     )

@@ -16,7 +16,7 @@ from tests.derived.references import (
     whole_body,
     without_references,
 )
-from tests.derived.sorts import about_the_organization, below_a_limit
+from tests.derived.sorts import about_the_organization, below_a_limit, names_a_level
 from tests.derived.stage import Stage
 from windlass.core.access import Scope
 from windlass.core.declare.registry import Operation
@@ -81,7 +81,11 @@ async def test_a_limited_token_gets_404_outside_its_limits(
     assert (await stage.ask(subject, outside.tenant.admin)).status == subject.status
 
 
-@for_operations(lambda operation: not operation.params or about_the_organization(operation))
+@for_operations(
+    lambda operation: (
+        not names_a_level(operation) and (not operation.params or about_the_organization(operation))
+    )
+)
 async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
@@ -93,6 +97,22 @@ async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
         assert await footprint(stage) == before
     else:
         assert answer.status == subject.status
+
+
+@for_operations(names_a_level)
+async def test_a_limited_token_names_only_levels_inside_its_limits(
+    stage: Stage, operation: Operation, limited: str, outside: Plot
+):
+    inside = await stage.plot.subject(operation)
+    assert (await stage.ask(inside, limited)).status == inside.status
+    there = await outside.subject(operation)
+    before = await footprint(stage)
+    answer = await stage.ask(there, limited)
+    assert answer.status == (400 if operation.writes else 404)
+    assert await footprint(stage) == before
+    strange = await stage.ask(there, stage.foreign.tenant.admin)
+    assert same(strange, answer)
+    assert (await stage.ask(there, outside.tenant.admin)).status == there.status
 
 
 @for_operations(lambda operation: operation.handler.endswith(".list") and about_the_organization(operation))

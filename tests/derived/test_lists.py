@@ -22,6 +22,7 @@ from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import has_variables
 from windlass.families import registry
+from windlass.families.any_variable import AnyVariable
 from windlass.families.organization import ServiceInBrief
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
@@ -329,6 +330,8 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             thing = await plot.standing(holder)
             await (plot.added(action, thing) if action else plot.deployed(thing))
             stage.world.clock.turn(0.001)
+        elif operation.answer is AnyVariable:
+            await plot.fresh(registry()["secret"], registry()["application"])
         elif operation.answer is ServiceInBrief:
             await plot.fresh(registry().services[0])
         elif family is not None and family.parent is not None:
@@ -342,7 +345,7 @@ def newest_first(operation: Operation) -> bool:
 
 
 async def asked(stage: Stage, subject: Subject, query: str, base: str = "") -> Answer:
-    path = f"{base}{path_of(subject.operation, subject.ids)}?{query}"
+    path = f"{base}{path_of(subject.operation, subject.ids)}?{subject.query}&{query}"
     answer = await stage.world.get(path, token=subject.tenant.admin)
     assert answer.status == 200, answer
     return answer

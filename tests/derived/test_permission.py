@@ -128,7 +128,7 @@ async def expected_of(stage: Stage, subject: Subject, caller: Actor) -> int:
 async def where_of(stage: Stage, subject: Subject) -> Where:
     """Finds the place of the decision in the table, without the product's code."""
     last = [] if subject.operation.handler.endswith(FROM_ABOVE) else await chain_of(stage, subject.ids[-1])
-    chain = last or await chain_of(stage, subject.ids[0])
+    chain = last or await chain_of(stage, named_level(subject) or subject.ids[0])
     found = {line.family: line.id for line in chain}
     services = (line.id for line, above in pairwise(chain) if above.family == "environment")
     where = Where(
@@ -140,6 +140,12 @@ async def where_of(stage: Stage, subject: Subject) -> Where:
     )
     own = chain[0].id
     return where if own in {where.organization, *where.ids} else replace(where, item=own)
+
+
+def named_level(subject: Subject) -> str:
+    """Returns the id of the level that a body names, if it names one."""
+    fields = ("alias_parent_id", "override_parent_id")
+    return next((subject.body[field] for field in fields if field in (subject.body or {})), "")
 
 
 async def chain_of(stage: Stage, id: str) -> list[Line]:

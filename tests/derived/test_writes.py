@@ -250,6 +250,7 @@ async def keyed(
         subject.body if body is None else body,
         token or subject.tenant.admin,
         headers={"idempotency-key": key},
+        query=subject.query,
     )
 
 

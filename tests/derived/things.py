@@ -38,10 +38,13 @@ class Subject(Struct, frozen=True, kw_only=True):
     body: Any
     status: int
     tenant: Tenant
+    query: str = ""
+    """The parameters without which the operation is refused."""
 
     @property
     def path(self) -> str:
-        return path_of(self.operation, self.ids)
+        """The path with its query."""
+        return path_of(self.operation, self.ids) + (f"?{self.query}" if self.query else "")
 
 
 class Tenant(Struct, frozen=True):

@@ -22,7 +22,7 @@ from windlass.api.answers import (
     rate_limit_headers,
     send_answer,
 )
-from windlass.api.body import PATCHES, NoBody, parse_body, parse_query
+from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.cors import CrossOrigin
 from windlass.api.executions import ExecutionSockets
@@ -35,7 +35,7 @@ from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.api.terraform_runs import TerraformRunRequests
 from windlass.api.uploads import UploadRequests
-from windlass.api.wrong_paths import not_allowed, nothing_at, only_websockets
+from windlass.api.wrong_paths import not_allowed, nothing_at, only_websockets, refuse_what_is_not_offered
 from windlass.base.errors import Failure, Forbidden, Invalid
 from windlass.base.log import log
 from windlass.base.trace import enter_trace
@@ -166,7 +166,9 @@ class App:
         if request.method == "OPTIONS":
             self._callers.exempt(request)
         else:
-            await self._callers.identify(request)
+            actor = await self._callers.identify(request)
+            if not isinstance(actor, Failure):
+                refuse_what_is_not_offered(request.method, request.path)
         if self._executions.has(request.path):
             raise only_websockets("Connect with `windlass exec`, or with a client of websockets")
         raise nothing_at(request.path)
@@ -195,9 +197,7 @@ class App:
     ) -> HttpAnswer:
         if not may_somewhere(actor, operation.need):
             raise forbidden(operation)
-        query, paging_asked = (
-            parse_query(request.scope["query_string"], operation.query) if operation.query else (None, False)
-        )
+        query, names = parse_query(request.scope["query_string"], operation.query)
         if (writes := operation.writes) or operation.outside:
             enter_trace(lambda: request.trace)
         if writes:
@@ -224,8 +224,8 @@ class App:
             dialect=request.dialect,
             query=query,
             body=question,
-            paging_asked=paging_asked,
-            last_event=request.text(b"last-event-id") if paging_asked or operation.streams else None,
+            paging_asked=not PAGING.isdisjoint(names),
+            last_event=request.text(b"last-event-id") if names or operation.streams else None,
         )
         reading = self._dispatch.read(call)
         reply = await (until_gone(reading, receive) if operation.outside else reading)

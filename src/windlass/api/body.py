@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
+from typing import Final
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -62,13 +63,22 @@ def _decode(raw: bytes, wanted: type[Spec]) -> Spec:
         return msgspec.convert(document, wanted)
 
 
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+PAGING: Final = frozenset({"page", "page_size"})
+"""Parameters that ask for a part of a list."""
+
+
+def parse_query(raw: bytes, wanted: type[Spec] | None) -> tuple[Spec | None, frozenset[str]]:
+    """Returns the parameters that the operation knows, and the names of those that were given."""
+    return _parse_query(raw, wanted) if wanted else (None, _NO_NAMES)
+
+
 @lru_cache(1024)
-def parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
-    """Returns the parameters that the operation knows, and True if any was given; others are ignored.
+def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
+    """Returns the parameters that the operation knows, and the names of those that were given; others are
+    ignored.
 
     Cached, because clients ask for the same pages over and over. The result must not be changed."""
-    if not raw:
-        return wanted(), False
     values: dict[str, str | list[str]] = {}
     for name, value in _pairs(raw):
         if name in _lists(wanted):
@@ -81,7 +91,7 @@ def parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
         if name in wanted.__struct_encode_fields__:
             values[name] = _plain_number(name, value) if name in _numbers(wanted) else value
     try:
-        return msgspec.convert(values, wanted, strict=False), bool(values)
+        return msgspec.convert(values, wanted, strict=False), frozenset(values)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error, wanted)) from error
 

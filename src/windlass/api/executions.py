@@ -156,7 +156,9 @@ class ExecutionSockets:
             query: Spec = shell.as_exec
         else:
             operation, ids = self._operation_at(request.path)
-            query, _ = parse_query(raw, operation.query or ExecRequest)
+            parsed, _ = parse_query(raw, operation.query or ExecRequest)
+            assert parsed is not None
+            query = parsed
         return Call(
             operation=operation,
             actor=actor,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from windlass.api import sockets
-from windlass.base.errors import Failure, Missing, NotAllowed, NotHttp
+from windlass.base.errors import Failure, Missing, NotAllowed, NotHttp, NotOffered
+from windlass.core.words.not_offered import why_not_offered
 
 
 def only_websockets(advice: str) -> Failure:
@@ -11,6 +12,11 @@ def only_websockets(advice: str) -> Failure:
         f"This is for websockets, version 13. {advice}",
         {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
     )
+
+
+def refuse_what_is_not_offered(method: str, path: str) -> None:
+    if reason := why_not_offered(method, path):
+        raise NotOffered(reason)
 
 
 def nothing_at(path: str) -> Failure:

@@ -67,6 +67,12 @@ class TooMany(Failure):
     status = 429
 
 
+class NotOffered(Failure):
+    """An operation of the full interface that Windlass refuses on purpose. The message says why."""
+
+    status = 501
+
+
 class Unavailable(Failure):
     """A part that Windlass needs is unavailable; the same call may succeed later."""
 

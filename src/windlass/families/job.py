@@ -50,7 +50,6 @@ from windlass.core.words.cron import BadTimetable, parse
 from windlass.core.words.due_times import is_zone
 from windlass.core.words.images import is_ours, names_an_id
 from windlass.families.container import ImageName, ImageRegistry, RegistryId, Tag, TagToDeploy
-
 from windlass.families.environment import environment
 
 CRON, LIFECYCLE = "CRON", "LIFECYCLE"

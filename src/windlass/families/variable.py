@@ -17,7 +17,7 @@ from windlass.core.declare.fields import (
     kept,
     shaped,
 )
-from windlass.core.declare.resource import Family, Shown, Spec
+from windlass.core.declare.resource import Family, Shown, Spec, Trait
 from windlass.core.declare.shapes import ABSOLUTE
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import placeholder
@@ -27,22 +27,24 @@ MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="
 
 
 _VALUE = Meta(description="{{NAME}} in it stands for the value of another variable")
+ValueWithMentions = Annotated[Text, _VALUE, example("postgresql://orders-copy:5432/orders")]
+Interpolates = Annotated[
+    bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
+]
+is_variable = Trait(name="is_variable")
+"""Resources with this trait are variables or secrets."""
 
 
 class VariableValue(Spec):
-    value: Annotated[Text, _VALUE, example("postgresql://orders-copy:5432/orders")] = ""
+    value: ValueWithMentions = ""
     description: Annotated[Note | None, example("Another one for this level")] = ""
-    enable_interpolation_in_file: Annotated[
-        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
-    ] = None
+    enable_interpolation_in_file: Interpolates = None
 
 
 class VariableAlias(Spec):
     key: Annotated[Key, example("PRIMARY_DATABASE_URL")]
     description: Annotated[Note | None, example("The name that the framework expects")] = ""
-    enable_interpolation_in_file: Annotated[
-        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
-    ] = None
+    enable_interpolation_in_file: Interpolates = None
 
 
 class Variable(Spec):
@@ -52,9 +54,7 @@ class Variable(Spec):
     value: Annotated[Text, _VALUE, example("postgresql://orders:5432/orders")] = ""
     mount_path: Maybe[MountPath] = absent
     description: Annotated[Note | None, example("Where the orders are kept")] = ""
-    enable_interpolation_in_file: Annotated[
-        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
-    ] = None
+    enable_interpolation_in_file: Interpolates = None
 
 
 class Secret(Spec):
@@ -65,20 +65,19 @@ class Secret(Spec):
     # Existing clients cannot send it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Annotated[Note | None, example("Key of the payment provider")] = ""
-    enable_interpolation_in_file: Annotated[
-        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
-    ] = None
+    enable_interpolation_in_file: Interpolates = None
 
 
-Level = Annotated[
+LevelWord = Annotated[
     str,
     Meta(
         max_length=64,
         # The handler knows the levels: a kind of service that is added is one.
         pattern=shaped(r"^[A-Z][A-Z0-9_]*\Z", "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION"),
-        description="Level at which it is created: this one, or one above",
-        examples=["PROJECT"],
     ),
+]
+Level = Annotated[
+    LevelWord, Meta(description="Level at which it is created: this one, or one above"), example("PROJECT")
 ]
 
 
@@ -189,6 +188,7 @@ variable = Family(
     audit=AuditWords(sub_target="VARIABLE", is_part=True),
     normalise=normalise,
     in_full=in_full,
+    traits=(is_variable,),
     actions=(*derived, import_all),
 )
 
@@ -201,6 +201,7 @@ secret = Family(
     names="key",
     audit=AuditWords(sub_target="SECRET", is_part=True),
     normalise=normalise,
+    traits=(is_variable,),
     actions=derived,
     about="The value can be replaced, never read.",
 )

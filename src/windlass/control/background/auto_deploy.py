@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -23,9 +23,11 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.branch_watches import NEXT_COMMIT, service_of_work
 from windlass.control.records.deployments import accept, particulars
+from windlass.control.services.deployment_restrictions import restrictions_of
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
+from windlass.families.deployment_restriction import DeploymentRestriction
 from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
@@ -88,12 +90,13 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
     seen = await _find_seen(ctx.store.reads, service)
     if head == seen:
         return ""
-    is_watched = not seen or await _changes_watched(ctx, service, source, seen, head)
+    filters = await _read_filters(ctx.store.reads, service)
+    is_watched = not seen or await _changes_watched(ctx, source, filters, seen, head)
 
     async def change(tx: Tx) -> str:
         await fence(tx, claim)
         current = await tx.resources.get(service.id)
-        if current is None or current.tag != service.tag:
+        if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
             return ""  # its settings changed meanwhile
         step = await _choose_step(tx, service.id, head) if seen and is_watched else CommitStep.NOTE
         if step is CommitStep.WAIT:
@@ -104,7 +107,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
             version = kind.new_commit(service, head)
             await accept(tx, service, kind.deploys_by, _call(ctx, service), version)
             return "Commit {commit} is new on {branch}: it is deployed"
-        return "" if is_watched else "Commit {commit} of {branch} is not deployed: it changes no watch_paths"
+        return "" if is_watched else f"Commit {{commit}} of {{branch}} is not deployed: {_reason(filters)}"
 
     await ctx.point("about to deploy a new commit")
     return await ctx.store.write(change)
@@ -135,26 +138,54 @@ async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
     return CommitStep.DEPLOY
 
 
-async def _changes_watched(ctx: Context, service: Row, source: GitSource, seen: str, head: str) -> bool:
+Filters: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""The patterns of `watch_paths`, and those of the deployment restrictions. Without any, all paths pass."""
+
+
+async def _read_filters(source: Reads, service: Row) -> Filters:
+    restrictions = await restrictions_of(source, service.id)
+    return service.read(WatchSettings).watch_paths, patterns_of(restrictions)
+
+
+def patterns_of(restrictions: Sequence[DeploymentRestriction]) -> list[str]:
+    """Returns the same as patterns. The last one that matches a path decides, so exclusions come last."""
+    paths = [(restriction.mode, restriction.value.strip("/")) for restriction in restrictions]
+    return [
+        *(path for mode, path in paths if mode == "MATCH"),
+        *(f"!{path}" for mode, path in paths if mode == "EXCLUDE"),
+    ]
+
+
+def _reason(filters: Filters) -> str:
+    watched, allowed = filters
+    if watched and allowed:
+        return "watch_paths and its deployment restrictions leave out all paths that it changes"
+    return "it changes no watch_paths" if watched else "deployment restrictions leave out all that it changes"
+
+
+async def _changes_watched(ctx: Context, source: GitSource, filters: Filters, seen: str, head: str) -> bool:
     """True if a watched file differs. Commits that cannot be compared count as different: the branch may have
     been rewritten, and the former commit be gone."""
-    patterns = service.read(WatchSettings).watch_paths
-    if not patterns:
+    if not any(filters):
         return True
     try:
         async with asyncio.timeout(COMPARISON_SECONDS):
             changed = await ctx.git.changed_paths(source, seen, head)
     except (GitError, TimeoutError):
         return True
-    return is_any_watched(changed, patterns)
+    return is_any_watched(changed, *filters)
 
 
-def is_any_watched(paths: Sequence[str], patterns: Sequence[str]) -> bool:
-    """True if one of the paths matches: the last pattern that matches a path decides. If all of them exclude,
-    everything else is watched."""
+def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
+    """True if one of the paths passes all filters: in each, the last pattern that matches it decides. If all
+    patterns of a filter exclude, everything else passes it."""
+    passes = [_compiled(patterns) for patterns in filters]
+    return any(all(passing(PurePosixPath(path)) for passing in passes) for path in paths)
+
+
+def _compiled(patterns: Sequence[str]) -> ignore.Ignore:
     excludes_only = all(pattern.startswith("!") for pattern in patterns)
-    watched = ignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
-    return any(watched(PurePosixPath(path)) for path in paths)
+    return ignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
 
 
 def _log(ctx: Context, service: Row, message: str) -> None:

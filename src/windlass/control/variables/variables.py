@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
-from windlass.control.context.call import Call, Reply, Writing, encode, reads, results, writes
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.control.context.call import Call, Reply, Writing, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.changing import apply_changes
-from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of
-from windlass.control.request.permissions import absent, allows, visible_below
+from windlass.control.request.permissions import visible_below
 from windlass.control.request.reading import all_in_dialect, in_dialect, page_of, paging
 from windlass.control.variables import injected as built_ins
-from windlass.core.declare.document import Document, sent_in
+from windlass.core.access import Actor
+from windlass.core.declare.document import sent_in
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.variable import (
-    Import,
-    Imported,
-    Importing,
     Levelled,
     Secret,
     Variable,
-    VariableAlias,
-    VariableImport,
     VariableShown,
-    VariableValue,
     secret,
     variable,
 )
@@ -51,7 +44,7 @@ async def visible(ctx: Context, call: Call) -> Reply:
     here = await parent_of(source, call)
     levels = await source.tree.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
-    added = await _read_built_in(ctx, source, call, levels, family) if call.dialect.is_full else []
+    added = await built_in_rows(ctx, source, call.actor, levels, family) if call.dialect.is_full else []
     if rows is not None:
         return page_of(call, [row.body for row in (*rows, *added)])
     page, size = paging(call)
@@ -75,11 +68,11 @@ async def _read_page(
     return bodies, total
 
 
-async def _read_built_in(
-    ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
+async def built_in_rows(
+    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family
 ) -> list[Row]:
     owned = await built_ins.listed_variables(ctx, source, levels)
-    return built_ins.rows_of(ctx, await built_ins.visible(source, call.actor, owned, levels), family)
+    return built_ins.rows_of(ctx, await built_ins.visible(source, actor, owned, levels), family)
 
 
 @reads("environmentVariable.read", "secret.read")
@@ -135,120 +128,14 @@ async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
     except Missing:
         return None
     levels = await source.tree.above(here.id)
-    rows = await _read_built_in(ctx, source, call, levels, call.family)
-    return next((row for row in rows if row.id == call.id), None)
+    return await find_built_in(ctx, source, call.actor, levels, call.family, call.id)
 
 
-@writes("environmentVariable.override", "secret.override")
-async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Another value under the same key, from this level down."""
-    here, other = await _original(ctx, tx, call)
-    original = other.read(Variable)
-    if other.parent == here.id:
-        raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
-    body = call.sent(VariableValue)
-    spec = _spec(call.family)(
-        key=original.key,
-        value=body.value,
-        description=body.description,
-        mount_path=original.mount_path,
-        enable_interpolation_in_file=body.enable_interpolation_in_file,
-    )
-    return await _create_derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
-
-
-@writes("environmentVariable.alias", "secret.alias")
-async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """The same value under another key, from this level down."""
-    here, other = await _original(ctx, tx, call)
-    original = other.read(Variable)
-    value = decrypt_hidden(ctx, other).get("value", "") if other.sealed else original.value
-    body = call.sent(VariableAlias)
-    spec = _spec(call.family)(
-        key=body.key,
-        value=value,
-        description=body.description,
-        mount_path=original.mount_path,
-    )
-    return await _create_derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
-
-
-def _spec(family: Family) -> type[Variable] | type[Secret]:
-    return Secret if family is secret else Variable
-
-
-async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
-    """Returns the level of the new variable, and the visible one that it is derived from."""
-    here, family = await parent_of(tx, call), call.family
-    inherited = {level.id for level in await tx.tree.above(here.id)}
-    other = await tx.resources.find(family.name, call.id)
-    if other is not None and other.parent not in inherited:
-        other = None
-    other = other or await _own_making(ctx, tx, call)
-    if other is None:
-        raise absent(family.noun)
-    return here, other
-
-
-async def _create_derived(
-    ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
-    overridden: Row | None = None, aliased: Row | None = None,
-) -> Reply:  # fmt: skip
-    family = call.family
-    noun = "secret" if family is secret else "variable"
-    extras: Document = {"variable_type": kind}
-    if overridden:
-        extras[f"overridden_{noun}"] = _other(overridden)
-    if aliased:
-        extras[f"aliased_{noun}"] = _other(aliased)
-    links = {"overrides": overridden} if overridden else {"aliases": aliased}
-    linked = {field: other.id for field, other in links.items() if other}
-    new = NewResource(family, spec, here, call.actor, call, extras=extras, links=linked)
-    return await create_in(ctx, tx, new)
-
-
-@writes("environmentVariable.import")
-async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
-    here = await parent_of(tx, call)
-    levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(here.id)}
-    body = call.sent(Import)
-    done: list[Imported] = []
-    for number, entry in enumerate(body.vars):
-        level = await _level(tx, call, levels, f"vars[{number}]", entry)
-        if await _put(ctx, tx, call, level, f"vars[{number}]", entry):
-            value = msgspec.UNSET if entry.is_secret else entry.value
-            done.append(Imported(name=entry.name, scope=entry.scope, is_secret=entry.is_secret, value=value))
-    answer = VariableImport(total_variables_to_import=len(body.vars), successful_imported_variables=done)
-    return Reply(encode(answer))
-
-
-async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing) -> Row:
-    level = levels.get(entry.scope)
-    if level is None:
-        allowed = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
-        raise Invalid(f"{where}.scope: is no level here; it can be {allowed}")
-    if not await allows(tx, call.actor, call.operation.need, level):
-        raise Forbidden(
-            f"{where}.scope: use another token: this one is limited to less than the {level.family}"
-        )
-    return level
-
-
-async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
-    """Returns whether the variable exists now because of this import."""
-    family, other = (secret, variable) if entry.is_secret else (variable, secret)
-    row = await tx.resources.named(level.id, family.name, entry.name)
-    if row is None and await tx.resources.named(level.id, other.name, entry.name) is None:
-        spec = _spec(family)(key=entry.name, value=entry.value)
-        await create_in(ctx, tx, NewResource(family, spec, level, call.actor, call))
-        return True
-    if not call.sent(Import).overwrite:
-        return False
-    if row is None:
-        raise Conflict(f"{where}.name: {entry.name} is {_phrase(other)} of this level: delete it first")
-    await apply_changes(ctx, tx, call, row, {"value": entry.value})
-    return True
+async def find_built_in(
+    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family, id: str
+) -> Row | None:
+    rows = await built_in_rows(ctx, source, actor, levels, family)
+    return next((row for row in rows if row.id == id), None)
 
 
 @behaves(variable, secret)
@@ -287,13 +174,13 @@ class Variables(Behaviour[Variable | Secret]):
         other = secret if draft.family is variable else variable
         if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(
-                f"key: there is already {_phrase(other)} with the key {draft.spec.key} here; change it, or "
+                f"key: there is already {phrase(other)} with the key {draft.spec.key} here; change it, or "
                 "choose another key"
             )
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
         noun = "secret" if alias.family == secret.name else "variable"
-        changes: dict[str, object] = {f"aliased_{noun}": _other(target)}
+        changes: dict[str, object] = {f"aliased_{noun}": shown_target(target)}
         sealed = alias.sealed
         if noun == "variable":
             changes["value"] = target.read(Variable).value
@@ -304,15 +191,19 @@ class Variables(Behaviour[Variable | Secret]):
         )
 
 
+def spec_of(family: Family) -> type[Variable] | type[Secret]:
+    return Secret if family is secret else Variable
+
+
 def _type_of(spec: Variable | Secret) -> str:
     return "FILE" if spec.mount_path else "VALUE"
 
 
-def _phrase(family: Family) -> str:
+def phrase(family: Family) -> str:
     return "a secret" if family is secret else "an environment variable"
 
 
-def _other(row: Row) -> dict[str, object]:
+def shown_target(row: Row) -> dict[str, object]:
     """Returns the part of a variable that a derived one shows; of a secret, not the value."""
     level = row.read(Levelled)
     shown: dict[str, object] = {"id": row.id, "key": row.read(Variable).key}

@@ -62,6 +62,17 @@ WatchedPath = Annotated[
         ),
     ),
 ]
+RestrictedPath = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        pattern=shaped(
+            rf"^/?(?![!#]){_PATH}/?\Z",
+            "must be a path of the repository, such as web or docs/*.md, without ..",
+        ),
+    ),
+]
 LanguageVersion = Annotated[
     str,
     Meta(

@@ -1,0 +1,111 @@
+"""Operations of the full interface that Windlass refuses on purpose, each with the reason.
+
+A path that is in neither this list nor the registry is not served yet, or belongs to no interface.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+_BILLING: Final = "Windlass runs on your own machines, and bills nothing"
+_SIGN_UP: Final = "Windlass has no vendor to sign up with: an administrator invites members"
+_AGENTS: Final = (
+    "Windlass runs no agents or MCP servers of a vendor: deploy yours as an application or a container"
+)
+_BLUEPRINTS: Final = "Windlass has no catalogue of a vendor: deploy a container, or a module of your own"
+_OPERATOR: Final = "Windlass connects to a cluster itself, and installs no operator or platform in it"
+_MANAGERS: Final = "Windlass keeps values of secrets itself, encrypted, and reads none from a secret manager"
+_EKS_ANYWHERE: Final = "Windlass makes no machines: bring a cluster that exists"
+
+NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
+    _BILLING: (
+        "GET /organization/{}/currentCost",
+        "POST /organization/{}/creditCode",
+        "POST /organization/{}/changePlan",
+        "GET /organization/{}/cluster/{}/currentCost",
+        "GET /organization/{}/billingInfo",
+        "PUT /organization/{}/billingInfo",
+        "GET /organization/{}/billingStatus",
+        "POST /organization/{}/billingUsageReport",
+        "GET /organization/{}/billingExternalId",
+        "GET /organization/{}/invoice",
+        "GET /organization/{}/invoice/{}",
+        "GET /organization/{}/invoice/{}/download",
+        "POST /organization/{}/downloadInvoices",
+        "GET /organization/{}/creditCard",
+        "POST /organization/{}/creditCard",
+        "DELETE /organization/{}/creditCard/{}",
+    ),
+    _SIGN_UP: (
+        "GET /organization/{}/onboarding",
+        "POST /organization/{}/onboarding",
+        "GET /account/referral",
+        "POST /account/rewardClaim",
+        "GET /admin/userSignUp",
+        "POST /admin/userSignUp",
+    ),
+    _AGENTS: (
+        "GET /organization/{}/mcpServer",
+        "POST /organization/{}/mcpServer",
+        "GET /mcpServer/{}",
+        "PUT /mcpServer/{}",
+        "DELETE /mcpServer/{}",
+        "GET /environment/{}/agenticWorkflow",
+        "POST /environment/{}/agenticWorkflow",
+        "GET /agenticWorkflow/{}",
+        "PUT /agenticWorkflow/{}",
+        "DELETE /agenticWorkflow/{}",
+        "POST /agenticWorkflow/{}/cancelDeployment",
+        "GET /agenticWorkflow/{}/deploymentHistoryV2",
+    ),
+    _BLUEPRINTS: (
+        "GET /organization/{}/blueprint/catalog",
+        "GET /organization/{}/blueprint/catalog/{}/{}/{}/readme",
+        "GET /organization/{}/blueprint/catalog/{}/{}/{}/manifest",
+        "POST /environment/{}/blueprint",
+        "GET /blueprint/{}/update",
+        "POST /blueprint/{}/update/preview",
+        "POST /blueprint/{}/deploy",
+        "PATCH /blueprint/{}",
+    ),
+    _OPERATOR: (
+        "GET /organization/{}/platformTemplate",
+        "POST /organization/{}/platformTemplate/{}/{}/component/{}/resolve",
+        "GET /organization/{}/cluster/{}/platformBinding",
+        "PUT /organization/{}/cluster/{}/platformBinding",
+        "POST /organization/{}/cluster/{}/platformBinding/component/{}/resolve",
+        "POST /organization/{}/cluster/{}/operator/attach",
+        "GET /organization/{}/cluster/{}/operator/bootstrap",
+        "GET /organization/{}/cluster/{}/operator/status",
+        "POST /organization/{}/cluster/{}/operator/update",
+        "GET /admin/operator/clusters",
+    ),
+    _MANAGERS: (
+        "GET /secretManagerAccess/{}/secrets",
+        "GET /secretManagerAccess/{}/associatedServices",
+    ),
+    _EKS_ANYWHERE: (
+        "GET /organization/{}/cluster/{}/eks-anywhere/commits",
+        "PUT /organization/{}/cluster/{}/eks-anywhere/commit",
+        "GET /organization/{}/cluster/{}/eks-anywhere/jwt",
+        "PUT /organization/{}/cluster/{}/karpenterPrivateSubnetIds",
+    ),
+}
+"""Operations by the reason for their refusal; `{}` is any segment."""
+
+
+def _pattern(operation: str) -> str:
+    return re.escape(operation).replace(r"\{\}", "[^/]+")
+
+
+_REFUSED: Final = [
+    (reason, re.compile("|".join(map(_pattern, operations)))) for reason, operations in NOT_OFFERED.items()
+]
+
+
+def why_not_offered(method: str, path: str) -> str:
+    """Returns the reason why Windlass refuses an operation of the full interface; empty for other paths."""
+    asked = f"{'GET' if method == 'HEAD' else method} {path}"
+    return next((reason for reason, pattern in _REFUSED if pattern.fullmatch(asked)), "")

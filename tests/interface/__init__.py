@@ -1,0 +1,1 @@
+"""The coverage of the full interface: `make coverage`."""
