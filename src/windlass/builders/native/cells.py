@@ -24,7 +24,7 @@ _MOST_MEMORY: Final = 8 << 30
 _LARGEST_FILE: Final = 8 << 30
 
 
-class Step(NamedTuple):
+class BuildStep(NamedTuple):
     """A program to run, with its variables. `operators` are those of the operator, which may name files."""
 
     argv: Sequence[str]
@@ -54,7 +54,7 @@ class Cells:
         """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
 
     @asynccontextmanager
-    async def running(self, step: Step) -> AsyncIterator[tuple[StepProcess | Process, bool]]:
+    async def running(self, step: BuildStep) -> AsyncIterator[tuple[StepProcess | Process, bool]]:
         """Runs a program in a cell. True: nothing that it leaves running outlives it."""
         cell = await group.in_thread(self.cell, step.operators)
         if cell is None:

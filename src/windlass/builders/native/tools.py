@@ -18,7 +18,7 @@ from typing import Final
 from windlass.base import subprocesses as group
 from windlass.base.isolation.steps import StepProcess
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native.cells import Cells, Step
+from windlass.builders.native.cells import BuildStep, Cells
 from windlass.builders.remedies import failure
 
 LONGEST: Final = 2000
@@ -200,7 +200,7 @@ class Tools:
         self._may_run += 1
         try:
             words = [self._whole(argv[0], env), *map(str, argv[1:])]
-            async with self.cells.running(Step(words, cwd, env, own)) as (process, ends_all):
+            async with self.cells.running(BuildStep(words, cwd, env, own)) as (process, ends_all):
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._end_what_it_leaves(process))
                 try:

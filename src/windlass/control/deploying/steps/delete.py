@@ -25,6 +25,7 @@ async def delete(ledger: Ledger) -> None:
         await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
         await ctx.sites.discard(service.id)
+        await ctx.git.discard(service.id)
     except (EngineError, BuildError, OSError) as error:
         message = reason_of(error)
         say(f"Failed: {message}")
