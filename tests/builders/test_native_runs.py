@@ -163,11 +163,13 @@ async def test_a_cancelled_build_leaves_neither_files_nor_programs(site):
 ANOTHER = """
 import asyncio, sys
 from pathlib import Path
+from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import Order
 from windlass.builders.native import NativeBuilder
 names = dict(service="service", org="o", name="n", deployment="d", key="k", commit="c")
 order = Order(source=Path(sys.argv[2]), **names)
-asyncio.run(NativeBuilder(Path(sys.argv[1]), {}).build(order, print))
+isolation = Isolation(sys.argv[3], Path(sys.argv[1]))
+asyncio.run(NativeBuilder(Path(sys.argv[1]), {}, isolation).build(order, print))
 """
 
 
@@ -242,10 +244,12 @@ def sleepers(site):
     return found
 
 
-async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_programs(site):
+@pytest.mark.parametrize("mode", ["auto", "off"])
+async def test_a_build_that_was_killed_is_no_artifact_and_leaves_no_programs(site, mode):
+    """Those in a cell end with their server, and the others with the next sweep."""
     order = slow(site)
     killed = subprocess.Popen(
-        [sys.executable, "-c", ANOTHER, str(site.kept), str(order.source)], stdout=subprocess.DEVNULL
+        [sys.executable, "-c", ANOTHER, str(site.kept), str(order.source), mode], stdout=subprocess.DEVNULL
     )
     home = None
     try:
@@ -256,7 +260,13 @@ async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_prog
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert await site.builder.find("service", "k") is None
-        assert processes_of(home)
+        if (
+            all(missing.part != "processes" for missing in Isolation(mode, site.kept).missing())
+            and mode != "off"
+        ):
+            await until(lambda: not processes_of(home))
+        else:
+            assert processes_of(home)
 
         await site.builder.sweep(())
         assert site.left() == set()

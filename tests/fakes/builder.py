@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,16 @@ class FakeRepositories:
         self.fetched.append(source)
         await in_thread(into.mkdir, 0o700, True)
         return _commit((source.commit or self.newest).ljust(40, "0"))
+
+    @asynccontextmanager
+    async def fetching(self, source: GitSource, into: Path, name: str) -> AsyncIterator[GitCommit]:
+        yield await self.fetch(source, into)
+
+    async def discard(self, name: str) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
 
     async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
         self._answer()

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -47,7 +47,14 @@ async def end(process: Process) -> None:
             await process.communicate()
 
 
-def kill(process: Process) -> None:
+class GroupLeader(Protocol):
+    """A process that leads a process group."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+def kill(process: GroupLeader) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -6,6 +6,8 @@ fetched as usual, with the same refusals of addresses of the machine itself.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -26,6 +28,20 @@ class BundledRepositories:
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         git, near = await self._find(source)
         return await git.fetch(near, into, progress)
+
+    @asynccontextmanager
+    async def fetching(self, source: GitSource, into: Path, name: str) -> AsyncIterator[GitCommit]:
+        git, near = await self._find(source)
+        async with git.fetching(near, into, name) as commit:
+            yield commit
+
+    async def discard(self, name: str) -> None:
+        for git in (self._others, self._local):
+            await git.discard(name)
+
+    async def stop(self) -> None:
+        for git in (self._others, self._local):
+            await git.stop()
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         git, near = await self._find(source)

@@ -181,6 +181,7 @@ class Installation:
         for reason in reasons:
             _log.warning("stopping without the database", extra={"error": reason})
         await self.ctx.git_reader.stop()
+        await self.ctx.git.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
         await self.app.stop_logging()

@@ -1,11 +1,12 @@
-"""A small process that starts programs, so that each is in its cell within a few milliseconds.
+"""A small process that starts programs and steps of builds, so that each is in its cell within milliseconds.
 
 For each request it forks a process, which is a child of the server (CLONE_PARENT): the server learns how it
 ends. The launcher keeps no state and ends with the server.
 
-A request is JSON in a memory file. Its descriptors: that file; a pipe on which `go` arrives, or which is
-closed if the program must never run; the program's output; a pipe for the answer; the program's input, if the
-request says that it has one; and perhaps a pidfd of the process whose cell to join.
+A request is JSON in a memory file. Its descriptors for a program: that file; a pipe on which `go` arrives, or
+which is closed if the program must never run; the program's output; a pipe for the answer; the program's
+input, if the request says that it has one; and perhaps a pidfd of the process whose cell to join. For a step:
+that file, its output, and the output for errors.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn, TypedDict
 
-from windlass.base.isolation import calls, inside
+from windlass.base.isolation import calls, inside, step
 from windlass.base.isolation.cell import Cell
 
 GO: Final = b"go\n"
+PROGRAM: Final = b"!"
+STEP: Final = b"s"
+"""The word of a request says what to start."""
 NEVER: Final = 125
 _MOST: Final = 6
 
@@ -61,6 +65,7 @@ def main(number: int) -> NoReturn:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
     os.set_inheritable(number, False)
+    server = os.getppid()
     channel = socket.socket(fileno=number)
     gc.disable()  # a forked child ends before it has much to collect, and shares more memory this way
     gc.freeze()
@@ -71,7 +76,7 @@ def main(number: int) -> NoReturn:
         descriptors = _descriptors(ancillary)
         child = calls.fork_sibling()
         if not child:
-            _serve(descriptors)
+            _serve_step(descriptors, server) if word == STEP else _serve(descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(str(child).encode())
@@ -86,8 +91,7 @@ def _serve(descriptors: Sequence[int]) -> NoReturn:
     file, go, output, answer, *more = descriptors
 
     def start() -> None:
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(name, signal.SIG_DFL)
+        _hear_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: LaunchRequest = json.loads(sent.read())
         input, process = (more[0], more[1:]) if request["has_input"] else (None, more)
@@ -97,6 +101,23 @@ def _serve(descriptors: Sequence[int]) -> NoReturn:
         _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
 
     calls.run_to_exit(start, report, 1)
+
+
+def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
+    file, output, errors = descriptors
+
+    def start() -> None:
+        _hear_signals()
+        with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
+            request: step.StepRequest = json.loads(sent.read())
+        step.run(request, output, errors, server)
+
+    calls.run_to_exit(start, lambda error: os.write(errors, f"ERROR: {error}\n".encode()), 1)
+
+
+def _hear_signals() -> None:
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
 
 
 class ProgramStreams(NamedTuple):

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launcher import GO, LaunchAnswer, LaunchRequest
+from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, LaunchRequest
+from windlass.base.isolation.step import StepRequest
 
 SOURCE: Final = str(Path(__file__).parents[3])
 """The folder of the package: the launcher imports from nowhere else."""
@@ -91,7 +92,7 @@ class Launcher:
             with on_failure(partial(_close_all, hear, theirs)):
                 further = [descriptor for descriptor in (input, process) if descriptor is not None]
                 descriptors = [sent, ours, output, tell, *further]
-                child = self._ask(descriptors)
+                child = self._ask(PROGRAM, descriptors)
         finally:
             _close_all(ours, tell, sent)
         answers = Answers(hear)
@@ -106,18 +107,27 @@ class Launcher:
         close(begun)
         raise failure or OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
 
+    def start_step(self, request: StepRequest, output: int, errors: int) -> int:
+        """Starts a step, which ends with the thread that the first request came from. Returns the process to
+        wait for, a child of this one. May raise an OSError."""
+        sent = _write_request(request)
+        try:
+            return self._ask(STEP, [sent, output, errors])
+        finally:
+            os.close(sent)
+
     def close(self) -> None:
         if self._channel is not None and self._process is not None:
             self._channel.close()
             self._process.wait()
             self._channel = self._process = None
 
-    def _ask(self, descriptors: list[int]) -> int:
+    def _ask(self, word: bytes, descriptors: list[int]) -> int:
         """Sends a request; returns the process that handles it, which may not be the one that stays."""
         for _ in range(2):
             channel = self._open()
             with suppress(BrokenPipeError, ConnectionError):
-                socket.send_fds(channel, [b"!"], descriptors)
+                socket.send_fds(channel, [word], descriptors)
                 if answer := channel.recv(64):
                     return int(answer)
             self.close()  # the launcher was killed
@@ -179,7 +189,7 @@ def _close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-def _write_request(request: LaunchRequest) -> int:
+def _write_request(request: LaunchRequest | StepRequest) -> int:
     """Writes the request to memory, not to a file or an argument, because it holds secrets."""
     file = os.memfd_create("request", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(file), "wb") as written:

@@ -1,44 +1,71 @@
-"""A program that runs one build step in a cell of its own and exits as the step does.
+"""Runs one build step in a cell of its own, in a process that the launcher has forked, and ends as the step
+does.
 
 Everything that the step leaves running ends with it, whatever session or environment it has given itself. If
-the cell has its own processes, the kernel does that. Otherwise this program becomes the parent of all orphans
-of the step, and does not exit before the last of them.
+the cell has its own processes, the kernel does that. Otherwise this process becomes the parent of all orphans
+of the step, and does not exit before the last of them. It ends with the server, too.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Final, NoReturn, TypedDict
 
 from windlass.base.isolation import calls, inside
 from windlass.base.isolation.cell import Cell
 
+_STREAMS: Final = 3
+_MOST_OPEN: Final = 1024
 
-def main(_: int) -> NoReturn:
-    """Takes the cell and then the command as arguments; passes its environment on to the program."""
-    cell: Cell = json.loads(sys.argv[3])
-    command, folder = sys.argv[4:], os.getcwd()  # noqa: PTH109 (as it is given on)
+
+class StepRequest(TypedDict):
+    command: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    cell: Cell
+
+
+def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn:
+    """Runs the step in this process, which has no other task. `server` is the number of its parent."""
+    os.setsid()
+    _take_streams(output, errors)
+    cell = request["cell"]
     try:
         inside.enter(cell)
+        _end_with(server)
         if not cell["processes"]:
             calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
         first = os.fork()
         if not first:
-            if cell["processes"]:
-                _first(cell, command, folder)
-            inside.confine(cell, leads=False)
-            _become(command, folder)
+            calls.run_to_exit(lambda: _become_step(request), _report, 1)
         status = os.waitpid(first, 0)[1]
         _end_orphans()
         _end_like(status)
     except OSError as error:
-        sys.stderr.write(f"ERROR: this program could not be isolated: {error}\n")
-        sys.exit(1)
+        _report(error)
+        os._exit(1)
+
+
+def _take_streams(output: int, errors: int) -> None:
+    """Leaves only the streams of the step open: what waits for it executes no program, which would close the
+    other descriptors."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for ours, theirs in ((null, 0), (output, 1), (errors, 2)):
+        os.dup2(ours, theirs)
+    os.closerange(_STREAMS, _MOST_OPEN)
+
+
+def _end_with(server: int) -> None:
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it was killed before
+        os._exit(1)
+
+
+def _report(error: BaseException) -> None:
+    os.write(2, f"ERROR: this program could not be isolated: {error}\n".encode())
 
 
 def _end_orphans() -> None:
@@ -59,14 +86,22 @@ def _children() -> Iterator[int]:
                 yield int(name)
 
 
-def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
+def _become_step(request: StepRequest) -> NoReturn:
+    cell = request["cell"]
+    if cell["processes"]:
+        _lead(request)
+    inside.confine(cell, leads=False)
+    _become(request)
+
+
+def _lead(request: StepRequest) -> NoReturn:
     """The first process of the cell: reaps orphans and reports how the program ended."""
     inside.own_processes()
     program = os.fork()
     if not program:
-        inside.confine(cell, leads=False)
-        _become(command, folder)
-    inside.leave(cell)
+        inside.confine(request["cell"], leads=False)
+        _become(request)
+    inside.leave(request["cell"])
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:
@@ -77,8 +112,9 @@ def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _become(command: Sequence[str], folder: str) -> NoReturn:
-    inside.give_up(command, inside.become(command, folder, dict(os.environ)))  # noqa: TID251 (what it was given)
+def _become(request: StepRequest) -> NoReturn:
+    error = inside.become(request["command"], request["folder"], request["environment"])
+    inside.give_up(request["command"], error)
 
 
 def _end_like(status: int) -> NoReturn:
@@ -86,4 +122,4 @@ def _end_like(status: int) -> NoReturn:
     number = -code if code < 0 else code - 128
     if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
         os.kill(os.getpid(), number)
-    sys.exit(code if code >= 0 else 128 - code)
+    os._exit(code if code >= 0 else 128 - code)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from windlass.base import subprocesses as group
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
+from windlass.builders.git.kept import KeptCopy
 from windlass.builders.git.limits import measure
 from windlass.builders.git.listing import TreeListing, find_escaping_link
 from windlass.builders.git.messages import NotByName
@@ -26,6 +27,10 @@ CONFIG: Final = {
 }
 
 
+class NotKept(GitError):
+    """A kept copy is of no use here, and the commit is to be fetched into an empty folder."""
+
+
 class Copy(Struct, frozen=True):
     remote: Remote
     source: GitSource
@@ -33,6 +38,8 @@ class Copy(Struct, frozen=True):
     progress: Progress = silent
     options: tuple[str, ...] = ()
     """Options of `git fetch`."""
+    kept: KeptCopy | None = None
+    """Gets the store at the end, for the next fetch."""
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
         """Fetches the wanted commit, and so many commits before it, into the store."""
@@ -53,9 +60,11 @@ class Copy(Struct, frozen=True):
         listing = TreeListing(self.remote.limits)
         listed = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         await self.remote.run(*listed, copy=self.folder, take=listing.feed)
+        if self.kept and self.kept.taken and self.kept.taken.attributes != listing.attributes:
+            raise NotKept("The attributes of files have changed.")  # git would write only changed files
         words = ("checkout", "--quiet", "--force", "--detach", commit)
         await self.remote.run(*words, copy=self.folder, watched=self.folder)
-        await group.in_thread(self._settle, listing)
+        await group.in_thread(self._settle, commit, listing)
         for path in listing.submodules:
             self.progress(f"The submodule {path} is not fetched.")
         if _uses_lfs(self.folder / ".gitattributes"):
@@ -63,15 +72,19 @@ class Copy(Struct, frozen=True):
                 "Files in Git LFS are not fetched; in their place is what the commit holds, a pointer."
             )
 
-    def _settle(self, listing: TreeListing) -> None:
-        shutil.rmtree(self.folder / ".git")
+    def _settle(self, commit: str, listing: TreeListing) -> None:
+        if self.kept:
+            self.kept.leave_store(self.folder, self.remote.url, commit, listing.attributes)
+        else:
+            shutil.rmtree(self.folder / ".git")
         self.remote.limits.check(*measure(self.folder))
         if link := find_escaping_link(self.folder, listing.links):
             raise GitError(f"{link} is a symbolic link that leaves the repository.")
 
     async def _receive(self, most: int) -> None:
         commit = wanted_commit(self.source)
-        _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
+        if not (self.kept and self.kept.taken):
+            _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
         if commit is None:
             await self._pull((f"{wanted_ref(self.source)}:{WANTED}",), f"--depth={most}")
         elif len(commit) not in (40, 64):
@@ -85,6 +98,8 @@ class Copy(Struct, frozen=True):
     async def _search(self, commit: str) -> None:
         """Looks for a commit on the branch: one given by its first digits, or on a server that gives none by
         name."""
+        if self.kept and self.kept.taken:
+            raise NotKept("A kept store has no whole branch.")
         self.progress("The server cannot be asked for this commit alone; fetching the whole branch.")
         await self._pull((f"{wanted_ref(self.source)}:{WANTED}",))
         try:

@@ -21,11 +21,14 @@ from typing import Final, TypeVar
 from windlass.base import addresses
 from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
+from windlass.base.cleanup import on_failure
+from windlass.base.log import log
 from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
-from windlass.builders.git.copy import Copy
+from windlass.builders.git.copy import Copy, NotKept
+from windlass.builders.git.kept import KeptCopy, discard, sweep
 from windlass.builders.git.limits import Limits
-from windlass.builders.git.messages import Redirected, printable
+from windlass.builders.git.messages import Damaged, Redirected, printable
 from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.settings import authorization, environment
 from windlass.builders.git.source import (
@@ -39,6 +42,8 @@ from windlass.builders.git.source import (
 )
 
 T = TypeVar("T")
+
+_log = log("builders.git")
 
 NEEDED: Final = (2, 37)  # http.curloptResolve
 TRIES: Final = 50
@@ -65,21 +70,46 @@ class Git:
         self._limits = limits or Limits()
         self._resolve = resolve
         self._usable = False
+        self._is_stopped = False
+        self._preparing: dict[str, asyncio.Task[None]] = {}
+        """The preparation of kept copies, by name."""
+
+    async def stop(self) -> None:
+        """Gives up kept copies that are being prepared."""
+        self._is_stopped = True
+        await group.run_together(*map(self._give_up, [*self._preparing]))
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         """Fetches the files of one commit into a new folder, which is removed again on failure."""
-        below, into = folder(source.root_path), into.absolute()  # noqa: ASYNC240 (looks at nothing)
+        return await self._at(source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress)))
+
+    @asynccontextmanager
+    async def fetching(
+        self, source: GitSource, into: Path, name: str, progress: Progress = silent
+    ) -> AsyncIterator[GitCommit]:
+        """Fetches like `fetch`, and only what has changed since the last fetch with this name. After the
+        block, a copy is prepared for the next one."""
+        kept = await group.in_thread(KeptCopy.hold, self._home, name)
+        if kept is None:
+            yield await self.fetch(source, into, progress)
+            return
+
+        into = into.absolute()  # noqa: ASYNC240 (looks at nothing)
 
         async def action(remote: Remote) -> GitCommit:
-            async with _fresh(into):
-                copy = Copy(remote, source, into, progress)
-                commit = (await copy.commits())[0]
-                await copy.check_out(commit.id)
-                if not (into / below).is_dir():
-                    raise GitError(f"root_path: there is no folder {below} in commit {commit.id[:12]}.")
-            return commit
+            return await _fetch_kept(Copy(remote, source, into, progress, kept=kept), kept)
 
-        return await self._at(source, action)
+        with on_failure(kept.close):
+            commit = await self._at(source, action)
+        try:
+            yield commit
+        finally:
+            self._prepare(name, kept)
+
+    async def discard(self, name: str) -> None:
+        """Erases the copy that was kept under this name."""
+        await self._give_up(name)
+        await group.in_thread(discard, self._home, name)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         """Returns the newest commits of a branch, or those before the named commit, newest first."""
@@ -125,6 +155,34 @@ class Git:
         await group.in_thread(group.end_all_with, "HOME", str(self._home))
         for left in self._home.glob(f"{SCRATCH}*"):
             await group.in_thread(_remove, left)
+        await group.in_thread(sweep, self._home)
+
+    async def _give_up(self, name: str) -> None:
+        if task := self._preparing.get(name):
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _prepare(self, name: str, kept: KeptCopy) -> None:
+        if self._is_stopped:
+            kept.close()
+            return
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._preparing.pop(name)
+            kept.close()
+
+        task = asyncio.ensure_future(self._prepared(kept))
+        self._preparing[name] = task
+        task.add_done_callback(end)
+
+    async def _prepared(self, kept: KeptCopy) -> None:
+        nowhere = Remote("", environment(None, (), self._home), self._home, self._limits)
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                await kept.prepare(nowhere)
+        except (GitError, OSError) as error:  # the next fetch begins with an empty folder
+            _log.warning("no copy is kept for the next fetch", extra={"why": str(error)})
+        await group.in_thread(sweep, self._home)
 
     async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
@@ -197,6 +255,29 @@ class Git:
             yield folder
         finally:
             await group.in_thread(_remove, folder)
+
+
+async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
+    """Goes on with the kept copy, or begins with an empty folder where that is of no use."""
+    try:
+        return await _fetch(copy)
+    except (NotKept, Damaged):
+        if not kept.taken:
+            raise
+    await group.in_thread(kept.forget)
+    return await _fetch(copy)
+
+
+async def _fetch(copy: Copy) -> GitCommit:
+    below = folder(copy.source.root_path)
+    async with _fresh(copy.folder):
+        if copy.kept:
+            await group.in_thread(copy.kept.take, copy.remote.url, copy.folder)
+        commit = (await copy.commits())[0]
+        await copy.check_out(commit.id)
+        if not (copy.folder / below).is_dir():
+            raise GitError(f"root_path: there is no folder {below} in commit {commit.id[:12]}.")
+    return commit
 
 
 def branches_in(answer: str) -> list[str]:

@@ -26,6 +26,8 @@ class TreeListing:
         self._entries = 0
         self.links: list[bytes] = []
         self.submodules: list[str] = []
+        self.attributes: dict[str, str] = {}
+        """The digests of all files `.gitattributes`."""
 
     def feed(self, piece: bytes) -> None:
         *records, self._rest = (self._rest + piece).split(b"\0")
@@ -36,13 +38,15 @@ class TreeListing:
 
     def _take(self, record: bytes) -> None:
         facts, _, path = record.partition(b"\t")
-        mode, kind, _, size = facts.split()
+        mode, kind, digest, size = facts.split()
         self._entries += 1
         self._size += int(size) if kind == b"blob" else 0
         self._limits.check(self._size, self._entries)
         parts = path.split(b"/")
         if len(path) > LONGEST or len(parts) > DEEPEST or max(map(len, parts)) > 255:
             raise _bad(path, "is too long a path")
+        if parts[-1] == b".gitattributes":
+            self.attributes[to_text(path)] = digest.decode()
         if mode == b"120000":
             self._link(path, int(size))
         elif kind == b"commit" and len(self.submodules) < MOST_SUBMODULES:

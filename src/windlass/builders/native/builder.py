@@ -23,6 +23,7 @@ from windlass import config
 from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.steps import StepLauncher
 from windlass.builders.builder import FULL, BuildError, Order, Say
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import (
@@ -62,6 +63,7 @@ class NativeBuilder:
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
+        self._steps = StepLauncher()
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._shared = SharedBuilds(self._folder)
         self._caches = CacheStore(self._folder, limits)
@@ -69,7 +71,7 @@ class NativeBuilder:
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def stop(self) -> None:
-        """Does nothing: the builder holds nothing open."""
+        await group.in_thread(self._steps.close)
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with _in_plain_words():
@@ -155,7 +157,7 @@ class NativeBuilder:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
         kept = (caches.shared, caches.kept)
-        cells = Cells(self._isolation, order.org, home, home, order.source, kept=kept)
+        cells = Cells(self._isolation, order.org, home, home, order.source, kept=kept, launcher=self._steps)
         tools = Tools(self._surroundings, home, caches.shared, say, self._with_pip, cells)
         tools.hide(order.source, ".")
         held.callback(lambda: caches.use(*tools.used_caches))

@@ -6,25 +6,45 @@ write. Services may only read the result of a build.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from windlass.base import subprocesses as group
+from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
-from windlass.base.isolation.launching import program
+from windlass.base.isolation.step import StepRequest
+from windlass.base.isolation.steps import StepLauncher, StepProcess
 from windlass.base.isolation.users import give, give_ours
 
 _MOST_MEMORY: Final = 8 << 30
 _LARGEST_FILE: Final = 8 << 30
 
 
+class BuildStep(NamedTuple):
+    """A program to run, with its variables. `operators` are those of the operator, which may name files."""
+
+    argv: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    operators: Mapping[str, str]
+
+
 class Cells:
     def __init__(
-        self, isolation: Isolation, org: str, temporary: Path, *writable: Path, kept: Sequence[Path] = ()
+        self,
+        isolation: Isolation,
+        org: str,
+        temporary: Path,
+        *writable: Path,
+        kept: Sequence[Path] = (),
+        launcher: StepLauncher | None = None,
     ) -> None:
         self._isolation, self._name = isolation, f"builds of {org}"
+        self.launcher = launcher or StepLauncher()
         self._temporary = temporary
         self.writable = list(writable)
         """Folders that steps may write to."""
@@ -33,8 +53,22 @@ class Cells:
         self._kept = tuple(kept)
         """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
 
-    def wrapped(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-        """Returns the command that runs this one in a cell. `environment` is the operator's, and may name
+    @asynccontextmanager
+    async def running(self, step: BuildStep) -> AsyncIterator[tuple[StepProcess | Process, bool]]:
+        """Runs a program in a cell. True: nothing that it leaves running outlives it."""
+        cell = await group.in_thread(self.cell, step.operators)
+        if cell is None:
+            async with group.running(step.argv, cwd=step.folder, env=step.environment) as process:
+                yield process, False
+            return
+        request = StepRequest(
+            command=step.argv, folder=str(step.folder), environment=step.environment, cell=cell
+        )
+        async with self.launcher.running(request) as started:
+            yield started, cell["processes"]
+
+    def cell(self, environment: Mapping[str, str]) -> Cell | None:
+        """Returns the cell of a step; None if isolation is off. `environment` is the operator's, and may name
         files."""
         owner = self._isolation.owner(self._name)
         folders = [folder for folder in self.writable if folder.exists()]
@@ -45,7 +79,7 @@ class Cells:
                 give(folder, owner)
         folders += self._kept
         path = programs(environment.get("PATH", ""), self._isolation.folders)
-        cell = self._isolation.cell(
+        return self._isolation.cell(
             self._name,
             readable=dict.fromkeys((*path, *self.readable, *_named_files(environment, folders))),
             writable=folders,
@@ -53,7 +87,6 @@ class Cells:
             most_memory=_MOST_MEMORY,
             largest_file=_LARGEST_FILE,
         )
-        return list(argv) if cell is None else [*program("step", 0), json.dumps(cell), *argv]
 
 
 def _named_files(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:

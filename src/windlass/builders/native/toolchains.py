@@ -126,7 +126,7 @@ class Toolchains:
         home = folder / "home"
         cache = home / "cache"
         await group.in_thread(_make_folders, home, cache)
-        cells = Cells(self._isolation, FOLDER, home, folder, cache)
+        cells = Cells(self._isolation, FOLDER, home, folder, cache, launcher=tools.cells.launcher)
         own = tools.elsewhere(home, cache, cells)
         try:
             with step(tools.say, f"Fetching {name}"):

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import subprocesses as group
+from windlass.base.isolation.steps import StepProcess
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native.cells import Cells
+from windlass.builders.native.cells import BuildStep, Cells
 from windlass.builders.remedies import failure
 
 LONGEST: Final = 2000
@@ -111,7 +112,8 @@ class Tools:
         """Pythons that are known to have pip."""
         self._hidden = {str(cache.parent.parent): "…"}
         """Paths of this machine and their stand-ins: readers of a build log see none."""
-        self.ran = False
+        self._may_run = 0
+        """Number of programs that may have left others running."""
         self.used_caches: set[str] = set()
         """Names of the caches that programs were told."""
         self.home = home
@@ -195,12 +197,10 @@ class Tools:
         own = environment_for(Path(argv[0]).name, self._environment)
         env = {**own, **more}
         self._note_caches(env)
-        self.ran = True
+        self._may_run += 1
         try:
-            words = await group.in_thread(
-                self.cells.wrapped, [self._whole(argv[0], env), *map(str, argv[1:])], own
-            )
-            async with group.running(words, cwd=cwd, env=env) as process:
+            words = [self._whole(argv[0], env), *map(str, argv[1:])]
+            async with self.cells.running(BuildStep(words, cwd, env, own)) as (process, ends_all):
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._end_what_it_leaves(process))
                 try:
@@ -210,6 +210,7 @@ class Tools:
                 finally:
                     ending.cancel()
                 code = await process.wait()
+                self._may_run -= ends_all
                 heard.end()
                 errors.end()
                 await group.in_thread(self.check)
@@ -230,7 +231,7 @@ class Tools:
             raise FileNotFoundError(name)
         return program
 
-    async def _end_what_it_leaves(self, process: Process) -> None:
+    async def _end_what_it_leaves(self, process: StepProcess | Process) -> None:
         """Ends processes that a program left behind: they may hold its output open, which would hide its
         end."""
         while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
@@ -241,7 +242,7 @@ class Tools:
 
     def end_all(self) -> None:
         """Ends all programs of this build, daemons that left their group included."""
-        if self.ran:
+        if self._may_run:
             group.end_all_with("HOME", str(self.home))
 
 

@@ -141,6 +141,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
         await place.builder.discard(service)
         await place.servers.discard(service)
     await ctx.sites.discard(service)
+    await ctx.git.discard(service)
     await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
 
 

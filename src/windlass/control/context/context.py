@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -44,6 +45,14 @@ class Repositories(GitReader, Protocol):
     """Repositories of source code, read and fetched; see `builders.git`."""
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
+
+    def fetching(
+        self, source: GitSource, into: Path, name: str
+    ) -> AbstractAsyncContextManager[GitCommit]: ...
+
+    async def discard(self, name: str) -> None: ...
+
+    async def stop(self) -> None: ...
 
     async def branches(self, source: GitSource) -> Sequence[str]: ...
 

@@ -53,12 +53,12 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
     async with work_folder(ctx, deployment.id) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
-        commit = await ctx.git.fetch(source, folder)
-        await ctx.point("fetched")
-        say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
-        record = commit_record(commit)
-        making.fetched.commit, making.fetched.branch = record, branch
-        result = await _build_commit(ctx, making, commit.id, folder)
+        async with ctx.git.fetching(source, folder, making.service.id) as commit:
+            await ctx.point("fetched")
+            say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
+            record = commit_record(commit)
+            making.fetched.commit, making.fetched.branch = record, branch
+            result = await _build_commit(ctx, making, commit.id, folder)
     return BuiltArtifact(result, record, branch)
 
 

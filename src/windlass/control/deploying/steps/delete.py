@@ -30,6 +30,7 @@ async def delete(ledger: Ledger) -> None:
         await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
         await ledger.place.servers.discard(service.id)
         await ctx.sites.discard(service.id)
+        await ctx.git.discard(service.id)
     except RemovalFailed as failed:
         say(f"Failed: {failed}")
         await ledger.fail(str(failed), output=failed.output)
