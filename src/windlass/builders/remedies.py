@@ -198,6 +198,20 @@ _RULES: Final = tuple(
             "built for this one.",
         ),
         (
+            r"Rollup failed to resolve import [\"']([^\"'./][^\"']*)[\"']",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (
+            r"ERR_OSSL_EVP_UNSUPPORTED",
+            "Set the variable NODE_OPTIONS to --openssl-legacy-provider, or language_version to 16: the "
+            "packages use an algorithm that newer versions of Node refuse.",
+        ),
+        (
+            r"ERR_PACKAGE_PATH_NOT_EXPORTED",
+            "Set language_version to an older Node, such as 16, or update the packages: they import files "
+            "that this version of Node keeps private.",
+        ),
+        (
             r"Cannot find (?:module|package) '([^'./][^']*)'",
             "Add {0} to the dependencies: the build imports it.",
         ),
@@ -221,9 +235,12 @@ _KILLED: Final = 137
 _BLAMES: Final = re.compile(
     r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
 )
-_USAGE: Final = re.compile(r"\[--\w|^\s*$")
+_USAGE: Final = re.compile(r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d")
+"""Lines after the reason: the usage of a command, and the calls that led to an error."""
+_ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
 _EMPTY_BLAMES: Final = re.compile(
-    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
+    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
+    r"|^\S+@\S+ \w+: `|^Failed at the |^This is probably not a problem with npm"
     # Lines that tools run by npm, such as node-gyp, write along with their errors.
     r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
 )
@@ -236,13 +253,17 @@ def failure(what: str, code: int, last: Sequence[str]) -> str:
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
-    reason = blamed_line(last) or _last_words(last) or "it gave no reason"
+    reason = blamed_line(last) or _error(last) or _last_words(last) or "it gave no reason"
     end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Mend what it reports, and deploy again: {end}"
 
 
+def _error(last: Sequence[str]) -> str:
+    """Returns the first error that a language reports with its name."""
+    return next((line.strip() for line in last if _ERROR.match(line)), "")
+
+
 def _last_words(last: Sequence[str]) -> str:
-    """Returns the last line that is not the usage of a command, which some tools write after the reason."""
     return next((line.strip() for line in reversed(last) if not _USAGE.search(line)), "")
 
 
