@@ -9,11 +9,22 @@ from windlass.builders.remedies import build_remedy, failure
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
 ROWS = [
+    ("pip: a library", "Package libavformat was not found in the search path.", "Add libavdevice-dev"),
     ("go: memory", "go build x: /usr/local/go/pkg/tool/compile: signal: killed", MEMORY),
     ("rust: memory", "memory allocation of 4096 bytes failed", MEMORY),
     ("rust: killed", "process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)", MEMORY),
     ("c++: memory", "terminate called after throwing an instance of 'std::bad_alloc'", MEMORY),
     ("java: memory", "java.lang.OutOfMemoryError: Java heap space", MEMORY),
+    (
+        "pip: a module of Python",
+        "ERROR: No matching distribution found for sqlite3",
+        "Remove sqlite3 from the",
+    ),
+    (
+        "python: a module of another package",
+        "ModuleNotFoundError: No module named 'yaml'",
+        "Add PyYAML to the",
+    ),
     ("node: a bundle", '[vite]: Rollup failed to resolve import "sharp" from "./x.js".', "Add sharp to"),
     (
         "node: private files",
@@ -199,6 +210,15 @@ def test_a_message_of_maven_holds_its_own_words():
         (
             ["TypeError: cb is no function", "    at a.js:1", "npm ERR! errno 1"],
             ": TypeError: cb is no function. ",
+        ),
+        (
+            [
+                "    no library here",
+                "    [end of output]",
+                "error: subprocess-exited-with-error",
+                "note: pip is fine",
+            ],
+            ": no library here. ",
         ),
         (["it stops here", "  Stack trace:", "    at async file://./a.js:1:2", ""], ": it stops here. "),
     ],
