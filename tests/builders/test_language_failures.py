@@ -9,11 +9,29 @@ from windlass.builders.remedies import build_remedy, failure
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
 ROWS = [
+    ("pip: a library", "Package libavformat was not found in the search path.", "Add libavdevice-dev"),
     ("go: memory", "go build x: /usr/local/go/pkg/tool/compile: signal: killed", MEMORY),
     ("rust: memory", "memory allocation of 4096 bytes failed", MEMORY),
     ("rust: killed", "process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)", MEMORY),
     ("c++: memory", "terminate called after throwing an instance of 'std::bad_alloc'", MEMORY),
     ("java: memory", "java.lang.OutOfMemoryError: Java heap space", MEMORY),
+    (
+        "pip: a module of Python",
+        "ERROR: No matching distribution found for sqlite3",
+        "Remove sqlite3 from the",
+    ),
+    (
+        "python: a module of another package",
+        "ModuleNotFoundError: No module named 'yaml'",
+        "Add PyYAML to the",
+    ),
+    ("node: a bundle", '[vite]: Rollup failed to resolve import "sharp" from "./x.js".', "Add sharp to"),
+    (
+        "node: private files",
+        "Error [ERR_PACKAGE_PATH_NOT_EXPORTED]: Package",
+        "Set language_version to an older",
+    ),
+    ("node: an old cipher", "  code: 'ERR_OSSL_EVP_UNSUPPORTED'", "Set the variable NODE_OPTIONS to"),
     ("php: memory", "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted", MEMORY),
     ("go: a full disk", "write $WORK/b001/x: no space left on device", "Ask the operator for room"),
     ("go: sums", "main.go:3:8: missing go.sum entry for module providing package x", "Run `go mod tidy`"),
@@ -189,6 +207,20 @@ def test_a_message_of_maven_holds_its_own_words():
             ": No valid lock. ",
         ),
         (["[KeyError]: 'x'", "WARNING: Add '-v' to see the detailed traceback"], ": 'x'. "),
+        (
+            ["TypeError: cb is no function", "    at a.js:1", "npm ERR! errno 1"],
+            ": TypeError: cb is no function. ",
+        ),
+        (
+            [
+                "    no library here",
+                "    [end of output]",
+                "error: subprocess-exited-with-error",
+                "note: pip is fine",
+            ],
+            ": no library here. ",
+        ),
+        (["it stops here", "  Stack trace:", "    at async file://./a.js:1:2", ""], ": it stops here. "),
     ],
 )
 def test_the_reason_of_a_failed_step_is_not_its_usage(lines, reason):

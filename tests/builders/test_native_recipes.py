@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import tarfile
 
@@ -57,6 +58,19 @@ async def test_a_static_site_is_served_without_a_process(site):
     assert "It is served by the gateway, from its own folder." in site.log()
 
 
+async def test_a_command_of_a_procfile_that_exists_only_at_heroku_is_replaced(site, monkeypatch):
+    php = site.top / "programs" / "php"
+    php.parent.mkdir()
+    php.write_text("#!/bin/sh\necho php $*\n")
+    php.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{php.parent}:{os.environ['PATH']}")
+    files = {"composer.json": "{}", "web/index.php": "", "Procfile": "web: heroku-php-nginx web/\n"}
+    assert site.run(await site.build(files), PORT="81") == "php -S 0.0.0.0:81 -t web"
+    # Negative control: another command of a Procfile stays.
+    kept = await site.build({**files, "Procfile": "web: php -S 0.0.0.0:$PORT web/router.php\n"})
+    assert site.run(kept, PORT="81") == "php -S 0.0.0.0:81 web/router.php"
+
+
 def with_tool(site, name, code, scripts, kind="devDependencies"):
     """An order whose package.json names a package with a program, which comes as an archive."""
     named = {name: f"file:./{name}.tgz"}
@@ -76,6 +90,17 @@ async def test_a_program_of_a_package_can_be_the_start_command(site):
     code = "console.log('serving', process.argv[2])"
     order = with_tool(site, "serve", code, {"start": "serve $PORT"}, "dependencies")
     assert site.run(await site.build(order=order), PORT="80") == "serving 80"
+
+
+@needs_node
+async def test_a_start_command_finds_its_program_among_packages_for_development(site):
+    code = "console.log('runs', process.argv[2])"
+    order = with_tool(site, "tsx", code, {"start": "tsx server.ts"})
+    assert site.run(await site.build(order=order)) == "runs server.ts"
+    # Negative control: packages for development that no command names are left out.
+    site.said.clear()
+    await site.build(order=with_tool(site, "tsx", code, {"start": "node -p 0"}))
+    assert "Installing" not in site.log()
 
 
 @needs_node

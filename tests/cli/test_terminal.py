@@ -62,6 +62,16 @@ async def test_a_command_gets_its_input_and_ends_with_its_exit_code(windlass, se
     assert (process.returncode, out, err) == (3, b"\xffout\n", b"")
 
 
+async def test_a_service_in_the_place_of_the_command_is_explained(windlass, service):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = run(windlass, "exec", "-a", "web", "shop", "--", "sh", "-c", "ls", **pipes)
+    execution = await started(windlass)
+    execution.ends(127)
+    _, errors = await asyncio.to_thread(process.communicate)
+    assert b"If shop is the service, write `windlass exec --application shop -- sh -c ls`." in errors
+    assert process.returncode == 127
+
+
 async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (30, 100))

@@ -41,6 +41,80 @@ ROWS = [
         {"start": f"gunicorn shop:'create_app()' {GUNICORN}", "install": "pip install ."},
     ),
     Row(
+        "Flask that a function of a package makes for main.py",
+        {
+            "requirements.txt": "flask\n",
+            "main.py": "from shop import init_app\napp = init_app()\n",
+            "shop/__init__.py": "from flask import Flask\ndef init_app():\n    return Flask('x')\n",
+        },
+        {"framework": "Flask", "start": f"gunicorn main:app {GUNICORN}"},
+    ),
+    Row(
+        "FastAPI that a function of the same file makes",
+        {
+            "requirements.txt": "fastapi\nuvicorn\n",
+            "app/main.py": "from fastapi import FastAPI\n\n\ndef get_application() -> FastAPI:\n"
+            "    application = FastAPI()\n    return application\n\n\napp = get_application()\n",
+        },
+        {"framework": "FastAPI", "start": f"uvicorn app.main:app {UVICORN}"},
+        {"start": "requirements.txt names FastAPI; app/main.py defines `app`."},
+    ),
+    Row(
+        "FastAPI with a function of a name of its own, which needs no arguments",
+        {
+            "requirements.txt": "fastapi\nuvicorn\n",
+            "shop/app.py": "from fastapi import FastAPI\ndef shop(name):\n    return FastAPI(title=name)\n"
+            "def get_app() -> FastAPI:\n    return shop('x')\n",
+        },
+        {"start": f"uvicorn shop.app:get_app {UVICORN} --factory"},
+    ),
+    Row(
+        "FastAPI that another package brings",
+        {"requirements.txt": "langserve[all]\n", "app/server.py": FASTAPI},
+        {"framework": "FastAPI", "start": f"uvicorn app.server:app {UVICORN}", "added_packages": ["uvicorn"]},
+        {"start": "app/server.py defines `app`."},
+    ),
+    Row(
+        "Flask that no file names",
+        {"app.py": FLASK},
+        {
+            "framework": "Flask",
+            "start": f"gunicorn app:app {GUNICORN}",
+            "added_packages": ["gunicorn", "flask"],
+        },
+        {"framework": "app.py defines `app`."},
+    ),
+    Row(
+        "Streamlit that no file names",
+        {"app.py": "import streamlit as st\nst.write('x')\n"},
+        {"framework": "Streamlit", "added_packages": ["streamlit"], "port": 8501},
+        {"added_packages": "app.py imports it, and no file names any package."},
+    ),
+    Row(
+        "Flask that only wsgi.py gives a name that servers know",
+        {
+            "requirements.txt": "flask\n",
+            "wsgi.py": "from shop import app\n\napplication = app\n",
+            "shop/__init__.py": "from shop.shop import app\n",
+            "shop/shop.py": FLASK,
+        },
+        {"framework": "Flask", "start": f"gunicorn wsgi:app {GUNICORN}"},
+        {"start": "requirements.txt names Flask; wsgi.py holds `app`."},
+    ),
+    Row(
+        "Django with settings that a variable of manage.py names",
+        {
+            "requirements.txt": "django\n",
+            "manage.py": "import os\nif __name__ == '__main__':\n"
+            "    module = 'shop.production' if 'LIVE' in os.environ else 'shop.development'\n"
+            "    os.environ.setdefault('DJANGO_SETTINGS_MODULE', module)\n",
+            "shop/production.py": "",
+            "shop/wsgi.py": "",
+        },
+        {"framework": "Django", "start": f"gunicorn shop.wsgi:application {GUNICORN}"},
+        {"framework": "manage.py names the settings shop.production."},
+    ),
+    Row(
         "Flask that serves when it is run",
         {
             "requirements.txt": "flask\n",

@@ -302,6 +302,12 @@ def test_variables_reach_the_step_that_needs_them_and_no_tool_that_they_would_mi
     assert text.index("ARG NPM_CONFIG_REGISTRY") < text.index("npm ci") < text.index("ARG VITE_API")
 
 
+def test_packages_for_development_stay_where_the_start_command_needs_them():
+    tools = {"devDependencies": {"tsx": "4", "eslint": "9"}}
+    assert "--omit=dev" not in text_of({"package.json": package("hono", start="tsx server.ts", **tools)})
+    assert "--omit=dev" in text_of({"package.json": package("hono", start="node server.js", **tools)})
+
+
 def test_npm_does_not_stand_between_the_engine_and_the_program():
     text = text_of({"package.json": package("express", start="node a.js"), "a.js": ""})
     assert text.endswith('CMD ["node", "a.js"]\n')

@@ -39,6 +39,13 @@ def test_each_value_has_a_reason_in_a_sentence(row):
     assert all(reason.endswith(".") and len(reason) > 10 for _, _, reason in recipe.values)
 
 
+def test_a_page_in_a_folder_of_templates_is_no_application():
+    files = {"shop/templates/index.html": "", "shop/templates/mail/package.json": package(start="node .")}
+    assert detect(tree_of(files)).candidates == [Candidate("/shop/templates/mail", "Node")]
+    # Negative control: elsewhere, a page is one.
+    assert detect(tree_of({"shop/pages/index.html": ""})).candidates == [Candidate("/shop/pages", "HTML")]
+
+
 def test_each_language_has_a_row():
     shown = {row.values.get("language") for row in ROWS}
     assert {language.name for language in languages()} <= shown

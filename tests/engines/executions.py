@@ -101,9 +101,12 @@ class Executions(AtStation):
         except EngineError:
             return
         try:
-            while await execution.read():
-                continue
+            output = b""
+            while piece := await execution.read():
+                output += piece
             assert await execution.wait() in (126, 127)
+            assert b"no-such-program" in output
+            assert b"OCI runtime" not in output
         finally:
             await execution.close()
 

@@ -122,6 +122,17 @@ FAILURES = [
 "at main (/app/a.js:1:2)\n\nNode.js v20"), "Mend what web reports: `TypeError: x is not a function`"),
     ("go: any panic", ("panic: runtime error: index "
 "out of range\n\ngoroutine 1:"), "Mend what web reports: `panic: runtime error"),
+    ("pydantic", "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings\n"
+     "db_url\n  Field required [type=missing]\nSECRET\n  Field required [type=missing]",
+     "Set the variables DB_URL, SECRET, such as with `windlass env set NAME=…`: web needs them to start"),
+    ("pydantic: no settings", "ValidationError: 1 validation error for Order\nname\n  Field required",
+     "Mend what web reports: `ValidationError"),
+    ("openai", "openai.OpenAIError: pass api_key, or by setting the OPENAI_API_KEY environment variable",
+     "Set the variable OPENAI_API_KEY"),
+    ("django: no database", "ImproperlyConfigured: settings.DATABASES is improperly configured.", DATABASE),
+    ("mongoose: no address", "MongooseError: The `uri` parameter to `openUri()` must be a string.", DATABASE),
+    ("python: another package", "ModuleNotFoundError: No module named 'rest_framework.routers'",
+     "Add djangorestframework to the dependencies, or correct the name: web has no module rest_"),
     ("java", ('Exception in thread "main" '
 'java.lang.IllegalStateException: no shop'), "Mend what web reports: `Exception in thread"),
 ]  # fmt: skip

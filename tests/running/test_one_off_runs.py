@@ -11,6 +11,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployment, generations, under_way
 from tests.world import World
+from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine, Workload
 
 COMMAND = ["python", "manage.py", "migrate"]
@@ -173,3 +174,12 @@ async def test_a_command_needs_the_scope_deploy(world, app):
     token = await world.new_token("Write")
     answer = await world.post(f"/application/{app}/run", {"command": ["ls"]}, token=token)
     assert answer.status == 403
+
+
+@pytest.mark.parametrize("makes", ["image", "native"])
+async def test_a_static_site_runs_commands_only_where_programs_are_beside_its_files(world, makes):
+    world.builder.makes, world.builder.names = makes, {"static": StaticSite(folder="dist")}
+    app = await deployed(world)
+    answer = await world.post(f"/application/{app}/run", {"command": COMMAND})
+    assert answer.status == (409 if makes == "image" else 202), answer
+    assert makes == "native" or answer.message.startswith("Choose another service: "), answer.message

@@ -29,6 +29,7 @@ _VERSION: Final = "Correct {0} in the dependencies: the registry has no such ver
 _PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
 _LIBRARIES: Final = {
     r"(pg_config)(?: executable)? not found": "libpq-dev",
+    r"Package (libav\w+) was not found": "libavdevice-dev libavfilter-dev pkg-config",
     r"(mysql_config)(?: executable)? not found": "default-libmysqlclient-dev",
     r"fatal error: (Python\.h): No such file": "python3-dev",
     r"fatal error: ([\w./-]+\.h): No such file": "the Debian package that has it",
@@ -123,6 +124,10 @@ _RULES: Final = tuple(
         *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
         # Of a pip that reaches nothing: it goes on to say that there is no such version.
         (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
+        (
+            rf"No matching distribution found for ({python_modules.STANDARD})$",
+            "Remove {0} from the dependencies: it is a part of Python, and no package has its name.",
+        ),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
             r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",
@@ -198,6 +203,20 @@ _RULES: Final = tuple(
             "built for this one.",
         ),
         (
+            r"Rollup failed to resolve import [\"']([^\"'./][^\"']*)[\"']",
+            "Add {0} to the dependencies: the build imports it.",
+        ),
+        (
+            r"ERR_OSSL_EVP_UNSUPPORTED",
+            "Set the variable NODE_OPTIONS to --openssl-legacy-provider, or language_version to 16: the "
+            "packages use an algorithm that newer versions of Node refuse.",
+        ),
+        (
+            r"ERR_PACKAGE_PATH_NOT_EXPORTED",
+            "Set language_version to an older Node, such as 16, or update the packages: they import files "
+            "that this version of Node keeps private.",
+        ),
+        (
             r"Cannot find (?:module|package) '([^'./][^']*)'",
             "Add {0} to the dependencies: the build imports it.",
         ),
@@ -212,7 +231,7 @@ _RULES: Final = tuple(
         ),
         (
             r"^ModuleNotFoundError: No module named '([\w.]+)'",
-            "Add {0} to the dependencies: the build imports it.",
+            "Add {package} to the dependencies: the build imports its module {0}.",
         ),
         (r"^KeyError: '([A-Z][A-Z0-9_]{2,})'", "Set the variable {0}: the build needs it."),
     )
@@ -221,9 +240,16 @@ _KILLED: Final = 137
 _BLAMES: Final = re.compile(
     r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
 )
-_USAGE: Final = re.compile(r"\[--\w|^\s*$")
+_USAGE: Final = re.compile(
+    r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
+    r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
+)
+"""Lines after the reason: the usage of a command, the calls that led to an error, the frame of pip."""
+_ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
 _EMPTY_BLAMES: Final = re.compile(
-    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
+    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
+    r"|^subprocess-exited-with-error$"
+    r"|^\S+@\S+ \w+: `|^Failed at the |^This is probably not a problem with npm"
     # Lines that tools run by npm, such as node-gyp, write along with their errors.
     r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
 )
@@ -236,13 +262,17 @@ def failure(what: str, code: int, last: Sequence[str]) -> str:
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
-    reason = blamed_line(last) or _last_words(last) or "it gave no reason"
+    reason = blamed_line(last) or _error(last) or _last_words(last) or "it gave no reason"
     end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Mend what it reports, and deploy again: {end}"
 
 
+def _error(last: Sequence[str]) -> str:
+    """Returns the first error that a language reports with its name."""
+    return next((line.strip() for line in last if _ERROR.match(line)), "")
+
+
 def _last_words(last: Sequence[str]) -> str:
-    """Returns the last line that is not the usage of a command, which some tools write after the reason."""
     return next((line.strip() for line in reversed(last) if not _USAGE.search(line)), "")
 
 
@@ -260,7 +290,8 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False) -> s
         if match := pattern.search(text):
             words = _OF_IMAGES.get(words, words) if is_image else words
             named = [group for group in match.groups() if group] or [""]
-            return words.format(*(_plain(group) for group in named)) if "{" in words else words
+            package = python_modules.package_of(named[0])
+            return words.format(*map(_plain, named), package=_plain(package)) if "{" in words else words
     return _MEMORY if code in (_KILLED, -9) else ""
 
 

@@ -29,6 +29,7 @@ from windlass.builders.native.node_managers import (
 )
 from windlass.builders.native.tools import Tools, step
 from windlass.builders.small_files import read_small, read_small_text
+from windlass.core.detect.node_programs import needs_development
 
 # Scripts of the package that its manager runs when it installs, in this order. They may read any file.
 OWN_SCRIPTS: Final = (
@@ -85,7 +86,9 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
     command: str = ""
     """The command that installs, where the application's settings name one."""
     build: tuple[tuple[str, ...], ...] = ()
-    """The commands that build the application, which need the packages for development too."""
+    """The commands that build the application."""
+    with_development: bool = False
+    """True if the build or the start command needs the packages for development too."""
 
     @property
     def is_installed_in_place(self) -> bool:
@@ -108,11 +111,14 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
         """The names of the packages that are asked for by the application itself."""
         parts = (self.package, self.root)
         installed = [name for part in parts for name in part.dependencies]
-        return [*installed, *(name for part in parts for name in (part.development if self.build else ()))]
+        return [
+            *installed,
+            *(name for part in parts for name in (part.development if self.with_development else ())),
+        ]
 
     @property
     def is_empty(self) -> bool:
-        return not (self.package.dependencies or self.belongs_to_commit)
+        return not (self.package.dependencies or self.belongs_to_commit or self.with_development)
 
 
 def package(folder: Path) -> Package | None:
@@ -155,7 +161,9 @@ def dependencies_of(
     *,
     command: str = "",
     build: tuple[tuple[str, ...], ...] = (),
+    started: str = "",
 ) -> NodeDependencies:
+    """`started`: the commands that run later."""
     folder = root.folder
     names = ("package.json", manager.lock, *SETTINGS, *FOLDERS)
     files = tuple(folder / name for name in names if name and (folder / name).exists())
@@ -167,7 +175,13 @@ def dependencies_of(
         local=tuple(_local(root, folder)),
         command=command,
         build=build,
+        with_development=bool(build) or _starts_by_tools(package, root, started),
     )
+
+
+def _starts_by_tools(package: Package, root: Package, started: str) -> bool:
+    scripts = (package.scripts.get(name, "") for name in ("prestart", "start"))
+    return needs_development((started, *scripts), {*package.development, *root.development})
 
 
 def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
@@ -177,7 +191,7 @@ def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]
     manifest = folder / "package.json"
     for part in (
         versions,
-        *needed.manager.install(development=bool(needed.build)),
+        *needed.manager.install(development=needed.with_development),
         _without_scripts(manifest).decode(errors="surrogateescape"),
         tree.digest(folder, [file for file in needed.files if file != manifest]),
         tree.digest(folder, needed.local),
@@ -295,7 +309,7 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
 
 
 async def _install(tools: Tools, needed: NodeDependencies, cwd: Path, variables: Mapping[str, str]) -> None:
-    words = needed.manager.install(development=bool(needed.build))
+    words = needed.manager.install(development=needed.with_development)
     if needed.command:
         words = ("/bin/sh", "-c", needed.command)
     text = _text_of(words)

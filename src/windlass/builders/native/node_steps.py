@@ -44,7 +44,12 @@ async def install_node(state: BuildState) -> None:
     root = state.sources.workspace or package
     manager = manager_of(root.folder, root.manager)
     needed = await group.in_thread(
-        partial(node.dependencies_of, command=state.sources.install, build=state.sources.build),
+        partial(
+            node.dependencies_of,
+            command=state.sources.install,
+            build=state.sources.build,
+            started=state.sources.start.text,
+        ),
         package,
         root,
         manager,

@@ -15,7 +15,7 @@ from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
 from windlass.core.deploy.static_site import StaticSite
-from windlass.core.detect.procfile import PROCFILE, Processes, read_procfile
+from windlass.core.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 
 LOOKED_FOR: Final = (
     "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
@@ -53,7 +53,7 @@ class Start(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The commands that may run, to look into for names of programs."""
-        chosen = [self.command] if self.command else []
+        chosen = [command for command in (self.command, self.release) if command]
         return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
 
 
@@ -62,6 +62,7 @@ def text_of(command: Command) -> str:
 
 
 def by_procfile(folder: Path) -> Start | None:
+    """Returns the processes of the Procfile. None if there is none, or if the recipe replaces its command."""
     file = folder / PROCFILE
     if not file.is_file():
         return None
@@ -70,6 +71,8 @@ def by_procfile(folder: Path) -> Start | None:
         raise BuildError(procfile.advice)
     if not (procfile.commands or procfile.release):
         raise BuildError("Add a line such as `web: python main.py` to the Procfile: it names no process.")
+    if exists_only_at_heroku(procfile.commands.get(procfile.main, "")):
+        return None
     return _start_of(procfile) if procfile.commands else None
 
 

@@ -12,6 +12,7 @@ from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import StartedDeployment, say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_option
 from windlass.cli.everyday.changes import detach_option
+from windlass.cli.everyday.terminal import NOT_FOUND, explain_name
 from windlass.cli.following import LINE, Patience, StreamFollower, insist
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
@@ -50,7 +51,10 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
         click.get_current_context().exit(INTERRUPTED)
     if wants_json:
         print_json(deployment)
-    click.get_current_context().exit(_exit_code(deployment))
+    code = _exit_code(deployment)
+    if code in NOT_FOUND:
+        explain_name(command, "run")
+    click.get_current_context().exit(code)
 
 
 run.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}

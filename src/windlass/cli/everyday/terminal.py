@@ -14,12 +14,15 @@ from typing import Any, Final
 
 import click
 
+from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument, service_option
 from windlass.cli.websocket import CloseFrame, CommandSocket
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
 
+NOT_FOUND: Final = (126, 127)
+"""The exit codes of a command whose program is not there."""
 _PIECE: Final = 32_768
 _MOST_WAITING: Final = 262_144
 """Bytes of input that may wait for the connection before more is read."""
@@ -77,7 +80,16 @@ def _run(
         _raw_terminal() if with_terminal else nullcontext(),
     ):
         code = TerminalRelay(connection).until_end()
+    if code in NOT_FOUND:
+        explain_name(command, "exec")
     click.get_current_context().exit(code)
+
+
+def explain_name(command: Sequence[str], verb: str) -> None:
+    """Says how to name a service, if the first word of a command that was not found looks like one."""
+    if "--" in command[1:2]:
+        first, rest = plain(command[0]), plain(" ".join(command[2:]))
+        say(f"If {first} is the service, write `windlass {verb} --application {first} -- {rest}`.")
 
 
 class TerminalRelay:

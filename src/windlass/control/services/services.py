@@ -130,6 +130,10 @@ async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
     details = particulars(last) if last else None
     if last is None or details is None or details.made is None:
         raise Conflict(f"Deploy {name_of(service)} first: there is no build of it to run a command in")
+    if details.made.artifact.is_files_alone:
+        raise Conflict(
+            f"Choose another service: {name_of(service)} is a static site, and its image holds files alone"
+        )
     version = ChosenVersion(
         git_commit_id=details.git_commit_id,
         image_tag=details.image_tag,

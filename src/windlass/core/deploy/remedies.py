@@ -42,7 +42,7 @@ _NO_SCRIPT: Final = (
     "Commit the script {0} with a first line such as `#!/bin/sh` and the line endings of Unix (LF), or "
     "correct the start command: the script, or the program of its first line, is not where {name} runs"
 )
-_NO_MODULE: Final = "Add {0} to the dependencies, or correct the name: {name} has no module {0}"
+_NO_MODULE: Final = "Add {package} to the dependencies, or correct the name: {name} has no module {0}"
 _SETUPTOOLS: Final = f"{python_modules.ADD_SETUPTOOLS}: {{name}} needs its module {{0}}"
 _NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
 _OWN_PORT: Final = (
@@ -66,6 +66,10 @@ _MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
 _DISK: Final = "Ask the operator for room: a disk that {name} writes to is full"
 _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
 """Modules of Python that have lost parts since 3.9."""
+_NO_ADDRESS: Final = (
+    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
+    "{{{{MAIN_DB_URL}}}}: it has no address of a database"
+)
 _OBJECT: Final = (
     "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
 )
@@ -78,7 +82,7 @@ _RULES: Final = tuple(
         (rf"key not found: \"({_NAME})\"", _VARIABLE),
         (rf"Environment variable not found: ({_NAME})", _VARIABLE),
         (rf"UndefinedValueError: ({_NAME}) not found", _VARIABLE),
-        (rf"Set the ({_NAME}) environment variable", _VARIABLE),
+        (rf"\b[Ss]et(?:ting)? the ({_NAME}) environment variable", _VARIABLE),
         (rf"^(?:.*: )?({_NAME}): (?:unbound variable|parameter (?:null or )?not set)", _VARIABLE),
         (
             rf"\b(?:environment |env )?variable[ s:]+{_QUOTE}({_NAME}){_QUOTE} "
@@ -160,6 +164,11 @@ _RULES: Final = tuple(
             r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server",
             _ELSEWHERE,
         ),
+        (
+            r"settings\.DATABASES is improperly configured"
+            r"|`?uri`? parameter to `?openUri\(\)`? must be a string",
+            _NO_ADDRESS,
+        ),
         (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
         (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
         (
@@ -173,6 +182,8 @@ _RULES: Final = tuple(
         ),
     )
 )
+_SETTINGS: Final = re.compile(r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*")
+_REQUIRED: Final = re.compile(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 _KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
     (
@@ -209,17 +220,28 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
+    if fields := _required_settings(text):
+        return f"{fields}, such as with `windlass env set NAME=…`: {name} needs them to start"
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
                 words = _DATABASE
-            return words.format(*(_plain(group or "") for group in match.groups()), name=name)
+            parts = [_plain(group or "") for group in match.groups()]
+            return words.format(*parts, name=name, package=python_modules.package_of("".join(parts[:1])))
     for pattern, words in _ENDED_FOR:
         if pattern.search(end):
             return words.format(name=name)
     if line := next(_exceptions(output), ""):
         return f"Mend what {name} reports: `{line}`"
     return ""
+
+
+def _required_settings(text: str) -> str:
+    """Returns what to set for settings of pydantic, which names all fields that have no value."""
+    if not _SETTINGS.search(text):
+        return ""
+    names = ", ".join(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
+    return f"Set the variables {names[:_LONGEST]}" if names else ""
 
 
 def _exceptions(output: Sequence[str]) -> Iterator[str]:

@@ -52,6 +52,11 @@ class Artifact(Struct, frozen=True, kw_only=True):
     web_port: int = 0
     """The port of the web process unless PORT says another, if files show that it serves; else 0."""
 
+    @property
+    def is_files_alone(self) -> bool:
+        """True for the image of a static site, in which no program is."""
+        return self.kind == "image" and self.static is not None
+
 
 class ProbeKind(StrEnum):
     TCP = "tcp"

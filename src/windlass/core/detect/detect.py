@@ -108,7 +108,8 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
     candidates: list[Candidate] = []
     outer = ""
     for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
-        is_inside = is_one or bool(outer and folder.startswith(outer))
+        # A page in a folder of templates is filled in by a program.
+        is_inside = is_one or bool(outer and folder.startswith(outer)) or "templates" in folder.split("/")
         if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
             continue
         recipe = _recipe_of(tree.below(folder))

@@ -62,3 +62,9 @@ def main_process(names: Collection[str], usual: str = WEB) -> str:
     if usual in names:
         return usual
     return next(iter(names)) if len(names) == 1 else ""
+
+
+def exists_only_at_heroku(command: str) -> bool:
+    """True for the commands by which PHP is served there, such as `heroku-php-apache2 web/`."""
+    program = next(iter(command.split()), "")
+    return program.removeprefix("vendor/bin/").startswith("heroku-php-")

@@ -21,6 +21,12 @@ _OBJECT: Final = re.compile(
     r"^(\w{1,80}+)[ \t]*+(?::[ \t]*+[\w.]++[ \t]*+)?=[ \t]*+(?:\w++\.){0,3}+(\w++)\(", re.MULTILINE
 )
 _FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
+_NEXT: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
+"""The line after a function: the first one that is not indented."""
+_SERVED: Final = re.compile(
+    r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
+)
 _IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
 _RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
@@ -32,6 +38,18 @@ _PORT: Final = re.compile(
 )
 _USUAL_PORT: Final = 8000
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+
+
+class Maker(Struct, frozen=True):
+    """A function that makes an object, such as the application."""
+
+    name: str
+    parameters: str
+
+    @property
+    def needs_no_arguments(self) -> bool:
+        parts = filter(None, (part.strip() for part in self.parameters.split(",")))
+        return all("=" in part or part.startswith("*") for part in parts)
 
 
 class PythonFile(Struct, frozen=True):
@@ -55,9 +73,27 @@ class PythonFile(Struct, frozen=True):
         """Returns the name of the first object at the top level that one of these classes makes."""
         return next((match[1] for match in _OBJECT.finditer(self.text) if match[2] in classes), "")
 
+    def makers(self, name: str) -> Iterator[Maker]:
+        """Yields the functions at the top level that make an object of a class."""
+        makes = re.compile(rf"\b{name}(?:\(|\s*+:$)", re.MULTILINE)
+        if not makes.search(self.text):
+            return
+        for match in _FUNCTION.finditer(self.text):
+            after = _NEXT.search(self.text, match.end())
+            if makes.search(self.text, match.end(), after.start() if after else len(self.text)):
+                yield Maker(match[1], match[2])
+
+    def factory(self, name: str) -> str:
+        """Returns a function that makes an application of this class: one of a usual name, or else one that
+        shows it and needs no arguments."""
+        if match := _FACTORY.search(self.text):
+            return match[1]
+        return next((maker.name for maker in self.makers(name) if maker.needs_no_arguments), "")
+
     @property
-    def factory(self) -> str:
-        match = _FACTORY.search(self.text)
+    def served_object(self) -> str:
+        """Returns the name under which servers look for the application, if the file makes or imports it."""
+        match = _SERVED.search(self.text)
         return match[1] if match else ""
 
     @property

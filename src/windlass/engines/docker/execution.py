@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
@@ -25,6 +26,11 @@ from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 _TERMINAL: Final = "TERM=xterm-256color"
 _END_OF_INPUT: Final = b"\x04"
 _MOMENT, _PATIENCE = 0.02, 5.0
+_REFUSED: Final = re.compile(
+    rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+?)(?:: unknown)?\s*', re.S
+)
+"""The output of a command whose program the engine could not start."""
+_ABSENT: Final = (b"not found in $PATH", b"no such file or directory")
 _LOST: Final = 137
 """The exit code of a command that ended with its container: that of SIGKILL."""
 
@@ -95,7 +101,7 @@ class DockerExecution:
                 self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, patience=None)
             )
             self._raw = RawConnection(answer)
-            self._pieces = self._split(answer.chunks())
+            self._pieces = _explained(self._split(answer.chunks()))
             if request.terminal:
                 await self.resize(request.terminal)
         except BaseException:  # nothing is left of a command that was not handed over
@@ -177,3 +183,21 @@ class DockerExecution:
 
     async def _end(self) -> None:
         await end_marked(self._docker, self._container, f"{MARK}={self._mark}")
+
+
+async def _explained(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields the output of a command. Says itself why there is none, if its program could not be started."""
+    is_first = True
+    async for piece in pieces:
+        yield _in_own_words(piece) if is_first else piece
+        is_first = is_first and not piece
+
+
+def _in_own_words(piece: bytes) -> bytes:
+    refused = _REFUSED.fullmatch(piece)
+    if not refused:
+        return piece
+    program, reason = refused[1], refused[2]
+    if reason.endswith(_ABSENT):
+        return b"There is no program " + program + b" in this instance.\r\n"
+    return b"The program " + program + b" cannot be started: " + reason + b".\r\n"

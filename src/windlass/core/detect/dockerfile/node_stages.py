@@ -19,6 +19,7 @@ from windlass.core.detect.dockerfile.stages import (
 from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.node_frameworks import build_cache_of
 from windlass.core.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
+from windlass.core.detect.node_programs import needs_development
 from windlass.core.detect.recipe import Recipe
 
 _CACHES: Final = {
@@ -107,7 +108,7 @@ def _build_stage(
         stage.environment |= _SETTINGS.get(manager, {})
     stage.tools = _tools(managers, files, package)
     if recipe.install:
-        only_used = "" if recipe.build else _WITHOUT_TOOLS.get(recipe.install, "")
+        only_used = "" if _needs_tools(recipe, package) else _WITHOUT_TOOLS.get(recipe.install, "")
         caches = tuple(_CACHES[manager] for manager in managers) or (_CACHES["npm"],)
         installing = [RunStep(f"{recipe.install} {only_used}".strip(), caches)]
         if _needs_code(recipe, files, package):
@@ -121,6 +122,11 @@ def _build_stage(
         kept = CacheMount(name, f"{options.folder}/{folder}", is_locked=True)
         stage.build.append(RunStep(recipe.build.removeprefix("npx "), (kept,)))
     return stage
+
+
+def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
+    commands = (_start(recipe, package), word(table(package, "scripts"), "prestart"), recipe.release)
+    return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"))
 
 
 def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles, table, word
 from windlass.core.detect.language import Language
+from windlass.core.detect.procfile import exists_only_at_heroku
 from windlass.core.detect.recipe import Recipe
 from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
@@ -67,9 +68,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 def _without_heroku(recipe: Recipe) -> str:
     """Forgets a command that exists only at Heroku. Returns the folder that it serves."""
-    program, *rest = recipe.start.split()[:10] or [""]
-    if not program.removeprefix("vendor/bin/").startswith("heroku-php-"):
+    if not exists_only_at_heroku(recipe.start):
         return ""
+    rest = recipe.start.split()[1:10]
     recipe.forget("start", "processes")
     return rest[-1].strip("/") if rest and not rest[-1].startswith("-") else ""
 

@@ -10,6 +10,14 @@ from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
 from windlass.core.detect.python_code import PythonFile, python_files
+from windlass.core.detect.python_frameworks import (
+    ENTRY,
+    add_package,
+    choose_script_framework,
+    choose_server_framework,
+    serve_asgi,
+    serve_wsgi,
+)
 from windlass.core.detect.python_pins import LOCKS, python_of_pins
 from windlass.core.detect.python_requirements import REQUIREMENTS, requirements_files
 from windlass.core.detect.python_servers import module_file, server_of
@@ -18,8 +26,7 @@ from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
-_NAMED_SETTINGS: Final = re.compile(r"['\"](\w++\.settings(?:\.\w++)*+)['\"]")
-_DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
+_DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
 _SYSTEM: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
     "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
@@ -31,19 +38,6 @@ _SYSTEM: Final = {
     "pycairo": ("gcc", "libcairo2-dev", "pkg-config"),
     "python-ldap": ("gcc", "libldap2-dev", "libsasl2-dev"),
 }
-_ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
-_WSGI: Final = ("Flask", "Bottle", "Dash")
-_MODULES: Final = {
-    "FastAPI": "fastapi",
-    "Starlette": "starlette",
-    "Litestar": "litestar",
-    "Quart": "quart",
-    "Sanic": "sanic",
-    "Flask": "flask",
-    "Bottle": "bottle",
-    "Dash": "dash",
-}
-_ENTRY: Final = ("main.py", "app.py")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -62,7 +56,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
     names = [*requirements_files(files), *(name for name in LOCKS if files.has(name))]
     if old := old_package_in("\n".join(files.text(name) for name in names)):
-        _add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")
+        add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")
 
 
 def dependencies(files: KnownFiles) -> dict[str, str]:
@@ -130,131 +124,51 @@ def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]
 
 
 def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
-    manage = files.text("manage.py")
-    settings = _SETTINGS.search(manage) or _NAMED_SETTINGS.search(manage)
-    project = settings[1].partition(".")[0] if settings else ""
-    if not settings or not files.has(f"{project}/wsgi.py", f"{project}/asgi.py"):
+    settings = _settings_module(files)
+    if not settings:
         return False
-    recipe.choose(f"manage.py names the settings {settings[1]}.", framework="Django")
+    project = settings.partition(".")[0]
+    recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
     recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
     if not needed:
         recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    apply_django_settings(files, recipe, settings[1], needed)
+    apply_django_settings(files, recipe, settings, needed)
     if files.has(f"{project}/asgi.py") and (
         not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
     ):
-        _serve_asgi(recipe, needed, f"{project}.asgi:application", f"{project}/asgi.py is there", "")
+        serve_asgi(recipe, needed, f"{project}.asgi:application", f"{project}/asgi.py is there", "")
     else:
-        _serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
+        serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
     _celery(files, recipe, needed)
     return True
 
 
+def _settings_module(files: KnownFiles) -> str:
+    """Returns the settings that manage.py names, itself or by a variable of its own: a module of a package
+    that servers can load."""
+    manage = files.text("manage.py")
+    plain = [match[1] for match in _SETTINGS.finditer(manage)]
+    named = [match[1] for match in _DOTTED.finditer(manage) if _has_module(files, match[1])]
+    return next((module for module in (*plain, *named) if _is_served(files, module)), "")
+
+
+def _has_module(files: KnownFiles, module: str) -> bool:
+    path = module.replace(".", "/")
+    return bool(files.has(f"{path}.py", f"{path}/__init__.py"))
+
+
+def _is_served(files: KnownFiles, module: str) -> bool:
+    project = module.partition(".")[0]
+    return bool(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
+
+
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     code = python_files(files)
-    if not _choose_script_framework(recipe, needed, code) and not _choose_server_framework(
+    if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
         recipe, needed, code
     ):
         _choose_entry(recipe, code, files)
     _celery(files, recipe, needed, code)
-
-
-def _choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
-    """Chooses a framework whose own program runs a file. Returns False if there is none."""
-    for file in code if "streamlit" in needed else ():
-        if file.imports("streamlit"):
-            because = f"{needed['streamlit']} names Streamlit; {file.path} imports it."
-            options = "--server.port ${PORT:-8501} --server.address 0.0.0.0 --server.headless true"
-            recipe.choose(
-                because, framework="Streamlit", start=f"streamlit run {file.path} {options}", port=8501
-            )
-            recipe.choose("Streamlit answers there when it is ready.", health_path="/_stcore/health")
-            return True
-    for file in code if "gradio" in needed else ():
-        if file.imports("gradio") and not any(file.made_by(name) for name in (*_ASGI, *_WSGI)):
-            because = f"{needed['gradio']} names Gradio; {file.path} imports it."
-            place = "env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860}"
-            recipe.choose(because, framework="Gradio", start=f"{place} python {file.path}", port=7860)
-            return True
-    return False
-
-
-def _choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
-    """Chooses a framework whose application is an object that a server loads. Returns False if there is
-    none."""
-    for name in (*_ASGI, *_WSGI):
-        origin = _file_naming(_MODULES[name], needed)
-        if not origin:
-            continue
-        for file in code:
-            variable = file.made_by(name)
-            factory = file.factory if not variable and file.imports(_MODULES[name]) else ""
-            if not variable and not factory:
-                continue
-            because = f"{origin} names {name}; {file.path} defines `{variable or factory}`"
-            recipe.choose(f"{because}.", framework=name)
-            if entry := next((file for file in code if file.path in _ENTRY and file.starts_a_server), None):
-                recipe.choose(
-                    f"{entry.path} serves when it is run.",
-                    start=f"python {entry.path}",
-                    port=entry.served_port,
-                )
-            elif name in _ASGI:
-                more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
-                _serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
-            else:
-                inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
-                target = inner[1] if inner else variable or f"'{factory}()'"
-                more = " --pythonpath src" if file.in_src else ""
-                _serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
-            return True
-    return False
-
-
-def _file_naming(module: str, needed: dict[str, str]) -> str:
-    """Returns the file that names a package, or one of its extensions, which bring it: flask-admin."""
-    extensions = (file for name, file in needed.items() if name.startswith(f"{module}-"))
-    return needed.get(module) or next(extensions, "")
-
-
-def _serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
-    if recipe.start:
-        return
-    if "hypercorn" in needed and "uvicorn" not in needed:
-        start = f"hypercorn {target} --bind 0.0.0.0:${{PORT:-8000}}"
-    elif "daphne" in needed and "uvicorn" not in needed:
-        start = f"daphne --bind 0.0.0.0 --port ${{PORT:-8000}} {target}"
-    else:
-        start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
-        _add_server(recipe, needed, "uvicorn")
-    _choose_start(recipe, start, because)
-
-
-def _serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
-    if recipe.start:
-        return
-    if "waitress" in needed and "gunicorn" not in needed:
-        start = f"waitress-serve --listen=0.0.0.0:${{PORT:-8000}} {target}"
-    else:
-        start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
-        _add_server(recipe, needed, "gunicorn")
-    _choose_start(recipe, start, because)
-
-
-def _choose_start(recipe: Recipe, start: str, because: str) -> None:
-    recipe.choose(f"{because}.", start=start)
-    recipe.choose("The start command listens there unless PORT names another.", port=8000)
-
-
-def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
-    if server not in needed:
-        _add_package(recipe, server, "The start command needs it, and no file names a server.")
-
-
-def _add_package(recipe: Recipe, name: str, reason: str) -> None:
-    if recipe.added_packages:
-        recipe.added_packages.append(name)
-    recipe.choose(reason, added_packages=[name])
 
 
 def _celery(
@@ -295,7 +209,7 @@ def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) ->
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
     """Chooses a file to run, unless it only defines the tasks of a worker."""
     workers = {file.path for file in code if file.made_by("Celery")}
-    for name in _ENTRY:
+    for name in ENTRY:
         if files.has(name) and name not in workers:
             recipe.choose(f"{name} is there.", start=f"python {name}")
             if recipe.start == f"python {name}":
@@ -312,7 +226,7 @@ def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
 python = Language(
     name="Python",
     manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
-    code=_ENTRY,
+    code=ENTRY,
     rank=40,
     fill=fill,
     manifests_with_paths=("requirements.txt", "pyproject.toml"),
