@@ -12,12 +12,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from bench.measure import Bench, Line, Target
 from bench.servers import Windlass, windlass
 from tests.console.conftest import OPTIONS
-from tests.console.many import FAST_LOG, answer_with_services
+from tests.console.many import answer_with_services, fast_log, many_deployments, wait_until
 
 _FIRST_PAGE = Target(1.0, "≤", "s")
 _TASK = Target(100, "≤", "ms")
 _THROTTLED = 4
 _SERVICES = 10_000
+_FLEET = 500
 _WATCH = """
 window.__tasks = [0];
 new PerformanceObserver((list) => list.getEntries().forEach((task) => window.__tasks.push(task.duration)))
@@ -42,7 +43,19 @@ def run(bench: Bench) -> list[Line]:
             Line(
                 what="the longest task while 1,000 lines come in a second",
                 unit="ms",
-                ours=[_log(browser, server) for _ in rounds],
+                ours=[_log(browser, server, 0) for _ in rounds],
+                target=_TASK,
+            ),
+            Line(
+                what="the same in a log of 1,000,000 lines",
+                unit="ms",
+                ours=[_log(browser, server, 1_000_000) for _ in rounds],
+                target=_TASK,
+            ),
+            Line(
+                what=f"the longest task while {_FLEET} services are deployed",
+                unit="ms",
+                ours=[_fleet(browser, server) for _ in rounds],
                 target=_TASK,
             ),
             Line(
@@ -79,14 +92,16 @@ def _first_page(browser: Browser, server: Windlass) -> float:
         return time.monotonic() - began
 
 
-def _log(browser: Browser, server: Windlass) -> float:
+def _log(browser: Browser, server: Windlass, first: int) -> float:
     app = _application(server)
     with _signed_in(browser, server) as (context, url):
         page = context.new_page()
-        page.add_init_script(FAST_LOG.replace("RATE", "1"))
+        page.add_init_script(fast_log(1, first))
         page.add_init_script(_WATCH)
         page.goto(f"{url}/application/{app}/logs")
         page.wait_for_selector(".log-line")
+        wait_until(page, f"window.__sent >= {first}")
+        page.wait_for_timeout(1000)
         page.evaluate("window.__tasks = [0]")
         page.wait_for_timeout(5000)
         return _longest(page)
@@ -101,6 +116,21 @@ def _list(browser: Browser, server: Windlass) -> float:
         page.goto(f"{url}/environment/{app['environment']['id']}")
         page.wait_for_selector("tbody tr")
         page.wait_for_timeout(1000)
+        return _longest(page)
+
+
+def _fleet(browser: Browser, server: Windlass) -> float:
+    app = server.ask("GET", f"/application/{_application(server)}")
+    environment = app["environment"]["id"]
+    with _signed_in(browser, server) as (context, url):
+        page = context.new_page()
+        page.add_init_script(many_deployments(environment, _FLEET))
+        page.add_init_script(_WATCH)
+        page.goto(f"{url}/environment/{environment}")
+        page.wait_for_selector("tbody tr")
+        page.wait_for_timeout(1000)
+        page.evaluate("window.__tasks = [0]")
+        page.wait_for_timeout(5000)
         return _longest(page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,13 +13,15 @@ const real = window.fetch;
 window.fetch = (url, options) => {
   if (!String(url).includes('/log?follow')) return real(url, options);
   const encoder = new TextEncoder();
-  const began = performance.now();
+  let began = performance.now();
   let timer;
   window.__sent = 0;
   const body = new ReadableStream({
     start(controller) {
       timer = setInterval(() => {
-        const wanted = Math.floor((performance.now() - began) * RATE);
+        const isLater = window.__sent >= FIRST;
+        if (!isLater) began = performance.now();
+        const wanted = isLater ? FIRST + Math.floor((performance.now() - began) * RATE) : FIRST;
         let text = '';
         for (let most = 2000; window.__sent < wanted && most; most--) {
           const number = ++window.__sent;
@@ -35,7 +38,51 @@ window.fetch = (url, options) => {
   return Promise.resolve(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
 };
 """
-"""Follows a log that gets RATE lines in each millisecond."""
+"""Follows a log of FIRST lines that gets RATE more in each millisecond."""
+
+MANY_DEPLOYMENTS: Final = """
+const real = window.fetch;
+const STATES = ['QUEUED', 'BUILDING', 'DEPLOYING', 'RUNNING', 'RUNNING', 'RUNNING'];
+window.__events = 0;
+const stateOf = (index) => STATES[Math.floor(index / 7 + window.__events / 4) % STATES.length];
+const serviceOf = (index) => ({ ...SERVICE, id: `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`,
+  name: `service-${index}`, state: stateOf(index) });
+window.fetch = (url, options) => {
+  const answer = (data) => Promise.resolve(new Response(JSON.stringify(data), { headers: { 'content-type': 'application/json' } }));
+  if (String(url).includes('/services?')) return answer({ results: Array.from({ length: COUNT }, (_, index) => serviceOf(index)) });
+  if (!String(url).endsWith('/status/stream') && !String(url).endsWith('/events/stream')) return real(url, options);
+  let timer;
+  const encoder = new TextEncoder();
+  const body = new ReadableStream({
+    start(controller) {
+      timer = setInterval(() => {
+        window.__events++;
+        const applications = Array.from({ length: COUNT }, (_, index) => ({ ...serviceOf(index), status_details: {} }));
+        controller.enqueue(encoder.encode(`data: ${JSON.stringify({ applications })}\\n\\n`));
+      }, 100);
+    },
+    cancel() { clearInterval(timer); },
+  });
+  return Promise.resolve(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
+};
+"""
+"""An environment of COUNT services that are all deployed: ten times a second, some of them have new states."""
+
+
+def wait_until(page: Page, expression: str) -> None:
+    """The policy of the page refuses what `wait_for_function` would run."""
+    while not page.evaluate(expression):
+        page.wait_for_timeout(100)
+
+
+def many_deployments(environment: str, count: int) -> str:
+    return MANY_DEPLOYMENTS.replace("COUNT", str(count)).replace(
+        "SERVICE,", f"{json.dumps(_service(0, environment))},"
+    )
+
+
+def fast_log(rate: float, first: int = 0) -> str:
+    return FAST_LOG.replace("RATE", str(rate)).replace("FIRST", str(first))
 
 
 def answer_with_services(page: Page, environment: str, count: int) -> None:

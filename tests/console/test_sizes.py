@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.many import FAST_LOG, answer_with_services
+from tests.console.many import answer_with_services, fast_log, many_deployments, wait_until
 from tests.console.servers import Repository, Server
+from tests.forms import either
 
 MOST_NODES = 4000
 
@@ -30,16 +32,33 @@ def test_ten_thousand_services_are_a_page_of_bounded_size(server: Server, new_pa
     assert nodes(page) < MOST_NODES
 
 
+@pytest.mark.sized
+@pytest.mark.timeout(600)
 def test_a_log_with_many_lines_is_a_page_of_bounded_size(
     server: Server, new_page, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Lines"), repository, "lines")
     page = new_page("/")
-    page.add_init_script(FAST_LOG.replace("RATE", "50"))
+    page.add_init_script(fast_log(1, either(150_000, 1_000_000)))
     page.goto(f"{server.url}/console/application/{app}/logs")
-    while page.evaluate("window.__sent || 0") < 150_000:
-        page.wait_for_timeout(100)
+    wait_until(page, f"window.__sent >= {either(150_000, 1_000_000)}")
     expect(page.locator(".log")).to_contain_text("older ones when you scroll up")
     assert nodes(page) < MOST_NODES
-    page.get_by_role("searchbox", name="Search these lines").fill("line 140000 ")
-    expect(page.locator(".log mark").first).to_have_text("line 140000 ")
+    newest = either("line 149000 ", "line 999000 ")
+    page.get_by_role("searchbox", name="Search these lines").fill(newest)
+    expect(page.locator(".log mark").first).to_have_text(newest)
+
+
+def test_a_deployment_of_500_services_is_followed_in_a_page_of_bounded_size(
+    server: Server, new_page
+) -> None:
+    environment = server.environment(project="Fleet")
+    page = new_page("/")
+    page.add_init_script(many_deployments(environment, 500))
+    for place in ("/", f"/environment/{environment}"):
+        page.goto(f"{server.url}/console{place}")
+        wait_until(page, "window.__events > 5")
+        expect(page.locator("main")).to_contain_text("of 500 services running")
+        first = page.locator("main .head p").inner_text()
+        expect(page.locator("main .head p")).not_to_have_text(first)
+        assert nodes(page) < MOST_NODES, place
