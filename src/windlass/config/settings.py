@@ -203,6 +203,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+    outbound_ca_file: Annotated[
+        str,
+        _says(
+            "File with authorities (PEM) whose certificates outgoing requests take beside the system's, such "
+            "as that of a registry of your own"
+        ),
+    ] = ""
     outbound_proxy: Annotated[
         str,
         _says(

@@ -154,7 +154,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
         mount_path=original.mount_path,
         enable_interpolation_in_file=body.enable_interpolation_in_file,
     )
-    return await _create_derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
+    return await create_derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
 
 
 @writes("environmentVariable.alias", "secret.alias")
@@ -170,7 +170,7 @@ async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
         description=body.description,
         mount_path=original.mount_path,
     )
-    return await _create_derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
+    return await create_derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
 
 
 def _spec(family: Family) -> type[Variable] | type[Secret]:
@@ -190,11 +190,12 @@ async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
     return here, other
 
 
-async def _create_derived(
-    ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
-    overridden: Row | None = None, aliased: Row | None = None,
+async def create_derived(
+    ctx: Context, tx: Tx, call: Call, here: Row, spec: Spec, kind: str,
+    family: Family | None = None, overridden: Row | None = None, aliased: Row | None = None,
 ) -> Reply:  # fmt: skip
-    family = call.family
+    """Creates a variable that overrides another one, or is an alias of it."""
+    family = family or call.family
     noun = "secret" if family is secret else "variable"
     extras: Document = {"variable_type": kind}
     if overridden:

@@ -70,13 +70,13 @@ async def fetch_image(
 
 
 async def find_registry(
-    ctx: Context, org: str, registry_id: str | UnsetType | None
+    ctx: Context, org: str, registry_id: str | UnsetType | None, source: Reads | None = None
 ) -> ContainerRegistry | None:
     """Returns the registry of an image, with its secrets. None also for an id that names no registry:
     services of older versions have such ids, which had no effect."""
     if not registry_id:
         return None
-    row = await ctx.store.reads.resources.find(container_registry.name, registry_id)
+    row = await (source or ctx.store.reads).resources.find(container_registry.name, registry_id)
     if row is None:
         return None
     if row.org != org:
