@@ -41,6 +41,9 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
     """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
     that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
     registry = await find_registry(ctx, making.service.org, image.registry_id)
+    built = ctx.settings.build_registry
+    if built and built.holds(name_in(registry, image.image_name)):
+        raise BuildError("image_name: images that Windlass built are for their own service alone")
     login = await _login(ctx, registry)
     request = PullRequest(
         f"{name_in(registry, image.image_name)}:{image.tag}", login, is_registered=registry is not None
