@@ -187,8 +187,24 @@ def a_credential_comes_with_its_address(operation: Operation, body: Body) -> Non
     family = operation.family
     if family and operation.body in {family.edit, family.patch}:
         for secret, addresses in family.sent_to.items():
-            if addresses:
+            if addresses and "." not in secret:
                 body.setdefault(secret, "printable")
+
+
+@rule
+def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) -> None:
+    """`kind` decides which fields `config` has, and its secrets go with their address."""
+    if operation.family and operation.family.name == "containerRegistry" and operation.verb:
+        body.update({"kind": "GENERIC_CR"} if "kind" in body else {})
+        body["url"] = "https://registry.example.com"
+        body["config"] = {"username": "acme", "password": "printable"}
+
+
+@rule
+def an_image_is_relative_to_its_registry(operation: Operation, body: Body) -> None:
+    """A name with a host is refused where the registry is named, too."""
+    if body.get("registry_id"):
+        body["image_name"] = "acme/shop"
 
 
 @rule

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from windlass.core.deploy.registries import BuildRegistry, RegistryLogin
 from windlass.core.words.naming import PLACE_NAME
 
 
@@ -211,11 +212,28 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     terraform_state_versions: Annotated[
         int, _says("Versions of the state that are kept for each Terraform service", ge=2, le=10_000)
     ] = 50
+    registry: Annotated[
+        str,
+        _says(
+            "Registry for images that the Docker engine builds, such as registry.example.com/windlass: each "
+            "is sent there, and fetched where it is gone; empty: they stay on the engine",
+            pattern=r"^([a-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9._/-]+)?)?\Z",
+        ),
+    ] = ""
+    registry_username: Annotated[str, _says("User name for this registry; empty if it takes no login")] = ""
+    registry_password: Annotated[str, _says("Password for this registry", secret=True)] = ""
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+    outbound_ca_file: Annotated[
+        str,
+        _says(
+            "File with authorities (PEM) whose certificates outgoing requests take beside the system's, such "
+            "as that of a registry of your own"
+        ),
+    ] = ""
     outbound_proxy: Annotated[
         str,
         _says(
@@ -238,6 +256,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     access_log: Annotated[bool, _says("Log every request, one JSON object a line")] = False
     access_log_file: Annotated[str, _says("File of the access log; empty is standard error")] = ""
     gateway_access_log_file: Annotated[str, _says("File of the access log of services; empty is none")] = ""
+
+    @property
+    def build_registry(self) -> BuildRegistry | None:
+        """The registry for images that are built; None if they stay on the engine."""
+        if not self.registry:
+            return None
+        name, password = self.registry_username, self.registry_password
+        return BuildRegistry(self.registry.rstrip("/"), RegistryLogin(name, password) if name else None)
 
     @property
     def signs_people_in(self) -> bool:

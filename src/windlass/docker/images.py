@@ -45,6 +45,16 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                 raise EngineRefused(404, str(message["error"]))
 
 
+async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
+    """Sends an image to the registry that its name says. Refused with the reason, if it takes none."""
+    name, _, tag = ref.rpartition(":")
+    path, auth = f"/images/{name}/push", registry_auth(login) or registry_auth(RegistryLogin("", ""))
+    async with docker.stream("POST", path, params={"tag": tag}, patience=PULLING, auth=auth) as answer:
+        async for message in answer.objects():
+            if "error" in message:
+                raise EngineRefused(502, str(message["error"]))
+
+
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
@@ -61,6 +71,7 @@ _REASONS: Final = (
     ),
     (
         r"pull access denied|repository does not exist|unauthorized|authentication required|denied|forbidden"
+        r"|no basic auth credentials|incorrect username or password"
         r"|name unknown|not found",
         "Check the name of the image: the registry has no {ref} that can be pulled {how}",
     ),

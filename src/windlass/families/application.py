@@ -14,6 +14,7 @@ from windlass.core.declare.build_shapes import (
     SystemPackage,
     WatchedPath,
 )
+from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -28,6 +29,7 @@ from windlass.core.declare.fields import (
     kept,
     shown_in_examples,
 )
+from windlass.core.declare.network import has_network
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.resource import Family, clash
 from windlass.core.declare.shapes import (
@@ -209,6 +211,8 @@ application = Family(
         deployable(DeployRequest, ChosenApplication),
         has_deployments,
         has_commits,
+        can_be_cloned,
+        has_network,
         has_links,
         has_logs,
         has_variables,

@@ -235,8 +235,13 @@ class AvailableRegistry(Shown):
 
 def normalise(spec: ContainerRegistry) -> None:
     kind, config = KINDS[spec.kind], spec.config
-    for name in config.__struct_fields__:
-        _check_field(spec.kind, kind, name, getattr(config, name))
+    given = {name for name in config.__struct_fields__ if getattr(config, name) not in (None, UNSET)}
+    for name in sorted(given):
+        _check_given(spec.kind, name)
+    for name in kind.required:
+        if name not in given:
+            why = kind.why.get(name)
+            raise clash(f"config.{name}", f"is required for {spec.kind}" + (f": {why}" if why else ""))
     if bool(config.username) != bool(config.password) and kind.login is LoginSource.CONFIG:
         missing = "password" if config.username else "username"
         raise clash(f"config.{missing}", "is required with the other: a login has a user name and a password")
@@ -244,17 +249,14 @@ def normalise(spec: ContainerRegistry) -> None:
     _check_url(spec, kind)
 
 
-def _check_field(name_of_kind: str, kind: RegistryKind, name: str, value: object) -> None:
-    is_given = value is not None and value is not UNSET
-    if is_given and (why := kind.refused.get(name)):
+def _check_given(name_of_kind: str, name: str) -> None:
+    kind = KINDS[name_of_kind]
+    if why := kind.refused.get(name):
         raise clash(f"config.{name}", why)
-    if is_given and name not in (*kind.required, *kind.optional):
+    if name not in (*kind.required, *kind.optional):
         raise clash(
             f"config.{name}", f"leave it out: a registry of the kind {name_of_kind} has no such setting"
         )
-    if not is_given and name in kind.required:
-        why = kind.why.get(name)
-        raise clash(f"config.{name}", f"is required for {name_of_kind}" + (f": {why}" if why else ""))
 
 
 def _check_url(spec: ContainerRegistry, kind: RegistryKind) -> None:

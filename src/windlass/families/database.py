@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.executions import runs_commands
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
@@ -101,7 +102,7 @@ database = Family(
     shown=DatabaseShown,
     param="db_id",
     normalise=normalise,
-    traits=(deployable(), has_deployments, has_links, has_logs, runs_commands),
+    traits=(deployable(), has_deployments, can_be_cloned, has_links, has_logs, runs_commands),
     actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
 )

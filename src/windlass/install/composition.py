@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -120,10 +121,23 @@ def assemble(
 
 
 def way_out(settings: Settings) -> HttpSender:
+    trust = _trust(settings.outbound_ca_file) if settings.outbound_ca_file else None
     try:
-        return HttpSender(settings.outbound_allow, settings.outbound_proxy)
+        return HttpSender(settings.outbound_allow, settings.outbound_proxy, trust=trust)
     except ValueError as error:
         raise BadSetting(str(error)) from error
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    """Returns the authorities of the system, and those of a file."""
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cafile=file)
+    except (OSError, ssl.SSLError) as error:
+        raise BadSetting(
+            f"outbound_ca_file: name a file with certificates in PEM: {file} cannot be read as one"
+        ) from error
+    return context
 
 
 async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> Store:

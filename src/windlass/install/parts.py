@@ -122,8 +122,9 @@ async def _engine(
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
 
-        engine = DockerEngine(host=host, folder=folder / "docker", installation=installation)
-        return engine, DockerBuilder(host=host, installation=installation)
+        built = settings.build_registry
+        engine = DockerEngine(host=host, folder=folder / "docker", installation=installation, registry=built)
+        return engine, DockerBuilder(host=host, installation=installation, registry=built)
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
 
 

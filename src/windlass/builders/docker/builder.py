@@ -24,8 +24,10 @@ from windlass.builders.docker.context import BuildContext, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
+from windlass.core.deploy.registries import BuildRegistry
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
 from windlass.docker.images import image, pull, why_not_pulled
 
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from windlass.builders.docker.recipes import ChosenDockerfile
 
 INSTALLATION: Final = "windlass.installation"
-SERVICE: Final = "windlass.service"
-KEY: Final = "windlass.key"
 PERIOD: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
@@ -49,10 +49,18 @@ _log = log("builders.docker")
 class DockerBuilder:
     makes: Literal["native", "image"] = "image"
 
-    def __init__(self, *, host: str | Docker, installation: str, buildkit: bool | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        host: str | Docker,
+        installation: str,
+        buildkit: bool | None = None,
+        registry: BuildRegistry | None = None,
+    ) -> None:
         """`installation` tells our images from those of another Windlass on the same engine. The engine
-        decides about BuildKit, unless it is given here."""
+        decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
+        self._built = BuiltImages(self._docker, registry)
         self._installation = installation
         self._buildkit = buildkit
         self._building: list[tuple[str, str]] = []
@@ -64,7 +72,9 @@ class DockerBuilder:
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with self._translated():
-            return await self._artifact(service, key)
+            if artifact := await self._artifact(service, key):
+                return artifact
+            return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
 
     async def build(self, order: Order, say: Say) -> Artifact:
         if not _TAG.fullmatch(order.key):
@@ -139,6 +149,8 @@ class DockerBuilder:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and did not say why"
             )
+        if why := await self._built.send(artifact.ref):
+            say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
 
     async def _send(self, order: Order, chosen: ChosenDockerfile, kit: bool, progress: BuildProgress) -> None:

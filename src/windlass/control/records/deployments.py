@@ -25,6 +25,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
+from windlass.core.deploy.registries import digest_of
 from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
@@ -288,6 +289,8 @@ def shown_deployment(
     }
     if details.image_tag:
         own["image_tag"] = details.image_tag
+        if details.made and (digest := digest_of(details.made.artifact.ref)):
+            own["image_digest"] = digest
     if details.command:
         own["command"] = details.command
     if details.run:

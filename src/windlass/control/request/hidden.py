@@ -59,6 +59,13 @@ def decrypt_with(encryption: Encryption, row: Row) -> dict[str, str]:
     return msgspec.json.decode(encryption.decrypt(row.sealed, *owner), type=dict[str, str])
 
 
+def own_hidden(ctx: Context, row: Row) -> dict[str, str]:
+    """Returns the encrypted fields that a client sent, without secrets of the server beside them."""
+    family = ctx.registry[row.family]
+    own = family.hidden | family.veiled
+    return {name: value for name, value in decrypt_hidden(ctx, row).items() if name in own}
+
+
 def whole_addresses(ctx: Context, row: Row) -> Document:
     """The fields of which the document holds only a part that all callers may see."""
     family = ctx.registry[row.family]

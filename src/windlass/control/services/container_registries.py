@@ -14,6 +14,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, shown_status, status_of
 from windlass.control.records.reachability import as_known
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.changing import changeable
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.permissions import is_visible
@@ -62,7 +63,8 @@ async def check_changed(ctx: Context, call: Call) -> None:
     """Looks at a registry before another address, or another login, is stored."""
     row = await target(ctx.store.reads, call)
     before: Document = msgspec.json.decode(row.body)
-    hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
+    hidden = decrypt_hidden(ctx, row)
+    changes = changeable(container_registry, before, sent_in(call.sent(Spec)))
     merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replace_spec
     spec = merge(container_registry, before, hidden, changes)
     assert isinstance(spec, ContainerRegistry)

@@ -26,7 +26,8 @@ from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
-from windlass.control.request.paths import target
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import visible_below
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.services import freshness
@@ -195,6 +196,17 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
 async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
     status = await as_known(ctx, await status_of(source, service))
     return shown_status(call, service, status, await freshness(ctx, source, service, status))
+
+
+@reads("*.listStatuses")
+async def list_statuses(ctx: Context, call: Call) -> Reply:
+    """Lists the statuses of the services of one kind, as far as the caller sees them."""
+    source, family = ctx.store.reads, call.family
+    environment = await parent_of(source, call)
+    rows = await visible_below(source, call.actor, environment, family)
+    if rows is None:
+        rows = await source.resources.of_parent(environment.id, family.name)
+    return Reply(results([encode(await _service_status(ctx, source, call, row)) for row in rows]))
 
 
 @reads("environment.link")

@@ -13,8 +13,8 @@ from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent
 from windlass.control.variables.variables import find_built_in, shown_target, spec_of
 from windlass.core.declare.document import Document
-from windlass.core.declare.resource import Family
-from windlass.families.variable import Secret, Variable, VariableAlias, VariableValue, secret
+from windlass.core.declare.resource import Family, Spec
+from windlass.families.variable import Variable, VariableAlias, VariableValue, secret
 from windlass.store import Row, Tx
 
 
@@ -65,7 +65,7 @@ async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, b
         mount_path=original.mount_path,
         enable_interpolation_in_file=body.enable_interpolation_in_file,
     )
-    return await _create(ctx, tx, call, asked, spec, "OVERRIDE")
+    return await create_derived(ctx, tx, call, asked, spec, "OVERRIDE")
 
 
 async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
@@ -79,12 +79,10 @@ async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body
         description=body.description,
         mount_path=original.mount_path,
     )
-    return await _create(ctx, tx, call, asked, spec, "ALIAS")
+    return await create_derived(ctx, tx, call, asked, spec, "ALIAS")
 
 
-async def _create(
-    ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Variable | Secret, kind: str
-) -> Reply:
+async def create_derived(ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Spec, kind: str) -> Reply:
     noun = "secret" if asked.family is secret else "variable"
     participle, link = ("overridden", "overrides") if kind == "OVERRIDE" else ("aliased", "aliases")
     extras: Document = {"variable_type": kind, f"{participle}_{noun}": shown_target(asked.target)}

@@ -41,6 +41,9 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
     """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
     that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
     registry = await find_registry(ctx, making.service.org, image.registry_id)
+    built = ctx.settings.build_registry
+    if built and built.holds(name_in(registry, image.image_name)):
+        raise BuildError("image_name: images that Windlass built are for their own service alone")
     login = await _login(ctx, registry)
     request = PullRequest(
         f"{name_in(registry, image.image_name)}:{image.tag}", login, is_registered=registry is not None
@@ -70,13 +73,13 @@ async def fetch_image(
 
 
 async def find_registry(
-    ctx: Context, org: str, registry_id: str | UnsetType | None
+    ctx: Context, org: str, registry_id: str | UnsetType | None, source: Reads | None = None
 ) -> ContainerRegistry | None:
     """Returns the registry of an image, with its secrets. None also for an id that names no registry:
     services of older versions have such ids, which had no effect."""
     if not registry_id:
         return None
-    row = await ctx.store.reads.resources.find(container_registry.name, registry_id)
+    row = await (source or ctx.store.reads).resources.find(container_registry.name, registry_id)
     if row is None:
         return None
     if row.org != org:

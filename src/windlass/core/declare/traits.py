@@ -114,6 +114,7 @@ class Deployment(Shown):
         example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07"),
     ] = None
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
+    image_digest: Annotated[Maybe[str], Meta(description="The image that the tag stood for")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
     command: Annotated[Maybe[list[str]], Meta(description="The command, of one that ran once")] = absent
@@ -309,6 +310,14 @@ def deployable(
                 body=CancelRequest,
             ),
             get("status", Status, "Read the status"),
+            get(
+                "listStatuses",
+                list[Status],
+                "List the statuses",
+                suffix="/status",
+                on_collection=True,
+                paged=False,
+            ),
             get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
             get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
         ),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from windlass.core.words.images import DOCKER_HUB, registry_host
+from windlass.core.words.images import DOCKER_HUB, OURS, registry_host
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -127,6 +127,22 @@ class RegistryLogin(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "RegistryLogin(…)"
+
+
+class BuildRegistry(Struct, frozen=True):
+    """The registry of an installation for the images that it builds."""
+
+    prefix: str
+    """Host and path: `registry.example.com/windlass`."""
+    login: RegistryLogin | None = None
+
+    def name_of(self, ref: str) -> str:
+        """Returns the name of a built image in the registry."""
+        return f"{self.prefix}/{ref.removeprefix(OURS)}"
+
+    def holds(self, name: str) -> bool:
+        """True for the name of an image that may be one of the built ones."""
+        return f"{name.lower()}/".startswith(f"{self.prefix.lower()}/")
 
 
 class PullRequest(Struct, frozen=True):

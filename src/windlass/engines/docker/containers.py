@@ -45,11 +45,15 @@ _log = log("engines.docker")
 
 class ContainerClient:
     def __init__(
-        self, docker: Docker, installation: str, resources: DockerResources, watch: EventWatcher
+        self,
+        docker: Docker,
+        installation: str,
+        resources: DockerResources,
+        images: DockerImages,
+        watch: EventWatcher,
     ) -> None:
         self._docker, self._installation = docker, installation
-        self._resources, self._watch = resources, watch
-        self._images = DockerImages(docker)
+        self._resources, self._images, self._watch = resources, images, watch
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
         """Returns the containers with these labels, and no others that the engine may name."""

@@ -6,10 +6,12 @@ answer is decoded, so that it takes neither time nor memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta, Struct
+
+from windlass.engines.docker import names
 
 MOST_LISTED: Final = 10_000
 
@@ -51,3 +53,17 @@ NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
 def bears(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
     """True if an object bears all labels that were asked for; `service` stands for `windlass.service`."""
     return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
+
+
+def container_name(container: ContainerSummary) -> str:
+    """Returns the name of a container. Its names in networks have one more slash."""
+    return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
+
+
+def generation_of(container: ContainerSummary) -> int:
+    return names.identity(container["Labels"])[1]
+
+
+def is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:
+    _, its_generation, its_index = names.identity(container["Labels"])
+    return generation in (None, its_generation) and its_index in indexes

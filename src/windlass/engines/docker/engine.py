@@ -21,7 +21,7 @@ from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import UNKNOWN, Demand, unmet
-from windlass.core.deploy.registries import PullRequest, RegistryLogin
+from windlass.core.deploy.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
@@ -39,7 +39,12 @@ from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing
-from windlass.engines.docker.descriptions import ContainerSummary
+from windlass.engines.docker.descriptions import (
+    ContainerSummary,
+    container_name,
+    generation_of,
+    is_chosen,
+)
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
 from windlass.engines.docker.export import export_folder
@@ -67,7 +72,9 @@ class DockerEngine(EngineByHand):
     takes: Literal["native", "image"] = "image"
     has_go_between = True
 
-    def __init__(self, *, host: str | Docker, folder: Path, installation: str) -> None:
+    def __init__(
+        self, *, host: str | Docker, folder: Path, installation: str, registry: BuildRegistry | None = None
+    ) -> None:
         """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
         what must outlive Windlass and belongs to this engine alone."""
         super().__init__()
@@ -76,13 +83,13 @@ class DockerEngine(EngineByHand):
         self._machine = DockerMachine(self._docker, folder / "identity")
         self.identity = self._machine.remembered()
         self._installation = installation
-        self._resources, self._images = (
-            DockerResources(self._docker, installation),
-            DockerImages(self._docker),
-        )
+        self._resources = DockerResources(self._docker, installation)
+        self._images = DockerImages(self._docker, registry)
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
         self._removed = RemovedGenerations(folder / "removed", durable=True)
-        self._containers = ContainerClient(self._docker, installation, self._resources, self._watch)
+        self._containers = ContainerClient(
+            self._docker, installation, self._resources, self._images, self._watch
+        )
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
 
@@ -159,16 +166,16 @@ class DockerEngine(EngineByHand):
         with self._translated():
             copies = await self._containers.list(service=service)
             if indexes is None:
-                ending = {_generation(copy) for copy in copies} if generation is None else {generation}
+                ending = {generation_of(copy) for copy in copies} if generation is None else {generation}
                 self._removed.note(service, ending)
                 # Containers started before the note are there by now; later starts find the note.
                 chosen = [
                     container
                     for container in await self._containers.list(service=service)
-                    if _generation(container) in ending
+                    if generation_of(container) in ending
                 ]
             else:
-                chosen = [container for container in copies if _is_chosen(container, generation, indexes)]
+                chosen = [container for container in copies if is_chosen(container, generation, indexes)]
             await group.run_together(*(self._end(container, grace) for container in chosen))
 
     async def discard(self, service: str) -> None:
@@ -279,19 +286,19 @@ class DockerEngine(EngineByHand):
         return detail
 
     async def _end(self, container: ContainerSummary, grace: float) -> None:
-        async with self._locks[_name(container)]:
+        async with self._locks[container_name(container)]:
             await self._containers.stop(container["Id"], grace)
             await self._containers.remove(container["Id"])
 
     async def _halt(self, container: ContainerSummary) -> None:
-        async with self._locks[_name(container)]:
+        async with self._locks[container_name(container)]:
             await self._containers.stop(container["Id"], GRACE)
 
     async def _allow_return(self, workload: Workload) -> None:
         """Lets a removed generation run again if it takes the place of a later one that failed."""
         if workload.generation in self._removed.of(workload.service):
             copies = await self._containers.list(service=workload.service)
-            later = any(_generation(container) > workload.generation for container in copies)
+            later = any(generation_of(container) > workload.generation for container in copies)
             self._removed.returns(workload.service, workload.generation, later=later)
 
     def _refuse_unmet(self, workload: Workload) -> None:
@@ -328,7 +335,9 @@ class DockerEngine(EngineByHand):
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
-        return (_name(container), usage_of(stats)) if stats else None  # an ending container has no figures
+        return (
+            (container_name(container), usage_of(stats)) if stats else None
+        )  # an ending container has no figures
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -340,20 +349,6 @@ class DockerEngine(EngineByHand):
             raise EngineError(refusal(refused.message)) from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EngineError(NONSENSE) from error
-
-
-def _name(container: ContainerSummary) -> str:
-    """Returns the name of a container. Its names in networks have one more slash."""
-    return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
-
-
-def _generation(container: ContainerSummary) -> int:
-    return names.identity(container["Labels"])[1]
-
-
-def _is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:
-    _, its_generation, its_index = names.identity(container["Labels"])
-    return generation in (None, its_generation) and its_index in indexes
 
 
 def _refuse(workload: Workload) -> NoReturn:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from windlass.core.deploy.registries import ImageRef, PullRequest, RegistryLogin, parse_ref
+from windlass.core.deploy.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
 from windlass.core.words.images import is_named_by_id, is_ours
 from windlass.docker import Docker, EngineRefused
+from windlass.docker.built_images import BuiltImages
 from windlass.docker.images import image, pull, registry_auth, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError
 
@@ -24,8 +25,10 @@ def _say_nothing(line: str) -> None:
 
 
 class DockerImages:
-    def __init__(self, docker: Docker) -> None:
+    def __init__(self, docker: Docker, registry: BuildRegistry | None = None) -> None:
+        """`registry` has the images that Windlass built, if it is set."""
         self._docker = docker
+        self._built = BuiltImages(docker, registry)
 
     async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
         """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
@@ -49,6 +52,8 @@ class DockerImages:
         """Pulls an image unless it is on the engine. Returns its metadata."""
         if inspection := await self._own(ref):
             return inspection
+        if await self._built.fetch(ref):
+            return await image(self._docker, ref) or {}
         if is_ours(ref):
             raise ArtifactLost("The image of this release is no longer on the Docker engine: deploy again")
         say(f"Pulling {ref}")

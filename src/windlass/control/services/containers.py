@@ -1,0 +1,154 @@
+"""Containers and their tags: new ones are deployed everywhere or listed, and images are checked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import msgspec
+
+from windlass.base.errors import Invalid
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars, shown_deployment, status_of
+from windlass.control.request.paths import target
+from windlass.control.request.permissions import allows
+from windlass.control.request.references import check_reference
+from windlass.control.services.actions import deploy
+from windlass.control.services.registry_images import MOST_TAGS, failure_answer
+from windlass.control.services.services import freshness
+from windlass.control.workloads.images import find_registry, name_in
+from windlass.control.workloads.registries import open_registry
+from windlass.core.access import Scope
+from windlass.core.declare.document import Document
+from windlass.core.deploy.registries import KINDS, digest_of
+from windlass.core.deploy.states import State, action, action_status
+from windlass.core.deploy.tags import newer_than
+from windlass.core.words.images import DOCKER_HUB, registry_host
+from windlass.families.container import (
+    CheckedImage,
+    Container,
+    ContainerDeployRequest,
+    ImageCheck,
+    ImageToDeploy,
+    ImageVersion,
+    container,
+)
+from windlass.families.container_registry import ContainerRegistry, RegistryConfig, container_registry
+from windlass.registries.client import RegistryClient
+from windlass.registries.failures import Problem, RegistryFailure
+from windlass.store import Row, Tx
+
+_HUB_KIND, _OTHER_KIND = "DOCKER_HUB", "GENERIC_CR"
+
+
+# A new tag
+
+
+@writes("organization.containerDeploy")
+async def auto_deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
+    organization, asked = await target(tx, call), call.sent(ImageToDeploy)
+    body = ContainerDeployRequest(image_tag=asked.tag)
+    deployments: list[Document] = []
+    async for service in _containers_of(ctx, tx, organization, asked):
+        if await allows(tx, call.actor, Scope.DEPLOY, service):
+            accepted, status = await deploy(ctx, tx, call, service, body)
+            fresh = await freshness(ctx, tx, service, status)
+            deployments.append(shown_deployment(call, service, accepted, status, fresh))
+    return Reply(encode(_summary(call, organization, deployments)))
+
+
+async def _containers_of(ctx: Context, tx: Tx, organization: Row, asked: ImageToDeploy) -> AsyncIterator[Row]:
+    """Yields the containers that a new tag of an image is for."""
+    for id, *_ in await tx.tree.services(organization.id, container.name, "", ""):
+        row = await tx.resources.get(id)
+        spec = row.read(Container) if row else None
+        if row is None or spec is None or not spec.auto_deploy or spec.tag == asked.tag:
+            continue
+        registry = await find_registry(ctx, row.org, spec.registry_id, tx)
+        if asked.image_name in (spec.image_name, name_in(registry, spec.image_name)):
+            yield row
+
+
+def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
+    """Returns the whole as existing clients expect it: as one status."""
+    state = State.QUEUED if deployments else State.DEPLOYED
+    return {
+        "id": organization.id,
+        "state": call.dialect.state(state),
+        "deployment_state": call.dialect.exact(state),
+        "service_deployment_status": "OUT_OF_DATE" if deployments else "UP_TO_DATE",
+        "status_details": {"action": action(state), "status": action_status(state), "sub_action": "NONE"},
+        "deployment_requests_count": len(deployments),
+        "deployments": deployments,
+    }
+
+
+@reads(f"{container.name}.version")
+async def list_versions(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    spec = service.read(Container)
+    try:
+        registry = await _registry_of(ctx, service.org, spec.image_name, spec.registry_id or None)
+        image = _relative(spec.image_name, spec.registry_id or None)
+        tags = await registry.tags(image, MOST_TAGS)
+        versions = [ImageVersion(name=tag) for tag in newer_than(spec.tag, tags.names)]
+        if (runs := await _digest_that_runs(ctx, service)) and spec.tag in tags.names:
+            digest = await registry.digest(image, spec.tag)
+            versions += [ImageVersion(name=spec.tag, digest=digest)] if digest != runs else []
+    except RegistryFailure as failure:
+        raise failure_answer(failure) from failure
+    return Reply(results([encode(version) for version in versions]))
+
+
+async def _digest_that_runs(ctx: Context, service: Row) -> str:
+    status = await status_of(ctx.store.reads, service)
+    serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
+    made = particulars(serving).made if serving else None
+    return digest_of(made.artifact.ref) if made else ""
+
+
+# An image that is checked
+
+
+@reads("environment.checkContainerImage")
+async def check_image(ctx: Context, call: Call) -> Reply:
+    environment, asked = await target(ctx.store.reads, call), call.sent(ImageCheck)
+    id = asked.registry_id or None
+    if id:
+        await check_reference(
+            ctx.store.reads, "registry_id", container_registry.name, id, environment.org, call.actor
+        )
+    try:
+        registry = await _registry_of(ctx, environment.org, asked.image_name, id)
+        digest = await registry.digest(_relative(asked.image_name, id), asked.tag)
+    except RegistryFailure as failure:
+        if failure.problem is Problem.UNKNOWN_IMAGE:
+            raise Invalid(f"image_name: {failure}") from failure
+        raise failure_answer(failure) from failure
+    spec = await find_registry(ctx, environment.org, id)
+    image = f"{name_in(spec, asked.image_name)}:{asked.tag}"
+    return Reply(encode(CheckedImage(image=image, digest=digest)))
+
+
+async def _registry_of(ctx: Context, org: str, image_name: str, id: str | None) -> RegistryClient:
+    """Returns the registry of an image: the one with this id, or the public one that its name names."""
+    registry = await find_registry(ctx, org, id)
+    return await open_registry(ctx, registry or _public(image_name))
+
+
+def _public(image_name: str) -> ContainerRegistry:
+    host = registry_host(image_name)
+    kind = _HUB_KIND if host == DOCKER_HUB else _OTHER_KIND
+    url = KINDS[kind].url or f"https://{host}"
+    return msgspec.convert(
+        {"name": host, "kind": kind, "url": url, "config": RegistryConfig()}, ContainerRegistry
+    )
+
+
+def _relative(image_name: str, id: str | None) -> str:
+    """Returns the name of an image inside its registry."""
+    host = registry_host(image_name)
+    if id or host == DOCKER_HUB:
+        return image_name.rpartition("docker.io/")[2] if not id else image_name
+    return urlsplit(f"//{image_name}").path.lstrip("/")

@@ -1,0 +1,127 @@
+"""A real container registry (Debian's docker-registry), with TLS and a login."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import shutil
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import Authority, authority, serves
+from tests.free_ports import free_port
+
+USER, PASSWORD = "reader", "reads-only"
+_HTPASSWD = f"{USER}:$2b$04$cw4mrRKK.1.eAxf9r7seJul6aXOhIZM49TT3ma7VnYDPs35F0PPW.\n"
+HOST = "localhost"
+
+
+class DockerRegistry:
+    def __init__(self, folder: Path, *, tls: bool = True, login: bool = True) -> None:
+        self.port = free_port()
+        self.scheme = "https" if tls else "http"
+        self.has_login = login
+        self.authority: Authority | None = authority(folder / "authority") if tls else None
+        self._folder = folder
+        self._trust = ssl.create_default_context(cafile=self.authority.file) if self.authority else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{HOST}:{self.port}"
+
+    @property
+    def host(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        program = shutil.which("docker-registry")
+        if program is None:
+            pytest.skip("docker-registry is not installed")
+        file = self._folder / "registry.json"
+        file.write_text(json.dumps(self._settings()))
+        self._process = subprocess.Popen(
+            [program, "serve", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while True:
+            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                self._ask("GET", "/v2/")
+                return
+            assert self._process.poll() is None, "docker-registry ended"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def push(self, image: str, tag: str, content: bytes = b"") -> str:
+        """Puts an image without layers there; returns its digest."""
+        config = json.dumps({"architecture": "amd64", "os": "linux", "note": content.decode()}).encode()
+        empty = {"mediaType": "application/vnd.oci.image.config.v1+json", **self._upload(image, config)}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": empty,
+            "layers": [],
+        }
+        answer = self._ask(
+            "PUT", f"/v2/{image}/manifests/{tag}", json.dumps(manifest).encode(), manifest["mediaType"]
+        )
+        return str(answer.headers["Docker-Content-Digest"])
+
+    def _upload(self, image: str, blob: bytes) -> dict[str, Any]:
+        digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
+        where = self._ask("POST", f"/v2/{image}/blobs/uploads/").headers["Location"]
+        self._ask("PUT", f"{where}&digest={digest}", blob, "application/octet-stream")
+        return {"digest": digest, "size": len(blob)}
+
+    def _ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Any:
+        url = path if path.startswith("http") else f"{self.url}{path}"
+        request = urllib.request.Request(url, data=body or None, method=method)
+        if kind:
+            request.add_header("Content-Type", kind)
+        if self.has_login:
+            request.add_header(
+                "Authorization", "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+            )
+        return urllib.request.urlopen(request, context=self._trust, timeout=10)
+
+    def _settings(self) -> dict[str, Any]:
+        http: dict[str, Any] = {"addr": f"127.0.0.1:{self.port}", "secret": "of-the-tests"}
+        if self.authority:
+            serves(self.authority, HOST)
+            pem = str(self.authority.folder / f"{HOST}.pem")
+            http["tls"] = {"certificate": pem, "key": pem}
+        settings: dict[str, Any] = {
+            "version": 0.1,
+            "log": {"level": "error"},
+            "storage": {"filesystem": {"rootdirectory": str(self._folder / "data")}},
+            "http": http,
+        }
+        if self.has_login:
+            file = self._folder / "htpasswd"
+            file.write_text(_HTPASSWD)
+            settings["auth"] = {"htpasswd": {"realm": "tests", "path": str(file)}}
+        return settings
+
+
+@contextlib.contextmanager
+def docker_registry(folder: Path, **options: bool) -> Iterator[DockerRegistry]:
+    folder.mkdir(parents=True, exist_ok=True)
+    registry = DockerRegistry(folder, **options)
+    registry.start()
+    try:
+        yield registry
+    finally:
+        registry.stop()

@@ -1,0 +1,252 @@
+"""Containers take images of registries: names, logins, digests, new tags, copies, and who may do so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.fakes.engine import FakeEngine
+from tests.world import Answer, World, make_world
+from windlass.core.deploy.registries import RegistryLogin
+
+FIRST, SECOND = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+LOGIN = RegistryLogin("reader", "reads-only")
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url, engine=FakeEngine("image")) as made:
+        yield made
+
+
+async def registry(world: World, url: str = "https://registry.example.com", **fields: Any) -> str:
+    body = {
+        "name": world.name("registry"),
+        "kind": "GENERIC_CR",
+        "url": url,
+        "config": {"username": LOGIN.username, "password": LOGIN.password},
+    }
+    return await world.made(f"/organization/{world.org}/containerRegistry", body | fields)
+
+
+async def container(world: World, environment: str | None = None, **fields: Any) -> str:
+    environment = environment or await world.environment()
+    body = {"name": world.name("container"), "image_name": "acme/shop", "tag": "1.0"}
+    return await world.made(f"/environment/{environment}/container", body | fields)
+
+
+async def deployed(world: World, service: str, verb: str = "deploy", body: Any = None) -> Mapping[str, Any]:
+    answer = await world.post(f"/container/{service}/{verb}", body)
+    assert answer.status == 202, answer
+    await world.settle()
+    ended: Mapping[str, Any] = (await world.get(f"/container/{service}/deployment/{answer['id']}")).json
+    assert ended["status"] == "SUCCEEDED", ended
+    return ended
+
+
+async def test_an_image_is_pulled_from_its_registry_with_the_login_of_that(world):
+    service = await container(world, registry_id=await registry(world))
+    await deployed(world, service)
+    asked = world.engine.resolved[-1]
+    assert (asked.ref, asked.login) == ("registry.example.com/acme/shop:1.0", LOGIN)
+    assert (asked.is_registered, world.engine.logins[-1]) == (True, LOGIN)
+    shown = (await world.get(f"/container/{service}"))["registry"]
+    assert (shown["url"], shown["kind"]) == ("https://registry.example.com", "GENERIC_CR")
+
+
+async def test_an_image_without_a_registry_is_pulled_without_a_login(world):
+    await registry(world, url="https://docker.io", kind="DOCKER_HUB")
+    service = await container(world)
+    await deployed(world, service)
+    assert [(asked.ref, asked.login, asked.is_registered) for asked in world.engine.resolved] == [
+        ("acme/shop:1.0", None, False)
+    ]
+
+
+async def test_a_tag_is_resolved_by_each_deploy_and_kept_by_everything_else(world):
+    tag = "registry.example.com/acme/shop:1.0"
+    world.engine.digests[tag] = FIRST
+    service = await container(world, registry_id=await registry(world))
+    first = await deployed(world, service)
+    assert (first["image_tag"], first["image_digest"]) == ("1.0", FIRST)
+    world.engine.digests[tag] = SECOND
+    for verb in ("restart-service", "redeploy"):
+        assert (await deployed(world, service, verb))["image_digest"] == FIRST
+        assert world.engine.running[service].artifact.ref.endswith(FIRST)
+    assert (await deployed(world, service))["image_digest"] == SECOND
+    back = await deployed(world, service, "rollback", {})
+    assert (back["image_tag"], back["image_digest"]) == ("1.0", FIRST)
+    assert world.engine.running[service].artifact.ref == f"registry.example.com/acme/shop@{FIRST}"
+    assert world.engine.logins[-1] == LOGIN, "an earlier image is pulled again where it is gone"
+
+
+async def test_a_login_is_not_sent_to_the_registry_that_an_earlier_image_is_from(world):
+    world.engine.digests |= {
+        "registry.example.com/acme/shop:1.0": FIRST,
+        "other.example.com/acme/shop:1.0": SECOND,
+    }
+    service = await container(world, registry_id=await registry(world))
+    await deployed(world, service)
+    other = await registry(world, url="https://other.example.com")
+    assert (await world.patch(f"/container/{service}", {"registry_id": other})).status == 200
+    await deployed(world, service)
+    await deployed(world, service, "rollback", {})
+    assert (world.engine.prepared[-1], world.engine.logins[-1]) == (
+        f"registry.example.com/acme/shop@{FIRST}",
+        None,
+    )
+
+
+async def test_a_registry_counts_its_users_and_is_not_deleted_under_them(world):
+    path = f"/organization/{world.org}/containerRegistry"
+    one, other = await registry(world), await registry(world)
+    environment = await world.environment()
+    service = await container(world, environment, registry_id=one, name="web")
+    assert (await world.get(f"{path}/{one}"))["associated_services_count"] == 1
+    refused = await world.delete(f"{path}/{one}")
+    assert (refused.status, "1 use it (web)" in refused.message) == (409, True)
+    [user] = (await world.get(f"{path}/{one}/associatedServices"))["results"]
+    assert (user["service_id"], user["service_type"], user["environment_id"]) == (
+        service,
+        "CONTAINER",
+        environment,
+    )
+    [status] = (await world.get(f"{path}/{one}/container/status"))["results"]
+    assert status["id"] == service
+    await world.patch(f"/container/{service}", {"registry_id": other})
+    assert [(await world.get(f"{path}/{id}"))["associated_services_count"] for id in (one, other)] == [0, 1]
+    assert (await world.delete(f"{path}/{one}")).status == 204
+    await world.patch(f"/container/{service}", {"registry_id": None})
+    assert (await world.get(f"{path}/{other}"))["associated_services_count"] == 0
+    await world.patch(f"/container/{service}", {"registry_id": other})
+    await world.delete(f"/environment/{environment}")
+    await world.settle()
+    assert (await world.get(f"{path}/{other}"))["associated_services_count"] == 0
+    assert (await world.delete(f"{path}/{other}")).status == 204
+
+
+async def test_services_show_the_new_name_of_their_registry(world):
+    id = await registry(world)
+    service = await container(world, registry_id=id)
+    await world.patch(f"/organization/{world.org}/containerRegistry/{id}", {"name": "renamed"})
+    assert (await world.get(f"/container/{service}"))["registry"]["name"] == "renamed"
+
+
+async def test_a_registry_of_another_organization_does_not_exist(world):
+    id, environment = await registry(world), await world.environment()
+    other, token = await world.organization()
+    assert (await world.get(f"/organization/{other}/containerRegistry/{id}", token=token)).status == 404
+    project = await world.made(f"/organization/{other}/project", {"name": "p"}, token=token)
+    theirs = await world.made(f"/project/{project}/environment", {"name": "e"}, token=token)
+    body = {"name": "c", "image_name": "acme/shop", "tag": "1", "registry_id": id}
+    refused = await world.post(f"/environment/{theirs}/container", body, token=token)
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "registry_id")
+    assert (await world.post(f"/environment/{environment}/container", body)).status == 201
+
+
+async def test_a_limited_token_names_no_registry_and_no_other_image_of_one(world):
+    environment = await world.environment()
+    id = await registry(world)
+    limited = await world.new_token("Write", "Deploy", limited_to=[environment])
+    body = {"name": "c", "image_name": "acme/shop", "tag": "1", "registry_id": id}
+    refused = await world.post(f"/environment/{environment}/container", body, token=limited)
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "registry_id")
+    service = await container(world, environment, registry_id=id)
+    moved = await world.patch(f"/container/{service}", {"image_name": "acme/payroll"}, token=limited)
+    assert moved.status == 403
+    assert (await world.post(f"/container/{service}/deploy", {"image_tag": "2"}, token=limited)).status == 202
+
+
+@pytest.mark.parametrize("name", ["ghcr.io/acme/shop", "localhost:5000/acme/shop"])
+async def test_an_image_of_another_registry_is_refused(world, name):
+    body = {"name": "c", "image_name": name, "tag": "1", "registry_id": await registry(world)}
+    refused = await world.post(f"/environment/{await world.environment()}/container", body)
+    assert refused.status == 400
+    assert "image_name is relative to the registry" in refused.message
+
+
+# New tags
+
+
+async def test_a_new_tag_is_deployed_wherever_containers_ask_for_it(world):
+    id = await registry(world)
+    follows = [
+        await container(world, auto_deploy=True),
+        await container(world, auto_deploy=True, registry_id=id),
+    ]
+    others = [
+        await container(world),
+        await container(world, auto_deploy=True, tag="1.1"),
+        await container(world, auto_deploy=True, image_name="acme/blog"),
+    ]
+    path, body = f"/organization/{world.org}/container/deploy", {"image_name": "acme/shop", "tag": "1.1"}
+    reader = await world.new_token("Read", "Write")
+    assert (await world.post(path, body, token=reader)).status == 403
+    answer = await world.post(path, body)
+    assert (answer.status, {made["service_id"] for made in answer["deployments"]}) == (202, set(follows))
+    await world.settle()
+    for service in follows:
+        assert (await world.get(f"/container/{service}"))["tag"] == "1.1"
+    assert not world.engine.running.keys() & set(others)
+    assert (await world.post(path, body))["deployments"] == [], "a repeated call finds nothing to do"
+
+
+# Copies and network options
+
+
+async def test_a_copy_has_settings_variables_and_secrets_and_no_data(world):
+    source, place = await world.environment(), await world.environment()
+    service = await container(
+        world, source, registry_id=await registry(world), ports=[{"internal_port": 80}],
+        storage=[{"size": 1, "mount_point": "/data"}], cpu=250,
+    )  # fmt: skip
+    variable = await world.made(
+        f"/container/{service}/environmentVariable", {"key": "COLOUR", "value": "red"}
+    )
+    await world.made(f"/container/{service}/environmentVariable/{variable}/alias", {"key": "FARBE"})
+    await world.made(f"/container/{service}/secret", {"key": "PASSWORD", "value": "canary"})
+    copied = await world.post(f"/container/{service}/clone", {"name": "copy", "environment_id": place})
+    assert (copied.status, copied["environment"]["id"], copied["cpu"]) == (202, place, 250)
+    original = (await world.get(f"/container/{service}")).json
+    for parts in ("ports", "storage"):
+        assert copied[parts][0]["id"] != original[parts][0]["id"]
+    await deployed(world, copied["id"])
+    variables = world.engine.running[copied["id"]].variables
+    assert (variables["COLOUR"], variables["FARBE"], variables["PASSWORD"]) == ("red", "red", "canary")
+    values = (await world.get(f"/container/{copied['id']}/environmentVariable"))["results"]
+    await world.patch(f"/container/{copied['id']}/environmentVariable/{values[0]['id']}", {"value": "blue"})
+    assert (await world.get(f"/container/{service}/environmentVariable/{variable}"))["value"] == "red"
+    twice = await world.post(f"/container/{service}/clone", {"name": "copy", "environment_id": place})
+    assert twice.status == 409
+
+
+async def test_a_copy_goes_where_the_caller_may_write_and_nowhere_else(world):
+    place = await world.environment()
+    service = await container(world, place)
+    _, token = await world.organization()
+    other = await world.environment()
+    limited = await world.new_token("Write", limited_to=[place])
+    for target, problem in ((other, 400), (service, 400), (place, 202)):
+        body = {"name": "copy", "environment_id": target}
+        assert (await world.post(f"/container/{service}/clone", body, token=limited)).status == problem
+    gone: Answer = await world.post(f"/container/{service}/clone", body, token=token)
+    assert gone.status == 404
+
+
+async def test_sticky_sessions_are_refused_with_the_reason(world):
+    service = await container(world)
+    assert (await world.get(f"/container/{service}/network")).json == {"sticky_session": False}
+    assert (await world.put(f"/container/{service}/network", {"sticky_session": False})).status == 201
+    refused = await world.put(f"/container/{service}/network", {"sticky_session": True})
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "sticky_session")
+
+
+async def test_the_statuses_of_all_containers_of_an_environment_are_read_at_once(world):
+    environment = await world.environment()
+    services = [await container(world, environment) for _ in range(2)]
+    listed = (await world.get(f"/environment/{environment}/container/status"))["results"]
+    assert [status["id"] for status in listed] == services
+    assert json.dumps(listed).count("NEVER_DEPLOYED") == 2
