@@ -246,7 +246,7 @@ def sleepers(site):
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
 async def test_a_build_that_was_killed_is_no_artifact_and_leaves_no_programs(site, mode):
-    """Those in a cell end with their server, and the others with the next sweep."""
+    """Programs in a cell end with their server; a sweep ends the others."""
     order = slow(site)
     killed = subprocess.Popen(
         [sys.executable, "-c", ANOTHER, str(site.kept), str(order.source), mode], stdout=subprocess.DEVNULL

@@ -9,10 +9,12 @@ from asyncio import StreamReader
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 from weakref import finalize
 
 from windlass.base import subprocesses as group
+from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launching import Launcher
 from windlass.base.isolation.step import StepRequest
 
@@ -32,19 +34,14 @@ class StepLauncher:
     @asynccontextmanager
     async def running(self, request: StepRequest) -> AsyncIterator[StepProcess]:
         """Runs a step, whose processes are ended at the end of the block. May raise an OSError."""
-        pipes = os.pipe(), os.pipe()
+        (hear, output), (hear_errors, errors) = os.pipe(), os.pipe()
         try:
-            child = await self._start(request, pipes[0][1], pipes[1][1])
-        except BaseException:
-            for read, write in pipes:
-                os.close(read)
-                os.close(write)
-            raise
-        process = StepProcess(child)
+            with on_failure(partial(_close_all, hear, hear_errors)):
+                process = StepProcess(await self._start(request, output, errors))
+        finally:
+            _close_all(output, errors)
         try:
-            for _, write in pipes:
-                os.close(write)
-            await process.listen(pipes[0][0], pipes[1][0])
+            await process.listen(hear, hear_errors)
             yield process
         finally:
             await process.end()
@@ -117,6 +114,11 @@ async def _read_from(descriptor: int, reader: StreamReader) -> asyncio.ReadTrans
     pipe = os.fdopen(descriptor, "rb", 0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     return transport
+
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _close(thread: ThreadPoolExecutor, launcher: Launcher) -> None:

@@ -171,11 +171,11 @@ class Git:
             self._preparing.pop(name)
             kept.close()
 
-        task = asyncio.ensure_future(self._prepared(kept))
+        task = asyncio.ensure_future(self._check_out_again(kept))
         self._preparing[name] = task
         task.add_done_callback(end)
 
-    async def _prepared(self, kept: KeptCopy) -> None:
+    async def _check_out_again(self, kept: KeptCopy) -> None:
         nowhere = Remote("", environment(None, (), self._home), self._home, self._limits)
         try:
             async with asyncio.timeout(self._limits.seconds):

@@ -37,7 +37,7 @@ _MOST_PACKS: Final = 20
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class CopyNote(Struct, frozen=True):
+class KeptCommit(Struct, frozen=True):
     url: str
     commit: str
     boot: str
@@ -52,8 +52,8 @@ class KeptCopy:
         self._folder, self._held = folder, held
         self._copy, self._note = folder / "copy", folder / "note"
         self._times: dict[str, int] = {}
-        self._next: CopyNote | None = None
-        self.taken: CopyNote | None = None
+        self._next: KeptCommit | None = None
+        self.taken: KeptCommit | None = None
         """The note of the copy that this fetch goes on with; None if it begins with an empty folder."""
 
     @classmethod
@@ -90,7 +90,7 @@ class KeptCopy:
         self._copy.mkdir(mode=0o700)
         (copy / ".git").rename(self._copy / ".git")
         self._times = dict(_times(copy))
-        self._next = CopyNote(url, commit, _boot(), attributes)
+        self._next = KeptCommit(url, commit, _boot(), attributes)
 
     async def prepare(self, remote: Remote) -> None:
         """Checks the files out once more, for the next fetch."""
@@ -118,9 +118,9 @@ class KeptCopy:
             with suppress(FileNotFoundError):
                 os.utime(self._copy / path, ns=(modified, modified), follow_symlinks=False)
 
-    def _read(self) -> CopyNote | None:
+    def _read(self) -> KeptCommit | None:
         try:
-            return msgspec.json.decode(self._note.read_bytes(), type=CopyNote)
+            return msgspec.json.decode(self._note.read_bytes(), type=KeptCommit)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 

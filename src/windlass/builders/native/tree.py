@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from windlass.builders.builder import BuildError
 def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
     """Removes symbolic links that lead out of the folder, and all but files, folders and links."""
     links: list[Path] = []
-    for path in list(walk(top)):
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            links.append(path)
-        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            path.unlink()
+    for entry in list(_entries(top)):
+        if entry.is_symlink():
+            links.append(Path(entry.path))
+        elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+            Path(entry.path).unlink()
     # Links to absolute paths first: afterwards a relative one cannot lead out through them.
     links = [link for link in links if not _absolute(top, link, say)]
     real = os.path.realpath(top)
@@ -31,13 +29,7 @@ def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
 
 def walk(top: Path) -> Iterator[Path]:
     """Yields everything below, each folder before its content. Links are not followed."""
-    with os.scandir(top) as scan:
-        entries = sorted(scan, key=lambda entry: entry.name)
-    for entry in entries:
-        path = Path(entry.path)
-        yield path
-        if entry.is_dir(follow_symlinks=False):
-            yield from walk(path)
+    return (Path(entry.path) for entry in _entries(top))
 
 
 def inside(top: Path, path: Path) -> Path | None:
@@ -95,6 +87,15 @@ def digest(top: Path, only: Iterable[Path] | None = None) -> str:
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
             total.update(os.fsencode(os.path.relpath(path, top)) + b"\0" + _facts(path) + b"\0")
     return total.hexdigest()
+
+
+def _entries(top: Path | str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(top) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        yield entry
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(entry.path)
 
 
 def _facts(path: Path) -> bytes:
