@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.context.places import cluster_of
+from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.records.deployments import (
     accept,
     cancel,
