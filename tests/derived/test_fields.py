@@ -20,9 +20,9 @@ from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
 from tests.forms import examples
 from tests.world import Answer
+from windlass.core.declare.log_query import Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
-from windlass.core.declare.traits import Tail
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(
@@ -263,7 +263,18 @@ def test_every_list_is_paged_or_says_why_not():
         elif operation.listing:
             # A tail has a length of its own; the others are short by what they are.
             short = operation.path.endswith(
-                ("/region", "/link", "/commit", "/databaseConfiguration", "/version", "/branches")
+                (
+                    "/region",
+                    "/link",
+                    "/commit",
+                    "/databaseConfiguration",
+                    "/version",
+                    "/branches",
+                    "/availableVersion",
+                    "/terraformResources",
+                    "/plan",
+                    "/stateVersion",
+                )
             )
             assert operation.query is Tail or short, operation.id
 
