@@ -18,6 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from windlass.core.access import ROLE_IDS
+from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN
 from windlass.core.declare.resource import Spec
 
 Refer: TypeAlias = Callable[[str], str]
@@ -144,8 +145,10 @@ def _is_advised(field: inspect.Field) -> bool:
     annotation = unwrapped(field.type)
     if _is_usual_choice(field):
         return True
-    if isinstance(annotation.info, inspect.StructType) and "kept" in annotation.extra:
-        return True  # it may be left out only where another field says so
+    if isinstance(annotation.info, inspect.StructType):
+        # It may be left out only where another field says so.
+        has_none = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+        return "kept" in annotation.extra or (annotation.schema.get(EXAMPLE_MARK) == SHOWN and has_none)
     is_choice = isinstance(annotation.info, inspect.LiteralType)
     return is_choice and field.default is msgspec.NODEFAULT and "examples" in annotation.schema
 

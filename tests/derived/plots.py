@@ -15,7 +15,7 @@ from tests.derived.things import Subject, Tenant, Thing
 from tests.world import World
 from windlass.core.declare.fields import SERVICE_OR_ABOVE
 from windlass.core.declare.operations import Operation, PathId
-from windlass.core.declare.registry import runs_once
+from windlass.core.declare.registry import is_service, runs_once
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.member import member
@@ -86,6 +86,9 @@ class Plot:
         """Returns the id of the item that an action adds to a list. Deployments wait, because no worker runs
         in these worlds by itself."""
         answer = await self._stage.call(action, thing.ids, None, self.tenant.admin)
+        if answer.status == 409 and is_service(thing.family):  # only what is deployed can be run
+            await self.ran(thing)
+            answer = await self._stage.call(action, thing.ids, None, self.tenant.admin)
         assert answer.status == 202, answer
         return str(answer["id"])
 

@@ -91,6 +91,34 @@ class RunsOnce(AtStation):
             await station.engine.once(it)
         assert station.said.count("begun") == 1
 
+    async def test_a_removed_run_does_not_come_back_after_a_later_one_either(self, rig, station):
+        it = await job(rig)
+        for generation in (1, 2):
+            await station.engine.once(structs.replace(it, generation=generation))
+            await station.engine.remove(it.service, generation=generation)
+        with pytest.raises(EngineError):
+            await station.engine.once(it)
+        assert station.said.count("begun") == 2
+
+    async def test_the_output_file_of_a_run_is_read_after_its_end(self, rig, station):
+        needs(rig, "programs")
+        it = await job(rig, variables={"OUTPUT": '{"A": 1}'}, writes_output=True)
+        await station.engine.once(it)
+        assert await station.engine.read_output(it) == b'{"A": 1}'
+
+    async def test_a_run_that_writes_no_output_file_has_none(self, rig, station):
+        it = await job(rig, writes_output=True)
+        await station.engine.once(it)
+        assert await station.engine.read_output(it) is None
+
+    @pytest.mark.parametrize("trick", ["link", "folder", "long"])
+    async def test_nothing_but_a_plain_short_file_is_read_as_output(self, rig, station, trick):
+        needs(rig, "programs")
+        it = await job(rig, variables={"OUTPUT": trick}, writes_output=True)
+        await station.engine.once(it)
+        with pytest.raises(EngineError, match="Write"):
+            await station.engine.read_output(it)
+
     async def test_a_run_that_uses_too_much_memory_is_ended_and_says_so(self, rig, station):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)

@@ -139,6 +139,16 @@ if "VOLUME" in os.environ:
         file.write(os.environ["RUN"] + "\\n")
     if os.environ["RUN"] == "last":
         print("runs", *runs.read_text().split(), flush=True)
+if place := os.environ.get("WINDLASS_OUTPUT"):
+    match os.environ.get("OUTPUT"):
+        case "link":
+            os.symlink("/etc/passwd", place)
+        case "folder":
+            os.mkdir(place)
+        case "long":
+            pathlib.Path(place).write_text("x" * 2_000_000)
+        case str(text):
+            pathlib.Path(place).write_text(text)
 time.sleep(float(os.environ.get("AFTER", "0")))
 print("the last line", flush=True)
 sys.exit(int(os.environ.get("CODE", "0")))

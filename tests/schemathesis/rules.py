@@ -235,3 +235,20 @@ def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
             body["place"] = "local"
         for field in (*apart, "router_port"):
             body.pop(field, None)
+
+
+_REPOSITORY = {"url": "https://github.com/acme/shop.git"}
+_SCHEDULE = {"on_start": {}}
+
+
+@rule
+def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Body) -> None:
+    """A PUT here meets a job of a repository that runs on start."""
+    if not operation.handler.startswith("job.") or not {"source", "schedule"} & body.keys():
+        return
+    if isinstance(source := body.get("source"), dict):
+        docker = {**(source.get("docker") or {}), "git_repository": dict(_REPOSITORY)}
+        docker.pop("dockerfile_raw", None)
+        body["source"] = {"docker": docker}
+    if isinstance(body.get("schedule"), dict):
+        body["schedule"] = dict(_SCHEDULE)

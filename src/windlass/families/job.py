@@ -148,7 +148,7 @@ class JobSchedule(Spec):
 
 
 class Job(Spec):
-    """cpu is in millicores, memory in MB."""
+    """Jobs: programs that run to their end, by a timetable or at events of their environment."""
 
     name: Annotated[Name, example("migrate")]
     description: Annotated[Description | None, example("Brings the database up to date")] = ""
@@ -230,10 +230,10 @@ class ChosenJob(Chosen):
 class ForcedEvent(Spec):
     """The query of a deploy."""
 
-    forceEvent: Annotated[
+    force_event: Annotated[
         Maybe[Literal["START", "STOP", "DELETE", "CRON"]],
         Meta(description="Run the command of this event, instead of that of a deployment"),
-    ] = absent
+    ] = field(name="forceEvent", default=absent)
 
 
 class JobRunRequest(Spec):
@@ -246,7 +246,9 @@ class JobRunRequest(Spec):
 class DueTimes(Shown):
     """The timetable of a job, and when it is due."""
 
-    scheduled_at: Annotated[str, example("30 3 * * *")]
+    scheduled_at: Annotated[
+        str, Meta(description="Empty for a job of events"), example("30 3 * * *")
+    ]
     timezone: Annotated[str, example("Europe/Berlin")]
     is_active: Annotated[bool, Meta(description="False before it is deployed, and while it is stopped")]
     due_at: Annotated[list[Timestamp], example(["2026-01-31T02:30:00.000Z"])]

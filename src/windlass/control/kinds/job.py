@@ -99,7 +99,7 @@ class JobKind(ServiceKind[Job]):
             raise clash("git_commit_id", "leave it out: the job runs an image")
 
     def asked_event(self, service: Row, query: Spec | None) -> str:
-        word = query.forceEvent if isinstance(query, ForcedEvent) else None
+        word = query.force_event if isinstance(query, ForcedEvent) else None
         if not word:
             return ""
         event = _EVENTS[word]

@@ -41,7 +41,7 @@ from windlass.core.deploy.states import State
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
 from windlass.families.environment import JobsToClean
-from windlass.families.job import HowMany, Job, JobDeployRequest, JobRunRequest, job
+from windlass.families.job import CronSchedule, HowMany, Job, JobDeployRequest, JobRunRequest, job
 from windlass.families.organization import ImageToDeploy
 from windlass.store import FAR, Reads, Row, RunRow, Tx
 
@@ -151,32 +151,33 @@ def _chosen(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
 @reads("job.dueTimes")
 async def read_due_times(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    cron = row.read(Job).schedule.cronjob
-    if not cron or not cron.scheduled_at:
-        raise Conflict(f"Choose a job with a timetable: {name_of(row)} runs at events of its environment")
     timetable = await ctx.store.reads.timetables.get(row.id)
     is_active = timetable is not None and timetable.due != FAR
-    plan = plan_of(timetable) if timetable else None
-    text, name = cron.scheduled_at, cron.timezone
-    if plan is not None and is_active:  # changes of the settings take effect with the next deployment
+    cron = row.read(Job).schedule.cronjob or CronSchedule()
+    text, name = cron.scheduled_at or "", cron.timezone
+    if timetable is not None and is_active:  # changes of the settings take effect with the next deployment
+        plan = plan_of(timetable)
         text, name = plan.scheduled_at, plan.timezone
-    table, where, due = parse(text), zone(name), ctx.clock.now() // MINUTE
+    times = _next_times(text, name, ctx.clock.now() // MINUTE, call.asked(HowMany).count)
+    local = [datetime.fromtimestamp(time * 60, UTC).astimezone(zone(name)).isoformat() for time in times]
+    document = {
+        "scheduled_at": text,
+        "timezone": name,
+        "is_active": is_active,
+        "due_at": [stamp(time * MINUTE) for time in times],
+        "local_times": local,
+    }
+    return Reply(encode(document))
+
+
+def _next_times(text: str, name: str, after: int, count: int) -> list[int]:
+    """Returns the next due times of a timetable, in minutes; none without one."""
     times: list[int] = []
-    while len(times) < call.asked(HowMany).count and (later := next_due(table, where, due)) is not None:
-        times.append(due := later)
-    return Reply(
-        encode(
-            {
-                "scheduled_at": text,
-                "timezone": name,
-                "is_active": is_active,
-                "due_at": [stamp(time * MINUTE) for time in times],
-                "local_times": [
-                    datetime.fromtimestamp(time * 60, UTC).astimezone(where).isoformat() for time in times
-                ],
-            }
-        )
-    )
+    due = next_due(parse(text), zone(name), after) if text else None
+    while due is not None and len(times) < count:
+        times.append(due)
+        due = next_due(parse(text), zone(name), due)
+    return times
 
 
 # Purging

@@ -237,7 +237,8 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 async def read_commits(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     try:
-        source = await source_of(ctx, ctx.store.reads, service, None)
+        built = ctx.kinds[service.family].built_from(service)
+        source = await source_of(ctx, ctx.store.reads, built, None)
         commits = await ctx.git_reader.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error

@@ -22,7 +22,7 @@ async def source_of(ctx: Context, source: Reads, service: Row, commit: str | Non
     """The repository of a service, with the token that opens it."""
     repository = ctx.kinds[service.family].repository(service)
     if not repository:
-        raise GitError("This application has no repository: it is built from uploaded folders.")
+        raise GitError("This service has no repository.")
     return await source_at(ctx, source, service.org, repository, commit)
 
 

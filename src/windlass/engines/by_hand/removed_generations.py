@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import IO, Final
 
 from windlass.base import filelock
+from windlass.base.atomic_files import write_whole
 
 LATE: Final = 24 * 3600
 """Seconds after which no call for a service that is no more can still be on its way."""
+
+_DRAFT: Final = ".new"
+MOST: Final = 4096
+"""Removed generations of a service, of which a job has one for each run."""
 
 
 class RemovedGenerations:
@@ -35,10 +40,11 @@ class RemovedGenerations:
     def note(self, service: str, generations: Iterable[int]) -> None:
         with self._held(service) as file:
             removed = _read(file.read())
-            self._write(
-                file,
-                [generation for generation in sorted(set(generations)) if _may_return(removed, generation)],
-            )
+            new = [generation for generation in sorted(set(generations)) if _may_return(removed, generation)]
+            if new and len(removed) >= MOST:
+                self._replace(service, [*removed[-MOST // 2 :], *new])
+            else:
+                self._write(file, new)
 
     def returns(self, service: str, generation: int, *, later: bool) -> bool:
         """Returns whether the generation may run, and if so no longer counts it as removed. `later`: a later
@@ -55,7 +61,7 @@ class RemovedGenerations:
             return True
 
     def services(self) -> set[str]:
-        return {path.name for path in self._folder.glob("*")}
+        return {path.name for path in self._folder.glob("*") if path.suffix != _DRAFT}
 
     def file(self, service: str) -> Path:
         return self._folder / service
@@ -70,10 +76,19 @@ class RemovedGenerations:
     @contextmanager
     def _held(self, service: str) -> Iterator[IO[str]]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._folder / service).open("a+") as file:
-            filelock.wait_for(file.fileno())
-            file.seek(0)
-            yield file
+        while True:
+            with self.file(service).open("a+") as file:
+                filelock.wait_for(file.fileno())
+                if not filelock.is_at(file.fileno(), self.file(service)):  # another one has shortened it
+                    continue
+                file.seek(0)
+                yield file
+                return
+
+    def _replace(self, service: str, generations: Iterable[int]) -> None:
+        """Keeps only the newest: no call for the others can still be on its way."""
+        text = "".join(f"{generation}\n" for generation in generations)
+        write_whole(self.file(service), text.encode(), durable=self._durable, draft=_DRAFT[1:])
 
     def _write(self, file: IO[str], lines: Iterable[int]) -> None:
         if text := "".join(f"{line}\n" for line in lines):

@@ -267,7 +267,8 @@ class DockerEngine(EngineByHand):
         self, workload: Workload, index: int, name: str, *, once: bool = False
     ) -> Inspection | None:
         """Starts a container, unless its generation was removed. Returns its description if it ran before."""
-        await self._allow_return(workload)
+        if not once:
+            await self._allow_return(workload)
         pauses = iter(PAUSES)
         while True:
             self._refuse_removed(workload)

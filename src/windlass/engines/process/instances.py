@@ -125,7 +125,7 @@ class Instances:
             async with self._records.held(key, make=True) as home:
                 assert home is not None
                 record = self._records.read(key)
-                if not self._records.may_run(key):
+                if not self._records.may_run(key, once=once):
                     await self._erase(key, record)
                     raise EngineError(f"deployment {key.generation} of {workload.name} was removed meanwhile")
                 if record is not None and record.removing:

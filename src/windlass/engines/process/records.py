@@ -217,8 +217,11 @@ class RecordStore:
             self.home(key).parent.rmdir()
         return aside
 
-    def may_run(self, key: InstanceKey) -> bool:
-        """Unless its generation was removed as a whole, and is not needed again."""
+    def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
+        """Unless its generation was removed as a whole, and is not needed again, as one that runs `once` never
+        is."""
+        if once:
+            return key.generation not in self.removed.of(safe(key.service))
         later = any(other.generation > key.generation for other in self.find(key.service))
         return self.removed.returns(safe(key.service), key.generation, later=later)
 
