@@ -1,0 +1,115 @@
+"""Windlass, the program and the run are killed while a module is applied: nothing is applied twice, no state is
+lost, and no lock stays without an owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.faults.house import House
+from tests.faults.programs import Code
+from tests.forks import Brood, breeding
+from tests.forms import elsewhere
+from tests.free_ports import free_port
+from tests.terraform.modules import document, needs_program
+from windlass.core.deploy.states import OPEN
+
+POINTS = [
+    "run put off",
+    "run to its end",
+    *elsewhere("build planned", "about to fetch", "fetched", "built", "run planned", "nothing planned"),
+]
+"""Where the server dies, from the request to the end of the run."""
+COUNTED = """
+resource "terraform_data" "counted" {
+  provisioner "local-exec" { command = "echo applied >> $WINDLASS_VOLUME_TERRAFORM/book; sleep 1.5" }
+}
+output "made" { value = "yes" }
+"""
+
+
+@pytest.fixture(scope="module")
+def brood() -> Any:
+    with breeding("tests.faults.victim") as made:
+        yield made
+
+
+@pytest.fixture
+async def house(tmp_path: Path, brood: Brood) -> AsyncIterator[House]:
+    needs_program()
+    made = House(tmp_path / "house", brood, Code(tmp_path / "code"), port=free_port())
+    try:
+        yield made
+    finally:
+        await made.kill()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "module").put({"infra/main.tf": COUNTED})
+    made.commit("A module that counts")
+    return made
+
+
+async def new_service(house: House, repository: Repository) -> str:
+    await house.start()
+    await house.make_environment()
+    made = await house.call("POST", f"/environment/{house.environment}/terraform", document(repository.url))
+    assert "id" in made, made
+    return f"/terraform/{made['id']}"
+
+
+async def ended(house: House, service: str, deployment: str) -> Any:
+    for _ in range(600):
+        shown = await house.call("GET", f"{service}/deployment/{deployment}")
+        if shown["status"] not in OPEN:
+            return shown
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{shown}\n{house.log}")
+
+
+def times_applied(house: House) -> int:
+    books = list((house.data / "run" / "volumes").glob("*/terraform/book"))
+    return sum(book.read_text().count("applied") for book in books)
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_module_is_applied_once_wherever_the_server_dies(house: House, repository: Repository, point: str):
+    service = await new_service(house, repository)
+    house.doom(point)
+    async with house.mortal():
+        begun = (await house.call("POST", f"{service}/deploy"))["id"]
+        await house.dies()
+    assert house.deaths, f"it came only to {house.points}"
+    house.doom("")
+    await house.start()
+    done = await ended(house, service, begun)
+    assert done["status"] == "SUCCEEDED", done
+    assert times_applied(house) == 1
+    assert (await house.call("GET", f"{service}/lock")) == {"is_locked": False}
+    assert [one["address"] for one in (await house.call("GET", f"{service}/terraformResources"))["results"]] == [
+        "terraform_data.counted"
+    ]
+
+
+async def test_a_server_that_is_away_at_the_end_of_an_apply_gets_the_state_later(
+    house: House, repository: Repository
+):
+    service = await new_service(house, repository)
+    begun = (await house.call("POST", f"{service}/deploy"))["id"]
+
+    while not times_applied(house):  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0.02)
+    await house.kill()
+    await asyncio.sleep(3)  # the program tries to store its state meanwhile
+    await house.start()
+    done = await ended(house, service, begun)
+    assert done["status"] == "SUCCEEDED", done
+    assert times_applied(house) == 1
+    assert len((await house.call("GET", f"{service}/stateVersion"))["results"]) == 1
+    assert (await house.call("GET", f"{service}/lock")) == {"is_locked": False}
