@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from msgspec.structs import replace
 
 from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.engine import FakeEngine, FakeProbes
+from tests.fakes.programs import FakePrograms
 from tests.fakes.router import FakeRouter
 from tests.interface import calls
 from windlass.base.clock import SECOND
 from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.base.private import private_file
-from windlass.builders.terraform.programs import InstalledProgram, Programs
+from windlass.builders.terraform.programs import Programs
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
@@ -229,16 +230,6 @@ class World:
     async def events(self, kind: str | None = None) -> list[Any]:
         rows = await self.installation.ctx.store.reads.events.after(self.org)
         return [row for row in rows if kind is None or row.kind == kind]
-
-
-class FakePrograms:
-    """Programs that are installed, and never run."""
-
-    def look(self) -> Sequence[InstalledProgram]:
-        return [
-            InstalledProgram("OPEN_TOFU", "1.9.4", "/usr/bin/tofu"),
-            InstalledProgram("TERRAFORM", "1.11.4", "/usr/bin/terraform"),
-        ]
 
 
 class FakeConnector:

@@ -93,7 +93,12 @@ def full(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
 
 
 def _full_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
-    return {field.encode_name: _full_value(field.encode_name, field.type, refer) for field in info.fields}
+    chosen = [field for field in info.fields if _is_usual_choice(field)] or info.fields
+    return {field.encode_name: _full_value(field.encode_name, field.type, refer) for field in chosen}
+
+
+def _is_usual_choice(field: inspect.Field) -> bool:
+    return "usual_choice" in unwrapped(field.type).extra
 
 
 def _full_value(name: str, annotation: inspect.Type, refer: Refer) -> Any:
@@ -137,6 +142,8 @@ def _valid_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
 
 def _is_advised(field: inspect.Field) -> bool:
     annotation = unwrapped(field.type)
+    if _is_usual_choice(field):
+        return True
     if isinstance(annotation.info, inspect.StructType) and "kept" in annotation.extra:
         return True  # it may be left out only where another field says so
     is_choice = isinstance(annotation.info, inspect.LiteralType)

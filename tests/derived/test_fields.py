@@ -20,9 +20,9 @@ from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
 from tests.forms import examples
 from tests.world import Answer
+from windlass.core.declare.log_query import Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
-from windlass.core.declare.traits import Tail
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(

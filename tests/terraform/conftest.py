@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,9 @@ from tests.whole import Place, Windlass, place
 async def house() -> AsyncIterator[Place]:
     """A folder for a Windlass at a port that stays the same when it starts again, as runs expect it."""
     needs_program()
-    given = {"git_allow_local": True, "stop_seconds": 1, "settle_seconds": 0}
-    async with place("process", port=free_port(), **given) as made:
+    async with place(
+        "process", port=free_port(), git_allow_local=True, stop_seconds=1, settle_seconds=0
+    ) as made:
         yield made
 
 
@@ -29,11 +30,11 @@ async def windlass(house: Place) -> AsyncIterator[Windlass]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
+def repository(tmp_path: Path) -> Repository:
     made = Repository(tmp_path / "repository")
     made.put({"infra/main.tf": MODULE})
     made.commit("A module")
-    yield made
+    return made
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Windlass, the program and the run are killed while a module is applied: nothing is applied twice, no state is
-lost, and no lock stays without an owner."""
+"""Windlass is killed while a module is applied: nothing is applied twice, no state is lost, and no lock stays
+without an owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTS = [
     "run to its end",
     *elsewhere("build planned", "about to fetch", "fetched", "built", "run planned", "nothing planned"),
 ]
-"""Where the server dies, from the request to the end of the run."""
+"""Points at which the server dies, from the request to the end of the run."""
 COUNTED = """
 resource "terraform_data" "counted" {
   provisioner "local-exec" { command = "echo applied >> $WINDLASS_VOLUME_TERRAFORM/book; sleep 1.5" }
@@ -79,7 +79,9 @@ def times_applied(house: House) -> int:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_module_is_applied_once_wherever_the_server_dies(house: House, repository: Repository, point: str):
+async def test_a_module_is_applied_once_wherever_the_server_dies(
+    house: House, repository: Repository, point: str
+):
     service = await new_service(house, repository)
     house.doom(point)
     async with house.mortal():
@@ -92,9 +94,9 @@ async def test_a_module_is_applied_once_wherever_the_server_dies(house: House, r
     assert done["status"] == "SUCCEEDED", done
     assert times_applied(house) == 1
     assert (await house.call("GET", f"{service}/lock")) == {"is_locked": False}
-    assert [one["address"] for one in (await house.call("GET", f"{service}/terraformResources"))["results"]] == [
-        "terraform_data.counted"
-    ]
+    assert [
+        one["address"] for one in (await house.call("GET", f"{service}/terraformResources"))["results"]
+    ] == ["terraform_data.counted"]
 
 
 async def test_a_server_that_is_away_at_the_end_of_an_apply_gets_the_state_later(

@@ -38,7 +38,7 @@ async def test_a_plan_is_kept_and_then_applied_as_it_is_once(service: Service):
     planned = await service.run(action="PLAN")
     assert planned["status"] == "SUCCEEDED", planned
     assert planned["status_details"]["sub_action"] == "TERRAFORM_PLAN_ONLY"
-    plan = await service.get("plan")
+    plan = (await service.results("plan"))[0]
     assert (plan["added"], plan["changed"], plan["destroyed"]) == (0, 1, 0)
     assert plan["resources"] == [{"address": "terraform_data.box", "action": "update"}]
     assert plan["applicable"]
@@ -49,7 +49,7 @@ async def test_a_plan_is_kept_and_then_applied_as_it_is_once(service: Service):
     assert applied["status"] == "SUCCEEDED", applied
     assert applied["repeats"] == planned["id"]
     assert (await service.variables())[f"QOVERY_TERRAFORM_Z{service.id[:8].upper()}_SIZE"] == "4"
-    assert not (await service.get(f"plan?deployment_id={planned['id']}"))["applicable"]
+    assert not (await service.results(f"plan?deployment_id={planned['id']}"))[0]["applicable"]
 
     again = await service.run(plan_id=planned["id"])
     assert again["status"] == "FAILED"
@@ -100,7 +100,7 @@ async def test_a_deletion_destroys_and_a_removal_of_resources_keeps_the_service(
     await service.windlass.call("DELETE", f"{service.path}?resources_only=true")
 
     async def is_removed() -> bool:
-        return (await service.get("status"))["deployment_state"] == "READY"
+        return bool((await service.get("status"))["deployment_state"] == "READY")
 
     await until(is_removed)
     assert await service.results("terraformResources") == []
@@ -115,7 +115,7 @@ async def test_a_deletion_destroys_and_a_removal_of_resources_keeps_the_service(
 
 async def is_gone(service: Service) -> bool:
     listed = await service.windlass.call("GET", f"/environment/{service.environment}/terraform")
-    return listed["results"] == []
+    return not listed["results"]
 
 
 async def test_resources_can_be_left_as_they_are(service: Service):
@@ -154,7 +154,7 @@ async def test_a_failed_destruction_keeps_the_service_and_says_why(service: Serv
     await service.windlass.call("DELETE", service.path)
 
     async def has_failed() -> bool:
-        return (await service.get("status"))["deployment_state"] == "DELETE_ERROR"
+        return bool((await service.get("status"))["deployment_state"] == "DELETE_ERROR")
 
     await until(has_failed)
     assert "unknown" in (await service.get("status"))["message"]
@@ -238,7 +238,7 @@ async def test_an_earlier_state_is_restored_as_the_newest_version(service: Servi
     assert (await service.variables())[prefix + "SIZE"] == "1"
     plan = await service.run(action="PLAN")
     assert plan["status"] == "SUCCEEDED", plan
-    assert (await service.get("plan"))["changed"] == 1
+    assert (await service.results("plan"))[0]["changed"] == 1
 
 
 async def test_two_requests_at_once_apply_one_after_the_other(service: Service):

@@ -13,8 +13,8 @@ from windlass.api.callers import Callers
 from windlass.api.requests import Receive, Request, receive_body
 from windlass.base.errors import Unauthorized
 from windlass.control.context.context import Context
-from windlass.control.records.terraform_states import Locked
-from windlass.control.services.terraform_runs import RunRequest, answer_run, find_run
+from windlass.control.records.terraform_states import LockConflict
+from windlass.control.services.terraform_runs import RunMessage, answer_run, find_run
 
 _BEGINNING: Final = "/terraform-run/"
 _OVERHEAD: Final = 2
@@ -40,8 +40,8 @@ class TerraformRunRequests:
         most = _OVERHEAD * self._ctx.settings.terraform_state_bytes
         body = await receive_body(request.headers, receive, most)
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
-        sent = RunRequest(service, request.method, what, query.get("ID", [""])[0], body)
+        sent = RunMessage(service, request.method, what, query.get("ID", [""])[0], body)
         try:
             return HttpAnswer(200, await answer_run(self._ctx, run, sent))
-        except Locked as locked:  # the program reads the lock in the body
+        except LockConflict as locked:  # the program reads the lock in the body
             return HttpAnswer(locked.status, locked.lock.info) if locked.lock.info else failure_answer(locked)

@@ -19,8 +19,8 @@ from windlass.core.declare.fields import (
     veiled,
 )
 from windlass.core.declare.fields import Url as Address
+from windlass.core.declare.log_query import Moment
 from windlass.core.declare.resource import Family, Shown, Spec, clash
-from windlass.core.declare.traits import Moment
 from windlass.core.words.events import SUBSCRIBABLE, full, is_full, plain
 from windlass.families.organization import organization
 

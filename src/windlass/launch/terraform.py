@@ -10,21 +10,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shlex
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from windlass.launch.instance import LaunchRefused, Variables, launch, say
+from windlass.launch.terraform_environment import RUN, TOKEN, program_environment
+from windlass.launch.terraform_plan import counts_in, planned_in
 
-RUN: Final = "WINDLASS_TERRAFORM"
-TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 VOLUME: Final = "WINDLASS_VOLUME_TERRAFORM"
 """The folder that stays from one run to the next: the providers of the module, and its backend."""
 PLAN_ONLY: Final = "TERRAFORM_PLAN_ONLY"
@@ -39,19 +38,6 @@ _KEPT: Final = 4 * 1024 * 1024
 _OVERRIDE: Final = "windlass_state_override.tf"
 _UNSAVED: Final = "errored.tfstate"
 """The file to which the program writes a state that its backend did not take."""
-_COUNTS: Final = re.compile(
-    r"^Plan:(?: (\d+) to import,)? (\d+) to add, (\d+) to change, (\d+) to destroy", re.MULTILINE
-)
-_ACTIONS: Final = (
-    ("must be replaced", "replace"),
-    ("will be replaced", "replace"),
-    ("will be created", "create"),
-    ("will be updated in-place", "update"),
-    ("will be destroyed", "destroy"),
-    ("will be read during apply", "read"),
-    ("will no longer be managed", "forget"),
-)
-_PLANNED: Final = re.compile(r"^  # (\S.*?) (?:\(deposed object \S+\) )?((?:must|will) .*)$", re.MULTILINE)
 _LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
 _HINTS: Final = (
     (
@@ -68,7 +54,7 @@ _HINTS: Final = (
         "backend: the state is still kept elsewhere: deploy with the action MIGRATE_STATE first",
     ),
     (
-        "Failed to query available provider packages",
+        "CommandFailure to query available provider packages",
         "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers, or to "
         "let this machine reach its registry",
     ),
@@ -80,7 +66,7 @@ _HINTS: Final = (
 )
 
 
-class Failed(Exception):
+class CommandFailure(Exception):
     """A command of the program has failed; its output says why."""
 
     def __init__(self, code: int) -> None:
@@ -126,20 +112,22 @@ def _message_of(error: urllib.error.HTTPError) -> str:
         return f"Windlass refuses with status {error.code}"
 
 
-class Run:
+class TerraformRun:
     """One run of the program, in the folder of the module."""
 
     def __init__(self, variables: Variables) -> None:
-        told = json.loads(variables[RUN])
-        self.program: str = told["program"]
-        self.action: str = told["action"]
-        self.keeps_state: bool = told["keeps_state"]
-        self.plan_of: str = told["plan_of"]
-        self.arguments: dict[str, list[str]] = told["arguments"]
-        self.windlass = RunServer(told["url"], variables[TOKEN])
+        request = json.loads(variables[RUN])
+        self.program: str = request["program"]
+        self.action: str = request["action"]
+        self.keeps_state: bool = request["keeps_state"]
+        self.plan_of: str = request["plan_of"]
+        self.arguments: dict[str, list[str]] = request["arguments"]
+        self.windlass = RunServer(request["url"], variables[TOKEN])
         self.data = Path(variables[VOLUME]) / "data"
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
-        self._environment = _environment(variables, told, self.data, keeps_state=self._uses_our_state)
+        self._environment = program_environment(
+            variables, request, self.data, keeps_state=self._uses_our_state
+        )
         self._output = ""
 
     @property
@@ -204,7 +192,7 @@ class Run:
             self.command(
                 "apply", "-input=false", "-no-color", *self.arguments.get(which, ()), str(self.saved)
             )
-        except Failed:
+        except CommandFailure:
             self._recover_state()
             raise
 
@@ -228,18 +216,18 @@ class Run:
         self._init()
         try:
             self.command("plan", "-input=false", "-no-color", "-refresh=false")
-        except Failed:
-            found = _LOCK_ID.search(self._output)
-            if found is None:
+        except CommandFailure:
+            lock = _LOCK_ID.search(self._output)
+            if lock is None:
                 raise
-            self.command("force-unlock", "-force", found[1])
+            self.command("force-unlock", "-force", lock[1])
             return
         say("the state is not locked")
 
     # The program
 
     def command(self, *words: str) -> None:
-        """Runs a command of the program; its output is that of the run. Raises Failed."""
+        """Runs a command of the program; its output is that of the run. Raises CommandFailure."""
         say(f"{Path(self.program).name} {words[0]}")
         kept: list[str] = []
         size = 0
@@ -254,13 +242,13 @@ class Run:
                     kept.append(text)
         self._output = "".join(kept)
         if process.returncode:
-            raise Failed(process.returncode)
+            raise CommandFailure(process.returncode)
 
     def _quietly(self, *words: str) -> bytes:
         with self._start(words, None) as process:
             output, _ = process.communicate()
         if process.returncode:
-            raise Failed(process.returncode)
+            raise CommandFailure(process.returncode)
         return bytes(output)
 
     def _start(self, words: Sequence[str], errors: int | None) -> subprocess.Popen[bytes]:
@@ -279,23 +267,6 @@ class Run:
         return next((hint for words, hint in _HINTS if words in text), "")
 
 
-def counts_in(text: str) -> dict[str, int]:
-    """Returns how many resources a plan adds, changes and destroys."""
-    found = _COUNTS.search(text)
-    added, changed, destroyed = (int(number) for number in found.groups()[1:]) if found else (0, 0, 0)
-    return {"added": added, "changed": changed, "destroyed": destroyed}
-
-
-def planned_in(text: str) -> list[dict[str, str]]:
-    """Returns what a plan does with each resource."""
-    return [
-        {"address": address, "action": action}
-        for address, words in _PLANNED.findall(text)
-        for phrase, action in _ACTIONS
-        if phrase in words
-    ]
-
-
 def _backend_in(record: Path) -> str:
     """Returns the kind of the backend that the program has noted; empty if it has noted none."""
     try:
@@ -304,78 +275,17 @@ def _backend_in(record: Path) -> str:
         return ""
 
 
-def _environment(
-    variables: Variables, told: dict[str, Any], data: Path, *, keeps_state: bool
-) -> dict[str, str]:
-    """Returns the variables of the program: those of the service, without what is for this launcher."""
-    environment = {name: value for name, value in variables.items() if name not in (RUN, TOKEN)}
-    environment |= {
-        "TF_IN_AUTOMATION": "1",
-        "TF_INPUT": "0",
-        "TF_DATA_DIR": str(data),
-        "TF_CLI_CONFIG_FILE": str(_write_config(Path(variables["TMPDIR"]), told)),
-        "CHECKPOINT_DISABLE": "1",
-        # Not in the command line, which others may see. Values win over files that are named before them.
-        "TF_CLI_ARGS_plan": shlex.join(_inputs(variables, told)),
-    }
-    if keeps_state:
-        address = f"{told['url']}/state"
-        environment |= dict.fromkeys(
-            ("TF_HTTP_ADDRESS", "TF_HTTP_LOCK_ADDRESS", "TF_HTTP_UNLOCK_ADDRESS"), address
-        )
-        environment |= {
-            "TF_HTTP_USERNAME": "run",
-            "TF_HTTP_PASSWORD": variables[TOKEN],
-            "TF_HTTP_RETRY_MAX": "60",
-            "TF_HTTP_RETRY_WAIT_MIN": "1",
-            "TF_HTTP_RETRY_WAIT_MAX": "5",
-        }
-    return environment
-
-
-def _inputs(variables: Variables, told: dict[str, Any]) -> Iterator[str]:
-    for path in told["var_files"]:
-        yield f"-var-file={path.lstrip('/')}"
-    for key in told["vars"]:
-        yield f"-var={key}={variables[f'TF_VAR_{key}']}"
-
-
-def _write_config(folder: Path, told: dict[str, Any]) -> Path:
-    """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
-    for them."""
-    mirror = Path(told["mirror"]) if told["mirror"] else None
-    lines: list[str] = []
-    mirrored = sorted(_mirrored(mirror)) if mirror else []
-    names = ", ".join(json.dumps(name) for name in mirrored)
-    if mirror:
-        lines += [
-            f"  filesystem_mirror {{\n    path    = {json.dumps(str(mirror))}\n    include = [{names}]\n  }}"
-        ]
-    if told["downloads"]:
-        lines += [f"  direct {{\n    exclude = [{names}]\n  }}"]
-    file = folder / "windlass.tfrc"
-    file.write_text("provider_installation {\n" + "\n".join(lines) + "\n}\n")
-    return file
-
-
-def _mirrored(mirror: Path) -> Iterator[str]:
-    """Yields the addresses of all providers in a mirror: HOST/NAMESPACE/TYPE."""
-    for folder in mirror.glob("*/*/*"):
-        if folder.is_dir() and "." in folder.parts[-3]:
-            yield "/".join(folder.parts[-3:])
-
-
 def start(variables: Variables) -> NoReturn:
     was_asked: list[int] = []
     note: Callable[..., None] = lambda number, _: was_asked.append(number)  # noqa: E731
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # The program gets it as well: it stores its state and ends. This launcher ends after it.
         signal.signal(number, note)
-    run = Run(variables)
+    run = TerraformRun(variables)
     run.data.mkdir(mode=0o700, exist_ok=True)
     try:
         run.do()
-    except Failed as failure:
+    except CommandFailure as failure:
         if run.hint:
             say(run.hint)
         sys.exit(128 + was_asked[0] if was_asked else failure.code)

@@ -14,8 +14,8 @@ def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
     folder = tree.inside(order.source, order.source / order.root)
     if folder is None or not folder.is_dir():
         raise BuildError(f"root_path: there is no folder {order.root} in this commit.")
-    with store.making() as made:
-        artifact = made / "artifact"
+    with store.making() as folder_of_build:
+        artifact = folder_of_build / "artifact"
         artifact.mkdir(mode=0o700)
         tree.move(order.source, artifact / "app")
         final = store.at(order.key)

@@ -296,10 +296,9 @@ def shown_deployment(
         own["release"] = _shown_run(details.release)
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
-    shown = shown_status(call, service, status, freshness)
     if details.sub_action:
         own["status_details"] = details_of(status.state) | {"sub_action": details.sub_action}
-    return {**shown, **own}
+    return {**shown_status(call, service, status, freshness), **own}
 
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:

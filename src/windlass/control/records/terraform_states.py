@@ -18,7 +18,7 @@ from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.deploy.states import OPEN
-from windlass.core.deploy.terraform_state import BadState, State, read_state
+from windlass.core.deploy.terraform_state import BadState, StateFile, read_state
 from windlass.store import DeploymentRow, Reads, Row, Tx
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
 from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
@@ -37,7 +37,7 @@ class PlanRecord(Struct, frozen=True):
     """The digest of the state that it was made of."""
 
 
-class Locked(Conflict):
+class LockConflict(Conflict):
     """The state is locked by another run. The lock is what the program gets to read."""
 
     status = 423
@@ -85,7 +85,9 @@ async def content_of(ctx: Context, source: Reads, version: StateVersion) -> byte
     return ctx.encryption.decrypt(sealed, *owner)
 
 
-async def newest_state(ctx: Context, source: Reads, service: str) -> tuple[StateVersion | None, State | None]:
+async def newest_state(
+    ctx: Context, source: Reads, service: str
+) -> tuple[StateVersion | None, StateFile | None]:
     """Returns the present version, and its content as far as it is read."""
     version = await source.terraform.newest(service)
     content = await content_of(ctx, source, version) if version else b""
@@ -157,39 +159,39 @@ class LockInfo(Struct):
 
 
 async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
-    """Takes the lock for a run; raises Locked with the lock of another. May be repeated."""
-    told = _lock_info(info)
+    """Takes the lock for a run; raises LockConflict with the lock of another. May be repeated."""
+    sent = _lock_info(info)
     present = await tx.terraform.lock(run.service)
     if present is not None:
-        if present.deployment == run.id and present.id == told.id:
+        if present.deployment == run.id and present.id == sent.id:
             return
-        raise Locked(present)
-    operation = told.operation.removeprefix("OperationType").lower()
+        raise LockConflict(present)
+    operation = sent.operation.removeprefix("OperationType").lower()
     owner = particulars(run).actor.name
-    lock = StateLock(run.service, told.id, run.id, operation, owner, tx.now, info)
+    lock = StateLock(run.service, sent.id, run.id, operation, owner, tx.now, info)
     await tx.terraform.take_lock(lock)
 
 
 async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
     """Releases the lock of this run. One that is not there is no failure: a repetition finds it so."""
-    told = _lock_info(info)
+    sent = _lock_info(info)
     present = await tx.terraform.lock(run.service)
     if present is None:
         return
-    if present.deployment != run.id or (told.id and told.id != present.id):
-        raise Locked(present)
+    if present.deployment != run.id or (sent.id and sent.id != present.id):
+        raise LockConflict(present)
     await tx.terraform.release_lock(run.service)
 
 
 async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
-    """Raises Locked unless the run may write: it holds the lock, or nobody does."""
+    """Raises LockConflict unless the run may write: it holds the lock, or no run does."""
     present = await tx.terraform.lock(run.service)
     if present is not None and (present.deployment != run.id or lock_id not in ("", present.id)):
-        raise Locked(present)
+        raise LockConflict(present)
 
 
 async def describe_lock(source: Reads, service: str, now: int) -> str:
-    """Returns who holds the lock on the state, and since when; empty if nobody does."""
+    """Returns who holds the lock on the state, and since when; empty if no run does."""
     lock = await source.terraform.lock(service)
     if lock is None:
         return ""

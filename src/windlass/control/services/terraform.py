@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict, Missing
@@ -25,9 +26,9 @@ from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
 from windlass.core.declare.document import Document
+from windlass.core.declare.terraform_shapes import PlanQuery, RestoreRequest, TerraformRemoval
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.core.deploy.terraform_state import resources_of
-from windlass.families.terraform import PlanQuery, RestoreRequest, TerraformRemoval
 from windlass.launch.terraform import PLAN_ONLY
 from windlass.store import Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
@@ -44,7 +45,9 @@ async def look_for_programs(ctx: Context, call: Call) -> None:
 @reads("listTerraformVersions")
 async def list_versions(ctx: Context, call: Call) -> Reply:
     programs = await in_thread(ctx.programs.look)
-    return Reply(results([encode({"engine": one.engine, "version": one.version}) for one in programs]))
+    return Reply(
+        results([encode({"engine": program.engine, "version": program.version}) for program in programs])
+    )
 
 
 @writes("terraform.delete")
@@ -70,21 +73,22 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
     at = stamp(version.created)
     attributes = await attributes_of(ctx, source, version)
     resources = resources_of(state, service.id, attributes)
-    return Reply(results([encode({**msgspec.structs.asdict(one), "extracted_at": at}) for one in resources]))
+    return Reply(
+        results([encode({**msgspec.structs.asdict(resource), "extracted_at": at}) for resource in resources])
+    )
 
 
 # Plans
 
 
 @reads("terraform.plan")
-async def read_plan(ctx: Context, call: Call) -> Reply:
+async def list_plans(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     asked = call.asked(PlanQuery).deployment_id
-    plan = await (source.terraform.plan(asked) if asked else source.terraform.newest_plan(service.id))
-    if plan is None or plan.service != service.id:
-        raise Missing("Deploy the service first, with the action PLAN to plan only: there is no such plan")
-    return Reply(encode(await _shown_plan(ctx, source, plan)))
+    plans = await source.terraform.plans(service.id)
+    chosen = [plan for plan in plans if asked in (None, UNSET, plan.deployment)]
+    return Reply(results([encode(await _shown_plan(ctx, source, plan)) for plan in chosen]))
 
 
 async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document:
@@ -138,7 +142,7 @@ async def list_state_versions(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     versions = await source.terraform.versions(service.id, _MOST_VERSIONS)
-    return Reply(results([encode(_shown_version(one, versions[0])) for one in versions]))
+    return Reply(results([encode(_shown_version(version, versions[0])) for version in versions]))
 
 
 @writes("terraform.restoreState")

@@ -38,7 +38,7 @@ from windlass.store import DeploymentRow, Row, Tx
 _CREDENTIAL: Final = b"basic "
 
 
-class RunRequest(Struct, frozen=True):
+class RunMessage(Struct, frozen=True):
     """A request of a run."""
 
     service: str
@@ -81,7 +81,7 @@ async def find_run(ctx: Context, service: str, header: bytes | None) -> Deployme
     return run
 
 
-async def answer_run(ctx: Context, run: DeploymentRow, request: RunRequest) -> bytes:
+async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
     """Returns the answer to a request of a run; raises a Failure."""
     what, _, rest = request.what.partition("/")
     if (reading := _READING.get((request.method, what))) is not None:
@@ -120,29 +120,29 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     return record.file
 
 
-async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await check_lock(tx, run, request.lock_id)
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
-async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await check_lock(tx, run, "")
     await add_version(ctx, tx, service, run.id, b"")
     return b""
 
 
-async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await lock_state(tx, run, request.body)
     return b""
 
 
-async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     await unlock_state(tx, run, request.body)
     return b""
 
 
-async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     """Deployments of a service follow each other: the run that took the lock has ended."""
     if particulars(run).sub_action != UNLOCK:
         raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
@@ -154,14 +154,14 @@ async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, 
 
 
 async def _take_snapshot(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Takes a copy of a state that another backend keeps, for its outputs and resources."""
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
-async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest) -> bytes:
+async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     sent = _decode(request.body, SentPlan)
     try:
         file = base64.b64decode(sent.file, validate=True)
@@ -178,24 +178,24 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
 
 
 async def _take_resources(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunRequest
+    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
     shown = _decode(request.body, dict[str, Any])
     mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
-    attributes = _masked(mask, shown_attributes(shown))
+    attributes = _mask_values(mask, shown_attributes(shown))
     await note_attributes(ctx, tx, service.id, attributes)
     return b""
 
 
-def _masked(mask: Mask, value: Any) -> Any:
+def _mask_values(mask: Mask, value: Any) -> Any:
     match value:
         case str() if value != HIDDEN:
             return mask.text(value)
         case list():
-            return [_masked(mask, item) for item in value]
+            return [_mask_values(mask, item) for item in value]
         case dict():
-            return {name: _masked(mask, item) for name, item in value.items()}
+            return {name: _mask_values(mask, item) for name, item in value.items()}
         case _:
             return value
 
@@ -218,7 +218,7 @@ def _decode(body: bytes, form: Any) -> Any:
 
 
 Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
-Writing = Callable[[Context, Tx, Row, DeploymentRow, RunRequest], Awaitable[bytes]]
+Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
     ("GET", "state"): _read_state,

@@ -19,8 +19,8 @@ from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
 async def fetch_module(ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
-    """Returns the files of the commit that a deployment asks for, or the newest of the branch, as an artifact.
-    Raises BuildError or GitError."""
+    """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
+    artifact. Raises BuildError or GitError."""
     service, deployment = making.service, making.deployment
     asked = commit or particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)

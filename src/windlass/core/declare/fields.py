@@ -225,6 +225,11 @@ def shown_in_examples() -> Meta:
     return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
 
 
+def usual_choice() -> Meta:
+    """Marks the usual one of fields that exclude each other: exactly one of them is sent."""
+    return Meta(extra={"usual_choice": True})
+
+
 def id_of_subject() -> Meta:
     """Marks the id of the resource that an operation is about."""
     return Meta(extra_json_schema={EXAMPLE_MARK: SUBJECT})

@@ -20,6 +20,7 @@ from windlass.core.declare.fields import (
     id_of_subject,
     shaped,
 )
+from windlass.core.declare.log_query import Tail
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
@@ -217,36 +218,6 @@ class LogLine(Shown):
     version: str = ""
 
 
-Moment = Annotated[
-    str,
-    Meta(
-        # A day that its month does not have is accepted: it counts as a day of the next month.
-        pattern=shaped(
-            r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-            r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
-            "must be a time such as 2026-01-31T09:05:00.007Z",
-        ),
-        description="A timestamp as it is answered, or milliseconds since 1970",
-        examples=["2026-01-31T09:05:00.007Z"],
-    ),
-]
-
-
-class Tail(Spec):
-    """Selects lines of a log, and whether to follow it."""
-
-    tail: Annotated[int, Meta(ge=1, le=10_000, description="Number of last lines")] = 1000
-    since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
-    until: Annotated[Moment, Meta(description="Only lines from before this time")] = ""
-    search: Annotated[
-        str,
-        Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter"),
-    ] = ""
-    follow: Annotated[
-        bool, Meta(description="Answer with a stream of server-sent events, which goes on with what comes")
-    ] = False
-
-
 class StreamOptions(Spec):
     """Says whether a stream goes on with future events."""
 
@@ -267,10 +238,10 @@ def deployable(
     runs_once: bool = False,
     query: type[Spec] | None = None,
     removal: type[Removal] | None = None,
-    uninstalling: type[Spec] | None = None,
+    uninstall_query: type[Spec] | None = None,
 ) -> Trait:
     """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
-    holds further choices of a deploy and a redeploy; `removal` and `uninstalling` are the queries of a
+    holds further choices of a deploy and a redeploy; `removal` and `uninstall_query` are the queries of a
     deletion and of `uninstall`."""
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
@@ -297,7 +268,7 @@ def deployable(
                 _UNINSTALL,
                 "204 if there was nothing.",
                 body=Nothing,
-                query=uninstalling,
+                query=uninstall_query,
                 also=(204,),
             ),
             _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),

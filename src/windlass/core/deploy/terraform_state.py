@@ -19,7 +19,7 @@ class BadState(ValueError):
     """A text is no state of a form that is known."""
 
 
-class Output(Struct, frozen=True):
+class StateOutput(Struct, frozen=True):
     name: str
     value: str
     """A text as it is, anything else as JSON."""
@@ -36,41 +36,41 @@ class StateResource(Struct, frozen=True):
     attributes: Mapping[str, Any]
 
 
-class _Output(Struct):
+class StoredOutput(Struct):
     value: Any = None
     sensitive: bool = False
 
 
-class _Instance(Struct):
+class StoredInstance(Struct):
     index_key: int | str | None = None
     deposed: str = ""
     attributes: dict[str, Any] | None = None
     sensitive_attributes: list[Any] = []
 
 
-class _Resource(Struct):
+class StoredResource(Struct):
     mode: str
     type: str
     name: str
     provider: str = ""
     module: str = ""
-    instances: list[_Instance] = []
+    instances: list[StoredInstance] = []
 
 
-class State(Struct):
+class StateFile(Struct):
     """The part of a state file that is read."""
 
     version: int
     serial: int = 0
     lineage: str = ""
-    outputs: dict[str, _Output] = {}
-    resources: list[_Resource] = []
+    outputs: dict[str, StoredOutput] = {}
+    resources: list[StoredResource] = []
 
 
-def read_state(content: bytes) -> State:
+def read_state(content: bytes) -> StateFile:
     """Raises BadState with the reason."""
     try:
-        state = msgspec.json.decode(content, type=State)
+        state = msgspec.json.decode(content, type=StateFile)
     except msgspec.MsgspecError as error:
         raise BadState(f"it is no state of Terraform: {error}") from error
     if state.version != FORM:
@@ -78,21 +78,21 @@ def read_state(content: bytes) -> State:
     return state
 
 
-def outputs_of(state: State) -> list[Output]:
+def outputs_of(state: StateFile) -> list[StateOutput]:
     return [
-        Output(name, _text(output.value), output.sensitive)
+        StateOutput(name, _text(output.value), output.sensitive)
         for name, output in sorted(state.outputs.items())
         if output.value is not None
     ]
 
 
-def has_managed(state: State) -> bool:
+def has_managed(state: StateFile) -> bool:
     """True if there is anything to destroy."""
     return any(resource.mode == "managed" and resource.instances for resource in state.resources)
 
 
 def resources_of(
-    state: State, service: str, attributes: Mapping[str, Mapping[str, Any]]
+    state: StateFile, service: str, attributes: Mapping[str, Mapping[str, Any]]
 ) -> list[StateResource]:
     """Returns the resources, with the attributes that may be shown, by address."""
     return [
@@ -166,7 +166,7 @@ def _sensitive_in(value: Any, sensitive: Any) -> Iterator[str]:
             yield from _sensitive_in(item, mark)
 
 
-def _address(resource: _Resource, instance: _Instance) -> str:
+def _address(resource: StoredResource, instance: StoredInstance) -> str:
     parts = [resource.module, "data" if resource.mode == "data" else "", resource.type, resource.name]
     key = instance.index_key
     index = "" if key is None else f"[{key}]" if isinstance(key, int) else f'["{key}"]'

@@ -70,7 +70,7 @@ LOCK: Final = f"SELECT {_LOCK} FROM terraform_lock WHERE service = $1"
 TAKE: Final = f"INSERT INTO terraform_lock ({_LOCK}) VALUES ({places(7)})"
 RELEASE: Final = "DELETE FROM terraform_lock WHERE service = $1"
 PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
-NEWEST_PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC LIMIT 1"
+PLANS: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
 PUT_PLAN: Final = f"""
 INSERT INTO terraform_plan ({_PLAN}) VALUES ({places(8)})
 ON CONFLICT (deployment) DO UPDATE SET created = excluded.created, added = excluded.added,
@@ -130,9 +130,9 @@ class TerraformTable(Table):
         row = await self._session.one(PLAN, deployment)
         return _plan(row) if row else None
 
-    async def newest_plan(self, service: str) -> StoredPlan | None:
-        row = await self._session.one(NEWEST_PLAN, service)
-        return _plan(row) if row else None
+    async def plans(self, service: str) -> list[StoredPlan]:
+        """Returns the kept plans, the newest first."""
+        return [_plan(row) for row in await self._session.all(PLANS, service)]
 
 
 class TerraformChanges(TerraformTable):

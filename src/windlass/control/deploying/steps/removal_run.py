@@ -89,8 +89,8 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
 
 async def _failure(ledger: Ledger, workload: Workload, report: RunReport) -> str:
     kind = ledger.ctx.kinds[ledger.service.family]
-    told = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
-    return f"{workload.name} {report.reason}{f'. {told}' if told else ''}"
+    explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
+    return f"{workload.name} {report.reason}{f'. {explanation}' if explanation else ''}"
 
 
 @in_transaction

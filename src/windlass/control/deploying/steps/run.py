@@ -48,7 +48,7 @@ async def run(ledger: Ledger) -> None:
     report = report_of(outcome, await last_output(ledger.ctx, workload.service, workload.deployment))
     await ledger.ctx.point("run to its end")
     if failure := failure_of(workload.name, report):
-        failure = await _explained(ledger, failure)
+        failure = await _explain(ledger, failure)
         await ledger.fail(failure, report=report, output="\n".join(report.output))
         return
     await ledger.finish_run(report)
@@ -60,11 +60,11 @@ def failure_of(name: str, report: RunReport) -> str:
     return "" if report.exit_code == 0 else f"{name} {report.reason}"
 
 
-async def _explained(ledger: Ledger, failure: str) -> str:
+async def _explain(ledger: Ledger, failure: str) -> str:
     """Returns a failure with what the kind of the service adds to it."""
     kind = ledger.ctx.kinds[ledger.service.family]
-    told = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
-    return f"{failure}. {told}" if told else failure
+    explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
+    return f"{failure}. {explanation}" if explanation else failure
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:

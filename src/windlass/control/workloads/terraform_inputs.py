@@ -1,0 +1,162 @@
+"""What a run of a Terraform service gets: the program, the values of its variables, and the request to its
+launcher; and what the last run left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.errors import Invalid
+from windlass.builders.builder import BuildError
+from windlass.builders.terraform.programs import NAMES, InstalledProgram, choose
+from windlass.config import Settings
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.records.past_deployments import newest_first
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.terraform_states import (
+    newest_state,
+)
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.workloads.making import Making
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import clash
+from windlass.core.declare.spec import Spec
+from windlass.core.declare.terraform_shapes import (
+    TerraformVariable,
+)
+from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.states import BUILDS, Progress
+from windlass.core.deploy.terraform_state import has_managed
+from windlass.families.terraform import Terraform
+from windlass.launch.terraform import APPLY, MIGRATE
+from windlass.launch.terraform_environment import RUN
+from windlass.store import DeploymentRow, Row
+
+SECRETS: Final = "terraform_variables"
+"""The name under which the values of secret variables are encrypted with the service."""
+_COMMANDS: Final = {
+    "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
+    "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
+}
+
+
+def program_of(ctx: Context, spec: Terraform) -> InstalledProgram:
+    """Returns the program that runs the module; raises Invalid if the machine does not have it."""
+    installed = ctx.programs.look()
+    version = (
+        "" if spec.provider_version.read_from_terraform_block else spec.provider_version.explicit_version
+    )
+    program = choose(installed, spec.engine, version)
+    if program is not None:
+        return program
+    own = [program.version for program in installed if program.engine == spec.engine]
+    if own:
+        raise Invalid(
+            f"provider_version.explicit_version: choose one of {', '.join(own)}, which the machine of this "
+            f"server has, or install {version} beside it as {NAMES[spec.engine]}-{version}"
+        )
+    others = sorted({program.engine for program in installed})
+    choice = f", or choose {others[0]}" if others else ""
+    raise Invalid(
+        f"engine: the machine of this server has no {NAMES[spec.engine]}: install it "
+        f"({_COMMANDS[spec.engine]}){choice}"
+    )
+
+
+def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
+    """Takes the values of secret variables out of the settings, to be encrypted. One that is sent without a
+    value keeps it."""
+    taken: dict[str, str] = {}
+    variables = spec.terraform_variables_source.tf_vars
+    for index, variable in enumerate(variables):
+        if not variable.secret:
+            continue
+        value = variable.value if isinstance(variable.value, str) else before.get(variable.key)
+        if value is None:
+            field = f"terraform_variables_source.tf_vars[{index}].value"
+            raise clash(field, f"is required: there is no earlier value of {variable.key}")
+        taken[variable.key] = value
+        variables[index] = TerraformVariable(key=variable.key, secret=True)
+    return msgspec.json.encode(taken).decode()
+
+
+def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
+    sealed = decrypt_hidden(ctx, service).get(SECRETS, "{}")
+    return msgspec.json.decode(sealed, type=dict[str, str])
+
+
+def run_request(
+    ctx: Context, service: Row, spec: Terraform, details: Particulars, program: InstalledProgram
+) -> Document:
+    source = spec.terraform_variables_source
+    is_approved = details.of and details.sub_action == APPLY and details.made
+    return {
+        "program": program.path,
+        "action": details.sub_action or APPLY,
+        "url": f"{_own_address(ctx.settings)}/terraform-run/{service.id}",
+        "keeps_state": keeps_state(spec),
+        "plan_of": details.of if is_approved else "",
+        "arguments": spec.action_extra_arguments,
+        "var_files": source.tf_var_file_paths,
+        "vars": [variable.key for variable in source.tf_vars],
+        "mirror": str(Path(ctx.settings.terraform_providers).resolve())
+        if ctx.settings.terraform_providers
+        else "",
+        "downloads": ctx.settings.toolchain_downloads,
+    }
+
+
+def _own_address(settings: Settings) -> str:
+    """Returns the address at which programs of this machine reach this server."""
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def keeps_state(spec: Terraform) -> bool:
+    return isinstance(spec.backend.kubernetes, Spec)
+
+
+def input_variables(spec: Terraform, secrets: Mapping[str, str]) -> dict[str, str]:
+    return dict(_input_values(spec, secrets))
+
+
+def _input_values(spec: Terraform, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for variable in spec.terraform_variables_source.tf_vars:
+        value = secrets.get(variable.key, "") if variable.secret else variable.value
+        yield f"TF_VAR_{variable.key}", str(value)
+
+
+async def last_run(ctx: Context, service: Row) -> DeploymentRow | None:
+    """Returns the last deployment that has applied the module."""
+    async for row in newest_first(ctx, service.id, 200):
+        details = particulars(row)
+        if row.action in BUILDS and details.commit and details.sub_action in (APPLY, MIGRATE) and details.run:
+            return row
+    return None
+
+
+async def refuse_moved_state(ctx: Context, making: Making) -> None:
+    """Refuses a run with another backend than the last one: it would begin with an empty state, and make
+    everything a second time."""
+    last = await last_run(ctx, making.service)
+    workload = decrypt_workload(ctx, last) if last else None
+    if last is None or workload is None or last.status != Progress.SUCCEEDED:
+        return
+    kept = msgspec.json.decode(workload.variables[RUN])["keeps_state"]
+    if kept != keeps_state(making.service.read(Terraform)):
+        raise BuildError(
+            "backend: it was changed since the last run, and the state is still in the former one: deploy "
+            "with the action MIGRATE_STATE first"
+        )
+
+
+async def has_resources(ctx: Context, service: Row) -> bool:
+    """True if there may be anything to destroy."""
+    _, state = await newest_state(ctx, ctx.store.reads, service.id)
+    if state is not None:
+        return has_managed(state)
+    return not keeps_state(service.read(Terraform)) and await last_run(ctx, service) is not None

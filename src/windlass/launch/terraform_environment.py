@@ -1,0 +1,75 @@
+"""The variables of the program, and the file with its settings: where providers come from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from windlass.launch.instance import Variables
+
+RUN: Final = "WINDLASS_TERRAFORM"
+TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
+
+
+def program_environment(
+    variables: Variables, request: dict[str, Any], data: Path, *, keeps_state: bool
+) -> dict[str, str]:
+    """Returns the variables of the program: those of the service, without what is for this launcher."""
+    environment = {name: value for name, value in variables.items() if name not in (RUN, TOKEN)}
+    environment |= {
+        "TF_IN_AUTOMATION": "1",
+        "TF_INPUT": "0",
+        "TF_DATA_DIR": str(data),
+        "TF_CLI_CONFIG_FILE": str(_write_config(Path(variables["TMPDIR"]), request)),
+        "CHECKPOINT_DISABLE": "1",
+        # Not in the command line, which others may see. Values win over files that are named before them.
+        "TF_CLI_ARGS_plan": shlex.join(_inputs(variables, request)),
+    }
+    if keeps_state:
+        address = f"{request['url']}/state"
+        environment |= dict.fromkeys(
+            ("TF_HTTP_ADDRESS", "TF_HTTP_LOCK_ADDRESS", "TF_HTTP_UNLOCK_ADDRESS"), address
+        )
+        environment |= {
+            "TF_HTTP_USERNAME": "run",
+            "TF_HTTP_PASSWORD": variables[TOKEN],
+            "TF_HTTP_RETRY_MAX": "60",
+            "TF_HTTP_RETRY_WAIT_MIN": "1",
+            "TF_HTTP_RETRY_WAIT_MAX": "5",
+        }
+    return environment
+
+
+def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:
+    for path in request["var_files"]:
+        yield f"-var-file={path.lstrip('/')}"
+    for key in request["vars"]:
+        yield f"-var={key}={variables[f'TF_VAR_{key}']}"
+
+
+def _write_config(folder: Path, request: dict[str, Any]) -> Path:
+    """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
+    for them."""
+    mirror = Path(request["mirror"]) if request["mirror"] else None
+    lines: list[str] = []
+    providers = sorted(_providers_in(mirror)) if mirror else []
+    names = ", ".join(json.dumps(name) for name in providers)
+    if mirror:
+        lines += [
+            f"  filesystem_mirror {{\n    path    = {json.dumps(str(mirror))}\n    include = [{names}]\n  }}"
+        ]
+    if request["downloads"]:
+        lines += [f"  direct {{\n    exclude = [{names}]\n  }}"]
+    file = folder / "windlass.tfrc"
+    file.write_text("provider_installation {\n" + "\n".join(lines) + "\n}\n")
+    return file
+
+
+def _providers_in(mirror: Path) -> Iterator[str]:
+    """Yields the addresses of all providers in a mirror: HOST/NAMESPACE/TYPE."""
+    for folder in mirror.glob("*/*/*"):
+        if folder.is_dir() and "." in folder.parts[-3]:
+            yield "/".join(folder.parts[-3:])

@@ -1,0 +1,20 @@
+"""Terraform and OpenTofu, as a machine that has them would tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.builders.terraform import InstalledProgram
+
+
+class FakePrograms:
+    """Programs that are installed, and never run."""
+
+    def look(self) -> Sequence[InstalledProgram]:
+        return [
+            InstalledProgram("OPEN_TOFU", "1.9.4", "/usr/bin/tofu"),
+            InstalledProgram("TERRAFORM", "1.11.4", "/usr/bin/terraform"),
+        ]
+
+    def refusal(self, takes: str) -> str:
+        return ""
