@@ -16,14 +16,12 @@ from windlass.core.declare.fields import (
     example,
     shown_in_examples,
 )
-from windlass.core.declare.registry import StandaloneOperation
 from windlass.core.declare.resource import Family, Spec, clash
 from windlass.core.declare.shapes import (
     normalise_repository,
 )
 from windlass.core.declare.terraform_shapes import (
     AutoDeployConfig,
-    AvailableVersion,
     ChosenTerraform,
     Engine,
     ExtraArgument,
@@ -132,31 +130,36 @@ terraform = Family(
             "terraformResources",
             list[TerraformResource],
             "List the resources in the state",
+            id="listTerraformResources",
             paged=False,
         ),
-        get("plan", list[TerraformPlan], "List the plans", _PLAN, query=PlanQuery, paged=False),
-        get("lock", TerraformLock, "Read the lock on the state"),
-        get("stateVersion", list[StateVersionShown], "List the versions of the state", _STATE, paged=False),
+        get(
+            "plan",
+            list[TerraformPlan],
+            "List the plans",
+            _PLAN,
+            id="listTerraformPlans",
+            query=PlanQuery,
+            paged=False,
+        ),
+        get("lock", TerraformLock, "Read the lock on the state", id="getTerraformLock"),
+        get(
+            "stateVersion",
+            list[StateVersionShown],
+            "List the versions of the state",
+            _STATE,
+            id="listTerraformStateVersions",
+            paged=False,
+        ),
         post(
             "restoreState",
             StateVersionShown,
             "Restore a version of the state",
             _RESTORE,
+            id="restoreTerraformState",
             body=RestoreRequest,
             also=(409,),
         ),
     ),
     about="400 if this place does not have the program.",
-)
-
-available_versions = StandaloneOperation(
-    path="/terraform/availableVersion",
-    group="Terraform",
-    action=get(
-        "listTerraformVersions",
-        list[AvailableVersion],
-        "List the installed versions of Terraform and OpenTofu",
-        "Those that the machine of this server has.",
-        paged=False,
-    ),
 )

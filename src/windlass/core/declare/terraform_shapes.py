@@ -230,11 +230,6 @@ class TerraformShown(Shown):
     terraform_files_source: Annotated[FilesSourceShown, shown_in_examples()]
 
 
-class AvailableVersion(Shown):
-    engine: Annotated[Engine, example("TERRAFORM")]
-    version: Annotated[str, example("1.11.4")]
-
-
 class TerraformResource(Shown):
     """A resource in the state."""
 

@@ -1,0 +1,27 @@
+"""The versions of Terraform and OpenTofu that are installed on the machine of this server."""
+
+from typing import Annotated
+
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import example
+from windlass.core.declare.registry import StandaloneOperation
+from windlass.core.declare.resource import Shown
+from windlass.core.declare.terraform_shapes import Engine
+
+
+class AvailableVersion(Shown):
+    engine: Annotated[Engine, example("TERRAFORM")]
+    version: Annotated[str, example("1.11.4")]
+
+
+available_versions = StandaloneOperation(
+    path="/terraform/availableVersion",
+    group="Terraform",
+    action=get(
+        "listTerraformVersions",
+        list[AvailableVersion],
+        "List the installed versions of Terraform and OpenTofu",
+        "Those that the machine of this server has.",
+        paged=False,
+    ),
+)
