@@ -1,0 +1,156 @@
+"""The state of a module in Windlass and elsewhere: the credential of a run, other backends, providers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.free_ports import free_port
+from tests.terraform.conftest import new_environment
+from tests.terraform.modules import MODULE, Service, needs_program
+from tests.terraform.test_runs import begin_slow
+from tests.whole import Windlass, place
+from windlass.control.records.terraform_states import run_credential
+
+PROVIDERS = Path("/usr/local/share/windlass-tests/terraform-providers")
+
+
+class OtherBackend:
+    """An HTTP backend of somebody else, without locks."""
+
+    def __init__(self) -> None:
+        self.state = b""
+
+
+@contextmanager
+def other_backend() -> Iterator[tuple[str, OtherBackend]]:
+    kept = OtherBackend()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if kept.state else 404)
+            self.end_headers()
+            self.wfile.write(kept.state)
+
+        def do_POST(self) -> None:
+            kept.state = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/state", kept
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_the_backend_of_a_module_keeps_its_state_and_gives_it_to_windlass(service: Service):
+    with other_backend() as (address, kept):
+        block = f'terraform {{\n  backend "http" {{\n    address = "{address}"\n  }}\n}}\n'
+        service.repository.put({"infra/backend.tf": block})
+        service.repository.commit("A backend")
+        await service.make(backend={"user_provided": {}})
+        done = await service.run()
+        assert done["status"] == "SUCCEEDED", done
+        assert b'"terraform_data"' in kept.state
+        prefix = f"QOVERY_TERRAFORM_Z{service.id[:8].upper()}_"
+        assert (await service.variables())[prefix + "SIZE"] == "1"
+
+        lineage = msgspec.json.decode(kept.state)["lineage"]
+        await service.edit(backend={"kubernetes": {}, "user_provided": None})
+        refused = await service.run()
+        assert refused["status"] == "FAILED"
+        assert "deploy with the action MIGRATE_STATE first" in refused["message"]
+        moved = await service.run(action="MIGRATE_STATE")
+        assert moved["status"] == "SUCCEEDED", moved
+        kept.state = b""
+        again = await service.run()
+        assert again["status"] == "SUCCEEDED", again
+        assert "0 added, 0 changed, 0 destroyed" in "\n".join(again["run"]["output"])
+        ctx = service.windlass.installation.ctx
+        newest = await ctx.store.reads.terraform.newest(service.id)
+        assert newest is not None
+        assert lineage
+
+
+async def test_a_state_that_would_end_with_its_run_is_refused(service: Service):
+    await service.make(backend={"user_provided": {}})
+    done = await service.run()
+    assert done["status"] == "FAILED"
+    assert "backend.user_provided: the module names no backend that outlives its run" in done["message"]
+    assert await service.results("terraformResources") == []
+
+
+async def ask(windlass: Windlass, service: str, password: str, path: str = "state") -> int:
+    """Returns the status of a request for a state."""
+    credential = base64.b64encode(f"run:{password}".encode()).decode()
+    url = f"{windlass.url}/terraform-run/{service}/{path}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {credential}"})
+
+    def send() -> int:
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    return await asyncio.to_thread(send)
+
+
+async def test_a_credential_opens_the_state_of_its_own_run_until_that_has_ended(service: Service):
+    other = Service(service.windlass, service.repository, service.environment)
+    await other.make(name="other")
+    begun = await begin_slow(service)
+    credential = run_credential(service.windlass.installation.ctx, begun)
+    assert await ask(service.windlass, service.id, credential) in (200, 404)
+    assert await ask(service.windlass, service.id, credential[:-1] + "0") == 401
+    assert await ask(service.windlass, service.id, begun) == 401
+    assert await ask(service.windlass, other.id, credential) == 401
+    assert await ask(service.windlass, service.id, credential, f"plan/{begun}") == 404
+    await service.windlass.call("POST", f"{service.path}/cancelDeployment")
+    await service.ended(begun)
+    assert await ask(service.windlass, service.id, credential) == 401
+
+
+async def test_a_provider_of_the_operator_is_used_and_no_registry_is_asked(tmp_path: Path):
+    needs_program()
+    if not PROVIDERS.is_dir():
+        pytest.skip("the provider is not built: bash .ci/tofu builds it")
+    repository = Repository(tmp_path / "repository").put(
+        {
+            "infra/main.tf": "terraform {\n  required_providers {\n"
+            '    time = { source = "hashicorp/time" }\n  }\n}\n'
+            'resource "time_static" "began" {}\noutput "year" { value = time_static.began.year }\n'
+        }
+    )
+    repository.commit("A module with a provider")
+    async with (
+        place("process", port=free_port(), git_allow_local=True, terraform_providers=str(PROVIDERS)) as house,
+        house.windlass() as windlass,
+    ):
+        service = Service(windlass, repository, await new_environment(windlass))
+        await service.make()
+        done = await service.run()
+        assert done["status"] == "SUCCEEDED", done
+        (resource,) = await service.results("terraformResources")
+        assert resource["provider"].endswith("/hashicorp/time")
+        assert resource["attributes"]["year"] > 2000
+        assert MODULE
