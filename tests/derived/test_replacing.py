@@ -69,7 +69,8 @@ def in_line(family: Family, body: dict[str, Any]) -> dict[str, Any]:
     for rule in RULES:
         rule(create, body)
     body.pop("limited_to", None)
-    body.get("git_repository", {}).pop("git_token_id", None)
+    for source in (body, body.get("terraform_files_source", {})):
+        source.get("git_repository", {}).pop("git_token_id", None)
     return body
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from windlass.base.clock import SECOND, stamp
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
@@ -156,7 +156,7 @@ async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict(locked)
     version = await tx.terraform.version(service.id, number)
     if version is None:
-        raise Missing("number: choose one that GET …/stateVersion lists")
+        raise Conflict("number: choose one that GET …/stateVersion lists")
     content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
     restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
     return Reply(encode(_shown_version(restored, restored)))
