@@ -368,14 +368,6 @@ job = Family(
         has_variables,
     ),
     actions=(
-        get(
-            "statuses",
-            list[Status],
-            "Read the status of each",
-            suffix="/status",
-            on_collection=True,
-            paged=False,
-        ),
         post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
         get("dueTimes", DueTimes, "List the next due times of its timetable", query=HowMany),
         post(

@@ -46,20 +46,6 @@ from windlass.families.organization import ImageToDeploy
 from windlass.store import FAR, Reads, Row, RunRow, Tx
 
 
-@reads("job.statuses")
-async def read_statuses(ctx: Context, call: Call) -> Reply:
-    environment = await parent_of(ctx.store.reads, call)
-    rows = await visible_below(ctx.store.reads, call.actor, environment, job)
-    if rows is None:
-        rows = await ctx.store.reads.resources.of_parent(environment.id, job.name)
-    shown = []
-    for row in rows:
-        status = await as_known(ctx, await status_of(ctx.store.reads, row))
-        fresh = await freshness(ctx, ctx.store.reads, row, status)
-        shown.append(encode(shown_status(call, row, status, fresh)))
-    return Reply(results(shown))
-
-
 # Runs
 
 
