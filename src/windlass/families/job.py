@@ -39,7 +39,6 @@ from windlass.core.declare.shapes import (
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import (
     CommitId,
-    Status,
     deployable,
     has_commits,
     has_deployments,
@@ -246,9 +245,7 @@ class JobRunRequest(Spec):
 class DueTimes(Shown):
     """The timetable of a job, and when it is due."""
 
-    scheduled_at: Annotated[
-        str, Meta(description="Empty for a job of events"), example("30 3 * * *")
-    ]
+    scheduled_at: Annotated[str, Meta(description="Empty for a job of events"), example("30 3 * * *")]
     timezone: Annotated[str, example("Europe/Berlin")]
     is_active: Annotated[bool, Meta(description="False before it is deployed, and while it is stopped")]
     due_at: Annotated[list[Timestamp], example(["2026-01-31T02:30:00.000Z"])]

@@ -15,10 +15,7 @@ from windlass.control.records.deployments import (
     details_of,
     name_of,
     refuse_below_deleted,
-    shown_status,
-    status_of,
 )
-from windlass.control.records.reachability import as_known
 from windlass.control.records.runs import (
     NewRun,
     add_run,
@@ -28,10 +25,9 @@ from windlass.control.records.runs import (
     shown_run,
 )
 from windlass.control.request.paths import parent_of, target
-from windlass.control.request.permissions import allows, visible_below
+from windlass.control.request.permissions import allows
 from windlass.control.request.reading import paging
 from windlass.control.services.actions import deploy
-from windlass.control.services.services import freshness
 from windlass.control.telling.logs import log_reply
 from windlass.core.access import Scope
 from windlass.core.declare.resource import clash
@@ -44,7 +40,6 @@ from windlass.families.environment import JobsToClean
 from windlass.families.job import CronSchedule, HowMany, Job, JobDeployRequest, JobRunRequest, job
 from windlass.families.organization import ImageToDeploy
 from windlass.store import FAR, Reads, Row, RunRow, Tx
-
 
 # Runs
 
