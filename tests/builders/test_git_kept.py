@@ -91,6 +91,17 @@ async def test_only_changed_files_are_sent(repository, server, fetches):
     assert server.sent - first < 30_000
 
 
+def plant(fetches: Fetches) -> None:
+    """Puts a file into the copy, which shows where the copy is used."""
+    (fetches.folder / "copy" / "planted.txt").write_text("")
+
+
+async def test_a_whole_copy_is_used(repository, fetches):
+    await fetches.texts(repository, repository.write(a__txt="first").commit())
+    plant(fetches)
+    assert "planted.txt" in await fetches.texts(repository, repository.write(a__txt="later").commit())
+
+
 def without_note(fetches: Fetches) -> None:
     (fetches.folder / "note").unlink()
 
@@ -104,8 +115,7 @@ def of_another_start(fetches: Fetches) -> None:
 @pytest.mark.parametrize("spoil", [without_note, of_another_start])
 async def test_a_copy_that_a_kill_or_a_power_cut_has_left_is_not_used(repository, fetches, spoil):
     await fetches.texts(repository, repository.write(a__txt="first", b__txt="2").commit())
-    kept = fetches.folder / "copy" / "a.txt"
-    kept.write_text("torn")
+    plant(fetches)
     spoil(fetches)
     later = repository.write(b__txt="3").commit()
     assert await fetches.texts(repository, later) == {"a.txt": "first", "b.txt": "3"}
@@ -135,6 +145,7 @@ async def test_two_fetches_at_the_same_time_do_not_share_a_copy(repository, fetc
 
 async def test_the_copy_of_another_repository_is_not_used(repository, fetches, tmp_path):
     await fetches.texts(repository, repository.write(a__txt="1").commit())
+    plant(fetches)
     other = Repository(tmp_path / "other.git")
     assert await fetches.texts(other, other.write(b__txt="2").commit()) == {"b.txt": "2"}
 
@@ -143,7 +154,10 @@ async def test_a_damaged_store_is_fetched_again(repository, fetches):
     await fetches.texts(repository, repository.write(a__txt="1", b__txt="2").commit())
     for pack in (fetches.folder / "copy" / ".git" / "objects" / "pack").iterdir():
         pack.chmod(0o600)
-        pack.write_bytes(b"damaged")
+        if pack.suffix == ".pack":
+            content = bytearray(pack.read_bytes())
+            content[12:-20] = bytes(len(content) - 32)
+            pack.write_bytes(content)
     later = repository.write(a__txt="3").commit()
     assert await fetches.texts(repository, later) == {"a.txt": "3", "b.txt": "2"}
 

@@ -25,10 +25,10 @@ from windlass.base.cleanup import on_failure
 from windlass.base.log import log
 from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
-from windlass.builders.git.copy import Copy, NotKept
+from windlass.builders.git.copy import Copy
 from windlass.builders.git.kept import KeptCopy, discard, sweep
 from windlass.builders.git.limits import Limits
-from windlass.builders.git.messages import Damaged, Redirected, printable
+from windlass.builders.git.messages import Redirected, printable
 from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.settings import authorization, environment
 from windlass.builders.git.source import (
@@ -258,10 +258,10 @@ class Git:
 
 
 async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
-    """Goes on with the kept copy, or begins with an empty folder where that is of no use."""
+    """Goes on with the kept copy. Begins with an empty folder if that fails: the copy may be the reason."""
     try:
         return await _fetch(copy)
-    except (NotKept, Damaged):
+    except GitError:
         if not kept.taken:
             raise
     await group.in_thread(kept.forget)

@@ -27,10 +27,6 @@ class NotByName(GitError):
     """The server does not serve a commit by its name alone."""
 
 
-class Damaged(GitError):
-    """Git refuses objects, which may be those of a kept copy."""
-
-
 class GitOutput:
     """Lines of git with secrets removed. Messages of the server are among them."""
 
@@ -154,7 +150,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     ),
     (
         r"fsck error|is corrupt|bad object|unresolved deltas",
-        Damaged,
+        GitError,
         "{url} holds objects that git refuses.",
     ),
 )
