@@ -186,7 +186,9 @@ async def test_symbolic_links_must_stay_inside(git, repository, into, refused, l
 
 async def test_a_link_within_the_folder_that_is_built_may_not_hide_behind_another(git, repository, refused):
     repository.put({"app/file": "x"}).link("app/other", "../other").link("other/out", "../../..").commit()
-    assert "Remove the symbolic link other/out" in await refused(git, GitSource(repository.url, root_path="app"))
+    assert "Remove the symbolic link other/out" in await refused(
+        git, GitSource(repository.url, root_path="app")
+    )
 
 
 async def test_a_repository_with_too_many_files_is_refused(make_git, repository, refused):
