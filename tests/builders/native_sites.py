@@ -33,13 +33,14 @@ def write(top, files):
         path.write_text(textwrap.dedent(content).lstrip("\n"))
 
 
-def wheel(path, name="tiny", version="1", code="VALUE = 5\n", script=""):
+def wheel(path, name="tiny", version="1", code="VALUE = 5\n", script="", requires=""):
     """A package that is there already, so that nothing has to be fetched or built."""
     info = f"{name}-{version}.dist-info"
     path.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path / f"{name}-{version}-py3-none-any.whl", "w") as made:
         made.writestr(f"{name}.py", code)
-        made.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        made.writestr(f"{info}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else ""))
         made.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         made.writestr(f"{info}/RECORD", "")
         if script:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from windlass.builders import ignore
 from windlass.builders.dockerfile import read
 from windlass.builders.instructions import Argument, DockerfileError
-from windlass.builders.native.hints import ExecForm, Shell, hints
+from windlass.builders.native.dockerfile_hints import ExecForm, Shell, read_hints
 from windlass.builders.substitution import BadWord, substitute, words
 
 
@@ -20,7 +20,7 @@ def config(text, stage=None, **given):
     dockerfile = read(text)
     wanted = dockerfile.stage(stage)
     assert wanted
-    return hints(dockerfile, wanted, given)
+    return read_hints(dockerfile, wanted, given)
 
 
 def names(text):

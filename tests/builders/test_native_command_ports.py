@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.native_sites import Site
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
-from windlass.builders.native.hints import ExecForm, Shell
+from windlass.builders.native.dockerfile_hints import ExecForm, Shell
 from windlass.core.deploy.automatic_port import choose_port
 from windlass.core.detect import Recipe
 

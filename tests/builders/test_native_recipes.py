@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -50,6 +51,19 @@ async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, 
     # Negative control: with a Procfile, nothing is detected and nothing is added.
     assert site.run(await site.build({**files, "Procfile": "web: python app.py"})) == ""
     assert "Detected" not in site.log()
+
+
+async def test_a_lock_of_pipenv_names_all_that_is_installed(site):
+    wheels = site.top / "wheels"
+    wheel(wheels, "tiny", requires="absent")
+    site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)})
+    digest = hashlib.sha256(next(wheels.iterdir()).read_bytes()).hexdigest()
+    lock = {"default": {"tiny": {"version": "==1", "hashes": [f"sha256:{digest}"]}}}
+    files = {"main.py": "import tiny\nprint(tiny.VALUE)\n", "Pipfile": '[packages]\ntiny = "*"\n'}
+    assert site.run(await site.build({**files, "Pipfile.lock": json.dumps(lock)})) == "5"
+    # Negative control: without a lock, the packages that others need are looked for.
+    with pytest.raises(BuildError, match="absent"):
+        await site.build(files)
 
 
 async def test_a_static_site_is_served_without_a_process(site):

@@ -85,6 +85,15 @@ ROWS = [
         {"framework": "app.py defines `app`."},
     ),
     Row(
+        "Chainlit",
+        {"requirements.txt": "chainlit\n", "main.py": "import chainlit as cl\n"},
+        {
+            "framework": "Chainlit",
+            "start": "chainlit run main.py --host 0.0.0.0 --port ${PORT:-8000} --headless",
+            "port": 8000,
+        },
+    ),
+    Row(
         "Streamlit that no file names",
         {"app.py": "import streamlit as st\nst.write('x')\n"},
         {"framework": "Streamlit", "added_packages": ["streamlit"], "port": 8501},

@@ -9,7 +9,7 @@ import pytest
 from windlass.base.toml import parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.docker.guard import Around, BuildRefused, rewritten
-from windlass.builders.native.hints import Shell
+from windlass.builders.native.dockerfile_hints import Shell
 from windlass.builders.native.start import by_procfile
 from windlass.core.words.webhook_payload import has_form
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes

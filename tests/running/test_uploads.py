@@ -105,7 +105,7 @@ async def test_a_hostile_archive_is_refused_with_the_reason(world, app):
     id = await begun(world, app, data)
     await sent(world, app, id, data)
     answer = await world.post(f"/application/{app}/upload/{id}/complete")
-    assert (answer.status, answer.message) == (400, "l is a symbolic link that leaves the folder")
+    assert (answer.status, answer.message) == (400, "Remove the symbolic link l: it leads out of the folder")
 
 
 async def test_one_application_has_few_open_uploads(world, app):

@@ -79,7 +79,9 @@ class Copy(Struct, frozen=True):
             shutil.rmtree(self.folder / ".git")
         self.remote.limits.check(*measure(self.folder))
         if link := find_escaping_link(self.folder, listing.links):
-            raise GitError(f"{link} is a symbolic link that leaves the repository.")
+            raise GitError(
+                f"Remove the symbolic link {link}, or commit the file itself: it leads out of the repository."
+            )
 
     async def _receive(self, most: int) -> None:
         commit = wanted_commit(self.source)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import container_only, tools
-from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, advice_to_install
 from windlass.builders.native.layout import Layout
 from windlass.core.words.shell import plain_words

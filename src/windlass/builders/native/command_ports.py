@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.core.detect import Recipe
 
 _PORT: Final = re.compile(

@@ -15,7 +15,7 @@ from typing import Final
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile
-from windlass.builders.native.hints import Command, ExecForm, Hints
+from windlass.builders.native.dockerfile_hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
 from windlass.builders.native.node import Package
 from windlass.builders.native.tools import find_program, machine_path

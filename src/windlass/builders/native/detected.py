@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
-from windlass.builders.native.hints import Command, Shell
+from windlass.builders.native.dockerfile_hints import Command, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
 from windlass.builders.native.start import (
     CHOSEN_PROCESS,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.command import Site, resolve_command
-from windlass.builders.native.hints import Command
+from windlass.builders.native.dockerfile_hints import Command
 from windlass.builders.native.start import Start, text_of
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.words.shell import shell_command

@@ -56,6 +56,8 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
     added: str = ""
     """Packages that the start command needs, and no file names."""
     constraints: str = ""
+    is_lock: bool = False
+    """True if `requirements` name all that is installed, also the packages that others need."""
     local: tuple[Path, ...] = ()
     """Paths of the repository that requirements name."""
     project: Path | None = None
@@ -134,7 +136,8 @@ def _lock_text(needed: PythonDependencies) -> str:
 def _of_pipfile(wish: Wish) -> PythonDependencies:
     requirements = _text(pipfile.pipfile_lines(wish.folder))
     local = tuple(local_paths(requirements, wish.folder))
-    return PythonDependencies(requirements=requirements, local=local, cwd=wish.folder)
+    is_lock = (wish.folder / pipfile.LOCK).is_file()
+    return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=wish.folder)
 
 
 def _of_lock(wish: Wish) -> PythonDependencies:
@@ -196,6 +199,7 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapp
         needed.added,
         needed.constraints,
         needed.manager.name if needed.manager else "",
+        *(["--no-deps"] if needed.is_lock else []),
         *(f"{name}={value}" for name, value in sorted(variables.items())),
         *(tree.digest(needed.cwd, [path]) for path in needed.local),
         tree.digest(needed.cwd, needed.locked),
@@ -247,7 +251,9 @@ async def install(
     if needed.whole and needed.project:
         words.append(cwd / needed.project.relative_to(needed.cwd))
     added = needed.added.split()
-    if words and "--hash=" not in needed.requirements:
+    if words and needed.is_lock:
+        words.append("--no-deps")
+    elif words and "--hash=" not in needed.requirements:
         words, added = [*words, *added], []
     if words:
         with step(tools.say, "Installing the Python dependencies"):

@@ -16,7 +16,7 @@ from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import container_only, detected, node, python, start, tree
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.detected import RecipeSteps
-from windlass.builders.native.hints import Hints, hints
+from windlass.builders.native.dockerfile_hints import Hints, read_hints
 from windlass.builders.native.layout import Layout, below
 from windlass.builders.native.node_builds import Commands, builds_of
 from windlass.builders.native.node_workspaces import workspace_of
@@ -252,7 +252,7 @@ def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
     if stage is None:
         names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
         raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
-    return hints(read, stage, order.arguments)
+    return read_hints(read, stage, order.arguments)
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:

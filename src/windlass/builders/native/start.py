@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node
-from windlass.builders.native.hints import Command, ExecForm, Shell
+from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.small_files import read_small_text
 from windlass.core.deploy.static_site import StaticSite

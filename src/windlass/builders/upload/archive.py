@@ -146,7 +146,7 @@ class _Folder:
     def _make_links(self) -> None:
         for path in self._links:
             if leaves(path, self._links):
-                raise UploadError(f"{shown(path)} is a symbolic link that leaves the folder")
+                raise UploadError(f"Remove the symbolic link {shown(path)}: it leads out of the folder")
         if self._top is not None:
             for path, target in self._links.items():
                 os.symlink(target, self._top + b"/" + path)  # noqa: PTH211 (as above)

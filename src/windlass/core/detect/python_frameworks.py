@@ -39,6 +39,17 @@ def choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[P
             recipe.choose("Streamlit answers there when it is ready.", health_path="/_stcore/health")
             _add_unnamed(recipe, needed, "streamlit", file)
             return True
+    for file in code if "chainlit" in needed or not needed else ():
+        if file.imports("chainlit"):
+            options = "--host 0.0.0.0 --port ${PORT:-8000} --headless"
+            recipe.choose(
+                f"{_because('Chainlit', 'chainlit', needed, file)} imports it.",
+                framework="Chainlit",
+                start=f"chainlit run {file.path} {options}",
+                port=8000,
+            )
+            _add_unnamed(recipe, needed, "chainlit", file)
+            return True
     for file in code if "gradio" in needed or not needed else ():
         if file.imports("gradio") and not any(file.made_by(name) for name in (*_ASGI, *_WSGI)):
             place = "env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860}"

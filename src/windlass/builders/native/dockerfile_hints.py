@@ -93,7 +93,7 @@ class Hints(Struct, kw_only=True):
                 return entrypoint  # a shell gets the words of CMD as arguments, which it ignores
 
 
-def hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, str]) -> Hints:
+def read_hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, str]) -> Hints:
     """Reads the hints of a stage and of the earlier stages that it is FROM. `arguments`: build arguments."""
     hints = _HintReader(dockerfile, arguments).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
