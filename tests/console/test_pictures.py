@@ -1,0 +1,85 @@
+"""Every page looks as when it was last looked at: at three widths, in both themes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.console.fingerprints import (
+    FONTS,
+    TOLERANCE,
+    WRITES,
+    distance,
+    fingerprint,
+    fonts,
+    keep,
+    kept,
+)
+from tests.console.servers import Server
+from tests.forms import either
+
+HEIGHT = 760
+QUICK = ((390, "dark"), (1280, "light"))
+ALL = tuple((width, theme) for width in (390, 820, 1280) for theme in ("light", "dark"))
+CHANGING = "time, .log-line .text, .chart path, .address, .facts dd, .code-line { visibility: hidden !important }"
+"""Ports, ids and times differ from run to run."""
+
+
+def take(page: Page, server: Server, place: str) -> bytes:
+    page.goto(f"{server.url}/console{place}")
+    page.wait_for_selector("main h1")
+    page.wait_for_timeout(300)
+    page.evaluate(HIDE, CHANGING)
+    return page.screenshot(animations="disabled", caret="hide")
+
+
+HIDE = """(rules) => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(rules);
+  document.adoptedStyleSheets = [sheet];
+}"""
+
+
+@pytest.mark.sized
+@pytest.mark.repeatable
+@pytest.mark.timeout(900)
+def test_every_page_looks_as_it_did_when_it_was_looked_at(
+    server: Server, new_page, places: dict[str, str], tmp_path: Path
+) -> None:
+    blank = new_page("/", signed_in=False).context.new_page()
+    before, changed = kept(), {}
+    found = {FONTS: fonts(new_page("/"))}
+    is_writing = bool(os.environ.get(WRITES))
+    if not is_writing and found[FONTS] != before[FONTS]:
+        pytest.skip("the kept fingerprints are of other fonts: those of Debian's Chromium with fonts-dejavu")
+    for width, theme in either(QUICK, ALL, repeatable=True):
+        page = new_page("/", viewport={"width": width, "height": HEIGHT}, color_scheme=theme)
+        for place, path in places.items():
+            name = f"{place}, {width}, {theme}"
+            picture = take(page, server, path)
+            found[name] = fingerprint(blank, picture)
+            file = tmp_path / f"{name.replace(', ', '-').replace(' ', '-')}.png"
+            file.write_bytes(picture)
+            far = distance(found[name], before[name]) if name in before else 255.0
+            if far > TOLERANCE:
+                changed[name] = f"{far:.1f}: {file}"
+    if is_writing:
+        print(f"Look at the pictures in {tmp_path}")
+        return keep(found)
+    assert changed == {}, "look at these pictures; if they are right: python -m tests.console.fingerprints"
+
+
+def test_a_page_that_looks_different_is_seen(server: Server, new_page, places: dict[str, str]) -> None:
+    """The negative control: the other theme, a missing side bar, and an empty page are seen."""
+    blank = new_page("/", signed_in=False).context.new_page()
+    options = {"viewport": {"width": 1280, "height": HEIGHT}}
+    page = new_page("/", **options)
+    right = fingerprint(blank, take(page, server, places["service"]))
+    dark = fingerprint(blank, take(new_page("/", color_scheme="dark", **options), server, places["service"]))
+    assert distance(right, dark) > TOLERANCE
+    for broken in (".side { display: none }", "main { visibility: hidden }"):
+        page.evaluate(HIDE, broken)
+        assert distance(right, fingerprint(blank, page.screenshot())) > TOLERANCE, broken
