@@ -1,8 +1,8 @@
 """Fingerprints of pictures: the mean brightness of each part of a page. Small changes of fonts do not matter to them;
 a part that is missing, moved, empty or of the other theme does.
 
-`python -m tests.console.fingerprints` writes those of the present pages into fingerprints.json, after which the
-pictures in the folder that it prints have to be looked at.
+`python -m tests.console.fingerprints FOLDER` writes those of the present pages into fingerprints.json, and the pictures
+into a folder, where they have to be looked at before the fingerprints are committed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _WIDTHS = """() => ['var(--sans)', 'var(--mono)'].map((family) => {
   return width.toFixed(1);
 }).join(' ')"""
 WRITES: Final = "WINDLASS_WRITE_FINGERPRINTS"
+"""The variable with the folder of the pictures, while fingerprints are written."""
 _READ = """async ([data, columns, rows]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const picture = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
@@ -81,5 +82,5 @@ def keep(found: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     words = [sys.executable, "-m", "pytest", "-n", "0", "-s", "tests/console/test_pictures.py"]
-    form = {WRITES: "1", "WINDLASS_TEST_FORM": "fixed"}
+    form = {WRITES: str(Path(sys.argv[1]).resolve()), "WINDLASS_TEST_FORM": "fixed"}
     sys.exit(subprocess.run(words, env=os.environ | form, check=False).returncode)

@@ -52,7 +52,9 @@ def test_every_page_looks_as_it_did_when_it_was_looked_at(
     blank = new_page("/", signed_in=False).context.new_page()
     before, changed = kept(), {}
     found = {FONTS: fonts(new_page("/"))}
-    is_writing = bool(os.environ.get(WRITES))
+    folder = Path(os.environ.get(WRITES, tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    is_writing = WRITES in os.environ
     if not is_writing and found[FONTS] != before[FONTS]:
         pytest.skip("the kept fingerprints are of other fonts: those of Debian's Chromium with fonts-dejavu")
     for width, theme in either(QUICK, ALL, repeatable=True):
@@ -61,15 +63,14 @@ def test_every_page_looks_as_it_did_when_it_was_looked_at(
             name = f"{place}, {width}, {theme}"
             picture = take(page, server, path)
             found[name] = fingerprint(blank, picture)
-            file = tmp_path / f"{name.replace(', ', '-').replace(' ', '-')}.png"
+            file = folder / f"{name.replace(', ', '-').replace(' ', '-')}.png"
             file.write_bytes(picture)
             far = distance(found[name], before[name]) if name in before else 255.0
             if far > TOLERANCE:
                 changed[name] = f"{far:.1f}: {file}"
     if is_writing:
-        print(f"Look at the pictures in {tmp_path}")
         return keep(found)
-    assert changed == {}, "look at these pictures; if they are right: python -m tests.console.fingerprints"
+    assert changed == {}, "look at these pictures; if they are right: python -m tests.console.fingerprints FOLDER"
 
 
 def test_a_page_that_looks_different_is_seen(server: Server, new_page, places: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ export const words = {
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
-  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances",
+  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
@@ -34,7 +34,7 @@ export const words = {
   places: { overview: "Overview", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", deployments: "Deployments", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
-    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances",
+    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
   origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },

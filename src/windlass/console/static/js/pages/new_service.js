@@ -86,7 +86,7 @@ async function detect(state, place) {
     state.branches = await listing;
     state.settings = {};
     state.name ||= nameOf(state.url, state.root);
-    state.port = "";
+    state.port = undefined;
   } catch (error) {
     state.found = null;
     state.trouble = errorText(error);
@@ -114,7 +114,7 @@ function detected(state, place) {
     h("div", { class: "fields" },
       field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
       SETTINGS.filter(isKnown).map(setting),
-      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port || found.port || "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
+      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port ?? found.port ?? "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
       found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
       field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
       h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
@@ -134,7 +134,8 @@ async function create(state, place, thenDeploy) {
   const names = Object.fromEntries(SETTINGS.map(([name, setting]) => [setting, found[name]]));
   const changed = Object.fromEntries(Object.entries(state.settings).filter(([setting, value]) => value && value !== (names[setting] || "")));
   const body = { name: state.name, git_repository: source(state), ...changed };
-  if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
+  if (state.port === "") body.ports = [];
+  else if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
   const made = state.made || (await api.post(`/environment/${state.environment}/application`, body));
   state.made = made; // a second try, after a wrong variable, does not make a second application
   const path = `/application/${made.id}`;
