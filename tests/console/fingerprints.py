@@ -1,8 +1,8 @@
-"""Fingerprints of pictures: the mean brightness of each part of a page. Small changes of fonts do not matter to them;
+"""Fingerprints of pictures: the mean brightness of each part of a page. Small changes do not matter to them;
 a part that is missing, moved, empty or of the other theme does.
 
-`python -m tests.console.fingerprints FOLDER` writes those of the present pages into fingerprints.json, and the pictures
-into a folder, where they have to be looked at before the fingerprints are committed.
+`python -m tests.console.fingerprints FOLDER` writes those of the present pages into fingerprints.json and the
+pictures into a folder: they have to be looked at before the fingerprints are committed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from playwright.sync_api import Page
 KEPT: Final = Path(__file__).with_suffix(".json")
 COLUMNS, ROWS = 16, 10
 TOLERANCE: Final = 5.0
-"""Difference of 255. A page without its head has 6 to 20, one without the side bar 15; the same page has 0 to 1."""
+"""Of 255. A page without its head differs by 6 to 20, without the side bar by 15, the same page by 1."""
 _WORST = 20
 FONTS: Final = "fonts"
 """The key of the widths of texts. Pictures with other fonts cannot be compared: they differ by 2 to 12."""
@@ -44,7 +44,8 @@ _READ = """async ([data, columns, rows]) => {
   const sums = Array.from({ length: columns * rows }, () => [0, 0]);
   for (let y = 0; y < picture.height; y++) {
     for (let x = 0; x < picture.width; x++) {
-      const sum = sums[Math.floor((y * rows) / picture.height) * columns + Math.floor((x * columns) / picture.width)];
+      const row = Math.floor((y * rows) / picture.height);
+      const sum = sums[row * columns + Math.floor((x * columns) / picture.width)];
       const dot = (y * picture.width + x) * 4;
       sum[0] += (dots[dot] + dots[dot + 1] + dots[dot + 2]) / 3;
       sum[1]++;

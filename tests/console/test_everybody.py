@@ -132,7 +132,9 @@ def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
     if node is None:
         pytest.skip("needs Node.js")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
-    (tmp_path / "page.js").write_text("const text = words.a;\nuse(text.b, text.x, words.y, \"Read the manual\");\n")
+    (tmp_path / "page.js").write_text(
+        'const text = words.a;\nuse(text.b, text.x, words.y, "Read the manual");\n'
+    )
     script = Path(__file__).with_name("missing_texts.mjs")
     done = subprocess.run([node, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [
