@@ -74,6 +74,46 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running.end()
 
 
+@pytest.fixture(scope="module")
+def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The address of every page, with things on it."""
+    repository = Repository(tmp_path_factory.mktemp("everybody") / "repository")
+    environment = server.environment()
+    good = server.application(environment, repository)
+    server.call("POST", f"/application/{good}/environmentVariable", {"key": "GREETING", "value": "Ann"})
+    server.call("POST", f"/application/{good}/secret", {"key": "KEY", "value": "s3cret-value"})
+    deployment = server.deploy(good)
+    repository.commit({"app.py": "raise SystemExit('no more rope')\n"}, "Breaks it")
+    bad = server.application(environment, repository, "orders")
+    failed = server.deploy(bad, "FAILED")
+    token = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "CI", "scopes": ["Deploy"]})
+    project = server.call("GET", f"/organization/{server.org}/project")["results"][0]["id"]
+    app, org = f"/application/{good}", f"/organization/{server.org}"
+    tabs = ("deployments", "logs", "variables", "metrics", "terminal", "settings", "activity")
+    return {
+        "overview": "/",
+        "new": "/new",
+        "account": "/account",
+        "project": f"/project/{project}",
+        "environment": f"/environment/{environment}",
+        "variables of an environment": f"/environment/{environment}/variables",
+        "service": app,
+        **{name: f"{app}/{name}" for name in tabs},
+        "deployment": f"{app}/deployments/{deployment}",
+        "a failed service": f"/application/{bad}",
+        "a failed deployment": f"/application/{bad}/deployments/{failed}",
+        "organization": org,
+        "audit": f"{org}/audit",
+        "members": f"{org}/member",
+        "tokens": f"{org}/apiToken",
+        "a token": f"{org}/apiToken/{token['id']}",
+        "webhooks": f"{org}/webhook",
+        "clusters": f"{org}/cluster",
+        "an action": "/do/createProject",
+        "nothing": "/nowhere/at/all",
+    }
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "repository")

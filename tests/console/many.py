@@ -45,28 +45,32 @@ const real = window.fetch;
 const STATES = ['QUEUED', 'BUILDING', 'DEPLOYING', 'RUNNING', 'RUNNING', 'RUNNING'];
 window.__events = 0;
 const stateOf = (index) => STATES[Math.floor(index / 7 + window.__events / 4) % STATES.length];
-const serviceOf = (index) => ({ ...SERVICE, id: `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`,
-  name: `service-${index}`, state: stateOf(index) });
+const idOf = (index) => `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`;
+const serviceOf = (index) => {
+  return { ...SERVICE, id: idOf(index), name: `service-${index}`, state: stateOf(index) };
+};
+const all = (make) => Array.from({ length: COUNT }, (_, index) => make(index));
 window.fetch = (url, options) => {
-  const answer = (data) => Promise.resolve(new Response(JSON.stringify(data), { headers: { 'content-type': 'application/json' } }));
-  if (String(url).includes('/services?')) return answer({ results: Array.from({ length: COUNT }, (_, index) => serviceOf(index)) });
-  if (!String(url).endsWith('/status/stream') && !String(url).endsWith('/events/stream')) return real(url, options);
+  const answer = (body, type) => Promise.resolve(new Response(body, { headers: { 'content-type': type } }));
+  const services = () => JSON.stringify({ results: all(serviceOf) });
+  if (String(url).includes('/services?')) return answer(services(), 'application/json');
+  if (!/\\/(status|events)\\/stream$/.test(url)) return real(url, options);
   let timer;
   const encoder = new TextEncoder();
   const body = new ReadableStream({
     start(controller) {
       timer = setInterval(() => {
         window.__events++;
-        const applications = Array.from({ length: COUNT }, (_, index) => ({ ...serviceOf(index), status_details: {} }));
+        const applications = all((index) => ({ ...serviceOf(index), status_details: {} }));
         controller.enqueue(encoder.encode(`data: ${JSON.stringify({ applications })}\\n\\n`));
       }, 100);
     },
     cancel() { clearInterval(timer); },
   });
-  return Promise.resolve(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
+  return answer(body, 'text/event-stream');
 };
 """
-"""An environment of COUNT services that are all deployed: ten times a second, some of them have new states."""
+"""An environment of COUNT services that are deployed: ten times a second, some of them have new states."""
 
 
 def wait_until(page: Page, expression: str) -> None:

@@ -1,4 +1,4 @@
-// Prints the texts that pages of the console name and words.js lacks: node missing_texts.mjs FOLDER
+// Prints the texts that pages of the console name and words.js lacks, and sentences that stand elsewhere: node missing_texts.mjs FOLDER
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 
@@ -21,6 +21,8 @@ const missing = [];
 for (const file of filesIn(root)) {
   const text = readFileSync(file, "utf8");
   if (!file.endsWith(".js") || file.endsWith("words.js")) continue;
+  const code = text.replace(/^\s*(\/\/|\*|\/\*\*).*$/gm, "").replace(/\/\*[^]*?\*\//g, "");
+  for (const [, sentence] of code.matchAll(/"([A-Z][a-z]+ [^"\\]*[a-z][^"\\]*)"/g)) missing.push(`${relative(root, file)}: "${sentence}"`);
   const base = /const text = words\.([\w.]+);/.exec(text)?.[1].split(".");
   for (const [, path] of text.matchAll(/(?<![\w/.])words\.([a-zA-Z_][\w.]*)/g)) if (path !== "js" && !isThere(path.split("."))) missing.push(`${relative(root, file)}: words.${path}`);
   if (base) for (const [, path] of text.matchAll(/(?<![\w.])text\.([a-zA-Z_][\w.]*)/g)) if (!isThere([...base, ...path.split(".")])) missing.push(`${relative(root, file)}: text.${path}`);

@@ -11,50 +11,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Page, expect
 
-from tests.console.servers import Repository, Server
+from tests.console.servers import Server
 from windlass.console.files import ROOT, ConsoleFiles
 
 WIDTHS = (360, 820, 2560)
 SERIOUS = {"serious", "critical"}
-
-
-@pytest.fixture(scope="module")
-def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    repository = Repository(tmp_path_factory.mktemp("everybody") / "repository")
-    environment = server.environment()
-    good = server.application(environment, repository)
-    server.call("POST", f"/application/{good}/environmentVariable", {"key": "GREETING", "value": "Ann"})
-    server.call("POST", f"/application/{good}/secret", {"key": "KEY", "value": "s3cret-value"})
-    deployment = server.deploy(good)
-    repository.commit({"app.py": "raise SystemExit('no more rope')\n"}, "Breaks it")
-    bad = server.application(environment, repository, "orders")
-    failed = server.deploy(bad, "FAILED")
-    token = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "CI", "scopes": ["Deploy"]})
-    project = server.call("GET", f"/organization/{server.org}/project")["results"][0]["id"]
-    app, org = f"/application/{good}", f"/organization/{server.org}"
-    tabs = ("deployments", "logs", "variables", "metrics", "terminal", "settings", "activity")
-    return {
-        "overview": "/",
-        "new": "/new",
-        "account": "/account",
-        "project": f"/project/{project}",
-        "environment": f"/environment/{environment}",
-        "variables of an environment": f"/environment/{environment}/variables",
-        "service": app,
-        **{name: f"{app}/{name}" for name in tabs},
-        "deployment": f"{app}/deployments/{deployment}",
-        "a failed service": f"/application/{bad}",
-        "a failed deployment": f"/application/{bad}/deployments/{failed}",
-        "organization": org,
-        "audit": f"{org}/audit",
-        "members": f"{org}/member",
-        "tokens": f"{org}/apiToken",
-        "a token": f"{org}/apiToken/{token['id']}",
-        "webhooks": f"{org}/webhook",
-        "clusters": f"{org}/cluster",
-        "an action": "/do/createProject",
-        "nothing": "/nowhere/at/all",
-    }
 
 
 def findings(page: Page) -> list[str]:
@@ -171,7 +132,13 @@ def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
     if node is None:
         pytest.skip("needs Node.js")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
-    (tmp_path / "page.js").write_text("const text = words.a;\nuse(text.b, text.x, words.y);\n")
+    (tmp_path / "page.js").write_text(
+        'const text = words.a;\nuse(text.b, text.x, words.y, "Read the manual");\n'
+    )
     script = Path(__file__).with_name("missing_texts.mjs")
     done = subprocess.run([node, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == ["page.js: words.y", "page.js: text.x"]
+    assert json.loads(done.stdout) == [
+        'page.js: "Read the manual"',
+        "page.js: words.y",
+        "page.js: text.x",
+    ]

@@ -179,7 +179,9 @@ def test_no_text_of_any_answer_becomes_a_script(new_page: Callable[..., Page], w
         return route.fulfill(response=response, json=with_payloads(response.json(), counted()))
 
     page = new_page("/")
-    page.route(re.compile(r"/(organization|project|environment|application|account)\b(?!.*(stream|follow=))"), answer)
+    page.route(
+        re.compile(r"/(organization|project|environment|application|account)\b(?!.*(stream|follow=))"), answer
+    )
     for place in places(town):
         page.goto(f"{town.server.url}/console{place}")
         page.wait_for_selector("main h1")

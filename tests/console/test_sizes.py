@@ -49,9 +49,7 @@ def test_a_log_with_many_lines_is_a_page_of_bounded_size(
     expect(page.locator(".log mark").first).to_have_text(newest)
 
 
-def test_a_deployment_of_500_services_is_followed_in_a_page_of_bounded_size(
-    server: Server, new_page
-) -> None:
+def test_a_deployment_of_500_services_is_followed_in_a_page_of_bounded_size(server: Server, new_page) -> None:
     environment = server.environment(project="Fleet")
     page = new_page("/")
     page.add_init_script(many_deployments(environment, 500))

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { words } from "./words.js";
 
-const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "⏸" };
+const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "‖" };
 const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
 const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS"]);
 

@@ -19,7 +19,7 @@ export const words = {
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
-  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", instances: "Instances",
+  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
@@ -34,7 +34,7 @@ export const words = {
   places: { overview: "Overview", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", deployments: "Deployments", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
-    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances",
+    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
   origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },
@@ -74,7 +74,7 @@ export const words = {
   },
   actions: {
     deploy: {
-      button: "Deploy", title: (name) => `Deploy ${name}`, begins: "The newest version is built and started.",
+      button: "Deploy", title: (name) => `Deploy ${name}`, begins: "The newest version is built and started.", choose: "Choose another commit", newest: "the newest of the branch",
       replaces: (count) => `The newest version is built. Then ${plural(count, "instance")} ${count === 1 ? "is" : "are"} replaced, while requests go on being served.`,
     },
     stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "All instances end, after requests under way. Data and settings stay; nothing answers until it is deployed again.", done: (name) => `${name} is stopping.` },
@@ -126,7 +126,7 @@ export const words = {
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
-    url: "Repository", urlHelp: "Any address that git can fetch.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
+    url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",

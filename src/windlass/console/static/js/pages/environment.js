@@ -13,6 +13,7 @@ import { badge, byUrgency, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
 import { stale } from "./overview.js";
+import { usageColumns, watchUsage } from "./usage.js";
 
 const text = words.environmentPage;
 const AT_ONCE = 100;
@@ -28,7 +29,10 @@ export async function load({ params, org }) {
   return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });
 }
 
-export const watch = (state, place, draw) => keepUp(`${state.path}/status/stream`, state, place, draw);
+export function watch(state, place, draw) {
+  keepUp(`${state.path}/status/stream`, state, place, draw);
+  watchUsage(state, place, draw);
+}
 
 export function render(state, place) {
   const { environment, project, services, path, chosen } = state;
@@ -82,10 +86,11 @@ function list(rows, state, place) {
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
-    { title: words.columns.name, cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
+    { title: words.columns.name, kind: "name-cell", cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },
+    ...usageColumns(state),
     { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
   ], shown, { to: pathOf, label: words.columns.services }),
   rows.length > most && button(words.showMore, () => ((state.most += AT_ONCE), place.update())), rows.length > most && h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)];

@@ -86,7 +86,7 @@ async function detect(state, place) {
     state.branches = await listing;
     state.settings = {};
     state.name ||= nameOf(state.url, state.root);
-    state.port = "";
+    state.port = undefined;
   } catch (error) {
     state.found = null;
     state.trouble = errorText(error);
@@ -103,6 +103,9 @@ function detected(state, place) {
   const { found } = state;
   const why = (name) => found.reasons[name] || "";
   const what = [found.framework, found.language && `${found.language} ${found.language_version}`.trim(), found.package_manager].filter(Boolean).join(", ");
+  const setting = ([name, key]) => field(text.settings[name], h("input", { id: key, value: state.settings[key] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[key] = event.target.value) }), why(name));
+  // What nothing was found for is folded, but for the command that an application cannot do without.
+  const isKnown = ([name]) => Boolean(found[name]) || (name === "start" && !found.static_folder);
   return h("section", { class: "panel", key: "found" },
     h("h2", {}, what ? text.found(what) : text.foundNothing),
     why("framework") || why("language") ? h("p", { class: "muted" }, prose(why("framework") || why("language"))) : null,
@@ -110,10 +113,11 @@ function detected(state, place) {
     found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => choose(state, place, candidate), { small: true })))),
     h("div", { class: "fields" },
       field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
-      SETTINGS.map(([name, setting]) => field(text.settings[name], h("input", { id: setting, value: state.settings[setting] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[setting] = event.target.value) }), why(name))),
-      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port || found.port || "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
+      SETTINGS.filter(isKnown).map(setting),
+      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port ?? found.port ?? "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
       found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
-      field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp)),
+      field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
+      h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
     h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false)), button(text.create, () => create(state, place, true), { main: true })));
 }
 
@@ -130,7 +134,8 @@ async function create(state, place, thenDeploy) {
   const names = Object.fromEntries(SETTINGS.map(([name, setting]) => [setting, found[name]]));
   const changed = Object.fromEntries(Object.entries(state.settings).filter(([setting, value]) => value && value !== (names[setting] || "")));
   const body = { name: state.name, git_repository: source(state), ...changed };
-  if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
+  if (state.port === "") body.ports = [];
+  else if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
   const made = state.made || (await api.post(`/environment/${state.environment}/application`, body));
   state.made = made; // a second try, after a wrong variable, does not make a second application
   const path = `/application/${made.id}`;

@@ -37,7 +37,7 @@ export function render(state, place) {
     stale(state),
     brief(text.attention, needy),
     brief(text.changing, changing),
-    !services.length && !projects.length ? empty(text.empty, link("/new", h("span", { class: "button main" }, words.places.new)), "windlass up") : null,
+    !services.length ? empty(text.empty, link("/new", h("span", { class: "button main" }, words.places.new)), "windlass up") : null,
     h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id), place))),
     recent(services),
   ];

@@ -1,12 +1,12 @@
 // A service: its state, address, version and main action; its parts are tabs.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
 import { keepUp } from "../live.js";
-import { button, copyButton, head, menu, outside, tabs } from "../parts.js";
+import { button, confirm, copyButton, head, menu, outside, tabs } from "../parts.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge, isBusy, kindOf } from "../states.js";
@@ -114,9 +114,24 @@ function actions(state, place) {
   ];
 }
 
-async function start(state, place) {
-  const { confirm } = await import("../parts.js");
-  const { service, status, path } = state;
+async function start({ service, status, path, has, document }, place) {
   const will = status.running_instances ? words.actions.deploy.replaces(status.running_instances) : words.actions.deploy.begins;
-  if (await confirm(words.actions.deploy.title(service.name), will, { action: words.actions.deploy.button })) await deploy(place, path);
+  const commits = has("commit") && document.body(document.at("POST", `${path}/deploy`)).properties?.git_commit_id ? commitChoice(path) : null;
+  if (!(await confirm(words.actions.deploy.title(service.name), [will, commits].filter(Boolean), { action: words.actions.deploy.button }))) return;
+  await deploy(place, path, commits?.chosen ? { git_commit_id: commits.chosen } : {});
+}
+
+// The newest commits of the branch are read when the choice is opened.
+function commitChoice(path) {
+  const list = h("div", { class: "choose" });
+  const node = h("details", {}, h("summary", {}, words.actions.deploy.choose), list);
+  const choose = (id, ...label) => h("label", { class: "commit-choice" }, h("input", { type: "radio", name: "commit", checked: !id, onchange: () => (node.chosen = id) }), " ", label);
+  node.addEventListener("toggle", async () => {
+    if (!node.open || list.firstChild) return;
+    fill(list, h("p", { class: "muted" }, "…"));
+    const found = await api.get(`${path}/commit`).then(({ results }) => results, (error) => error);
+    if (found instanceof Error) return void fill(list, h("p", { class: "muted" }, found.message));
+    fill(list, choose("", words.actions.deploy.newest), found.map((commit) => choose(commit.git_commit_id, commitLine({ git_commit_id: commit.git_commit_id, commit }), h("span", { class: "muted" }, ` ${commit.author_name} `), ago(commit.created_at))));
+  });
+  return node;
 }

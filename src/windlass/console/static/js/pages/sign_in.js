@@ -1,13 +1,13 @@
 // Signing in: one button for each provider, or the link explained, or an API token.
 
 import { api, keepKey } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, prose } from "../dom.js";
 import { button, code, errorText } from "../parts.js";
 import { words } from "../words.js";
 
 export async function drawSignIn(app, { problem, done }) {
   const text = words.signIn;
-  const trouble = h("p", { class: "trouble", role: "alert" }, problem || "");
+  const trouble = h("p", { class: "trouble", role: "alert" }, prose(problem || ""));
   const providers = h("div", { class: "providers" });
   const token = h("input", { type: "password", autocomplete: "off", spellcheck: "false", "aria-label": text.token, placeholder: "wdl_…" });
   const withToken = async () => {
@@ -16,7 +16,7 @@ export async function drawSignIn(app, { problem, done }) {
       token.value = "";
       await done();
     } catch (error) {
-      trouble.textContent = errorText(error);
+      fill(trouble, prose(errorText(error)));
     }
   };
   app.removeAttribute("aria-busy");

@@ -1,7 +1,9 @@
 // The first look at a service: does it run, which version, where; and what to do if it does not.
 
+import { api } from "../../api.js";
 import { h } from "../../dom.js";
-import { ago, duration } from "../../format.js";
+import { familyOf } from "../../families.js";
+import { ago, duration, title } from "../../format.js";
 import { copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
 import { commitLine, deploy, deploymentLink } from "../../services.js";
 import { badge } from "../../states.js";
@@ -10,6 +12,7 @@ import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
+const READ = ["status", "metrics"]; // these have their places on the page
 const text = words.serviceOverview;
 
 export async function load(state) {
@@ -40,9 +43,22 @@ export function render(state, place) {
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
       panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
-    state.content.metrics && metrics.charts(state.content.metrics, { small: true }),
+    state.document.readingsOf(path).filter((operation) => !READ.includes(familyOf(operation))).map((operation) => reading(state, place, operation)),
+    state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
+}
+
+// What can be read besides, such as the credentials of a database, is read when it is asked for.
+function reading({ content, document, path }, place, operation) {
+  const name = familyOf(operation);
+  const found = content.read?.[name];
+  const read = async () => {
+    content.read = { ...content.read, [name]: found ? undefined : await api.get(`${path}/${name}`) };
+    place.update();
+  };
+  return panel(title(name), found && facts(Object.entries(found).map(([field, value]) => [title(field), value === null || value === "" ? "" : [h("code", {}, String(value)), copyButton(String(value))]])),
+    h("div", { class: "actions" }, button(found ? words.hide : document.operation(operation.id).summary.replace(/ \(.*\)$/, ""), read, { key: name })));
 }
 
 function source(service) {
