@@ -26,6 +26,7 @@ from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
 from windlass.base.clock import SystemClock
 from windlass.base.http_out import HttpSender
+from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
@@ -274,6 +275,7 @@ async def deployer(folder: Path, services: int, at_once: int = AT_ONCE) -> Async
         git=FakeRepositories(),
         servers=FakeServers(),
         connector=DockerConnector(Settings(data_dir=str(folder)), "bench", GatewayLink(folder)),
+        programs=InstalledPrograms({}),
     )
     settings = Settings(
         data_dir=str(folder),

@@ -25,6 +25,7 @@ from tests.fakes.router import FakeRouter
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
+from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
@@ -213,6 +214,7 @@ async def measure(given: Calling, url: str, dead: str) -> Called:
     parts = Parts(
         engine=engine, builder=FakeBuilder(engine.takes), router=FakeRouter(), git=FakeRepositories(),
         servers=FakeServers(), connector=_connector(given.folder),
+        programs=InstalledPrograms({}),
     )  # fmt: skip
     settings = Settings(
         data_dir=given.folder, admin_token=ADMIN, rate_limit=1_000_000_000, outbound_allow=LOOPBACK

@@ -7,6 +7,7 @@ import json
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -36,12 +37,17 @@ class Deployed:
             "memory": 512,
             "ports": [{"internal_port": port, "protocol": "HTTP", "publicly_accessible": True}],
         }
-        self.id = str(server.ask("POST", f"/environment/{environment}/application", body)["id"])
+        self.id = self._create(environment, "application", body)
+
+    def _create(self, environment: str, family: str, body: dict[str, Any]) -> str:
+        id = str(self._server.ask("POST", f"/environment/{environment}/{family}", body)["id"])
+        self._path = f"/{family}/{id}"
+        return id
 
     def deploy(self, commit: str) -> Took:
         began = time.perf_counter()
-        given = self._server.ask("POST", f"/application/{self.id}/deploy", {"git_commit_id": commit})
-        path = f"/application/{self.id}/deployment/{given['id']}/stream"
+        given = self._server.ask("POST", f"{self._path}/deploy", {"git_commit_id": commit})
+        path = f"{self._path}/deployment/{given['id']}/stream"
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=_PATIENCE)
         connection.request("GET", path, headers={"Authorization": f"Token {self._server.token}"})
         built = 0.0
@@ -59,7 +65,22 @@ class Deployed:
         raise Failed(f"{found}")
 
     def delete(self) -> None:
-        self._server.raw("DELETE", f"/application/{self.id}")
+        self._server.raw("DELETE", self._path)
+
+
+class DeployedModule(Deployed):
+    """A Terraform service of a repository on this machine."""
+
+    def __init__(self, server: Windlass, environment: str, engine: str, repository: Path) -> None:
+        self._server = server
+        body = {
+            "name": "module",
+            "engine": engine,
+            "backend": {"kubernetes": {}},
+            "terraform_files_source": {"git_repository": {"url": repository.as_uri(), "branch": "main"}},
+            "job_resources": {"cpu_milli": 4000, "ram_mib": 1024},
+        }
+        self.id = self._create(environment, "terraform", body)
 
 
 def make_environment(server: Windlass) -> str:

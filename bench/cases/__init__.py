@@ -24,6 +24,7 @@ from bench.cases import (
     router,
     sites,
     start,
+    terraform,
     variables,
     webhooks,
 )
@@ -45,6 +46,7 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "deploys": deploys.run,
     "hello": hello.run,
     "rebuilds": rebuilds.run,
+    "terraform": terraform.run,
     "isolated": isolated.run,
     "logs": logs.run,
     "webhooks": webhooks.run,

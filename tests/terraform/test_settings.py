@@ -152,3 +152,13 @@ async def test_chosen_services_are_deployed_with_their_action_and_shown_in_statu
     assert [status["id"] for status in statuses["terraforms"]] == [service]
     (deployment,) = (await world.get(f"/terraform/{service}/deployment"))["results"]
     assert deployment["status_details"]["sub_action"] == "TERRAFORM_PLAN_ONLY"
+
+
+async def test_a_copy_has_the_secret_values_and_no_state(world: World):
+    source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
+    service, other = await made(world, terraform_variables_source=source), await world.environment()
+    copied = await world.post(f"/terraform/{service}/clone", {"name": "copy", "environment_id": other})
+    assert copied.status == 202, copied
+    assert copied["environment"] == {"id": other}
+    assert await values_of(world, copied["id"]) == {"password": "hunter2-hunter2"}
+    assert (await world.get(f"/terraform/{copied['id']}/stateVersion"))["results"] == []

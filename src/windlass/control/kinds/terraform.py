@@ -90,7 +90,9 @@ class TerraformKind(ServiceKind[Terraform]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
         _check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
-        draft.sealed[SECRETS] = take_secrets(draft.spec, {})
+        draft.sealed[SECRETS] = take_secrets(
+            draft.spec, secrets_of(ctx, draft.copy_of) if draft.copy_of else {}
+        )
         draft.give(**_added_fields(draft.spec, None))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 

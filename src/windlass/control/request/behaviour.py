@@ -37,6 +37,8 @@ class Draft(Struct, Generic[S]):
     """Secrets of the server beside those that the client sent; later changes leave them as they are."""
     is_full: bool = False
     """True for a client of the full interface, for which nothing is chosen."""
+    copy_of: Row | None = None
+    """The resource that it is a copy of."""
 
     @property
     def above(self) -> Row:

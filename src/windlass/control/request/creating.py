@@ -44,6 +44,8 @@ class NewResource(Struct, frozen=True):
     """Fields that the server adds to the answer."""
     links: Mapping[str, str] = {}
     """Ids of resources that it refers to, by field."""
+    copy_of: Row | None = None
+    """The resource that it is a copy of."""
     id: str = msgspec.field(default_factory=ids.new_id)
 
     @property
@@ -73,6 +75,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     is_full = call is not None and call.dialect.is_full
     extras = dict(new.extras)
     draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, extras, links, is_full=is_full)
+    draft.copy_of = new.copy_of
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _store(ctx, tx, draft)
