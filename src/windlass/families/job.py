@@ -246,9 +246,7 @@ class JobRunRequest(Spec):
 class DueTimes(Shown):
     """The timetable of a job, and when it is due."""
 
-    scheduled_at: Annotated[
-        str, Meta(description="Empty for a job of events"), example("30 3 * * *")
-    ]
+    scheduled_at: Annotated[str, Meta(description="Empty for a job of events"), example("30 3 * * *")]
     timezone: Annotated[str, example("Europe/Berlin")]
     is_active: Annotated[bool, Meta(description="False before it is deployed, and while it is stopped")]
     due_at: Annotated[list[Timestamp], example(["2026-01-31T02:30:00.000Z"])]
@@ -374,7 +372,6 @@ job = Family(
             "Read the status of each",
             suffix="/status",
             on_collection=True,
-            paged=False,
         ),
         post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
         get("dueTimes", DueTimes, "List the next due times of its timetable", query=HowMany),

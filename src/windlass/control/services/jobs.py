@@ -25,6 +25,7 @@ from windlass.control.records.runs import (
     cancel_run,
     plan_of,
     refuse_while_open,
+    run_details,
     shown_run,
 )
 from windlass.control.request.paths import parent_of, target
@@ -52,12 +53,13 @@ async def read_statuses(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(ctx.store.reads, call.actor, environment, job)
     if rows is None:
         rows = await ctx.store.reads.resources.of_parent(environment.id, job.name)
+    page, size = paging(call)
     shown = []
-    for row in rows:
+    for row in rows[(page - 1) * size : page * size]:
         status = await as_known(ctx, await status_of(ctx.store.reads, row))
         fresh = await freshness(ctx, ctx.store.reads, row, status)
         shown.append(encode(shown_status(call, row, status, fresh)))
-    return Reply(results(shown))
+    return Reply(results(shown, page, size, len(rows)))
 
 
 # Runs
@@ -98,6 +100,8 @@ async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
     run = await _find(tx, row, call.id)
     if run.status not in OPEN_RUNS:
         raise Conflict(f"Choose a run that waits or is under way: run {run.number} is {run.status}")
+    if run_details(run).is_cancelled:
+        raise Conflict(f"Wait until run {run.number} has ended: it is being cancelled")
     return Reply(encode(shown_run(await cancel_run(tx, run, f"Cancelled by {call.actor.name}"))))
 
 
