@@ -210,6 +210,7 @@ NOT_THESE = {
     "stepBackToken": ("x", "-1", "1.0", "1" * 19),
     "triggeredBy": ("x" * 1025,),
     "family": ("", "MARS", "x" * 65),
+    "forceEvent": ("", "PAUSE", "start"),
     "path": ("a/b", "x" * 2049),
     "below": ("x" * 65,),
     "is_secret": ("", "maybe", "2"),

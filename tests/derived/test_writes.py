@@ -20,7 +20,13 @@ from windlass.families import registry
 
 TWINS, WRITERS = either(10, 50, repeatable=True), either(16, 32, repeatable=True)
 _keys = itertools.count(1)
-ALIKE = {"autoDeployContainers", "checkContainerRegistry"}
+ALIKE = {
+    "autoDeployContainers",
+    "checkContainerRegistry",
+    "cleanFailedJob",
+    "cleanFailedJobs",
+    "deployJobsOfImage",
+}
 """A second request finds nothing to do, or looks again."""
 
 

@@ -16,6 +16,7 @@ from windlass.config import DATABASE
 from windlass.control.background.housekeeping import TIDY
 from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import RECONCILE, particulars
+from windlass.control.records.runs import TIMETABLES
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
@@ -62,6 +63,12 @@ class Books:
     async def ask_to_look_at_branch(self, service: str) -> None:
         async with self.changed() as tx:
             await watch_branch(tx, service, "", 1)
+
+    async def make_due(self, job: str) -> None:
+        """Makes the timetable of a job due, a while ago."""
+        async with self.changed() as tx:
+            await tx.session.all("UPDATE timetable SET due = $1 WHERE job = $2", 60_000, job)
+            await tx.work.ask(TIMETABLES, TIMETABLES, 1)
 
     async def forgive(self) -> None:
         """Gives the reserved requests back. Each killed server loses a hundredth of the limit, so that after

@@ -32,9 +32,13 @@ class Street:
         self.follower = await house.application("page", auto_deploy=True)
         self.folder = await house.application("uploaded", source="UPLOAD", git_repository=None)
         self.task = await house.task("echo begun; sleep 2.2")
+        self.migration = await house.job("echo begun; sleep 2.2", "on_start")
+        self.endless = await house.job("sleep 1000", "on_start", max_duration_seconds=1)
+        self.nightly = await house.job("sleep 0.1", "cronjob")
         for app in (self.web, self.pair, self.store, self.site, self.follower):
             await house.do(app, "deploy")
         await self.upload()
+        await house.call("POST", f"/job/{self.nightly}/deploy")
         await house.converges()
 
     async def release(self) -> None:
@@ -75,6 +79,25 @@ class Street:
         """A run to its end, for longer than its worker waits for it."""
         answer = await self.house.call("POST", f"/task/{self.task}/deploy")
         assert answer["action"] == "RUN", answer
+
+    async def migrate(self) -> None:
+        """A run of a job, for longer than its worker waits for it, and one that takes too long."""
+        await self.house.call("POST", f"/job/{self.migration}/deploy")
+        await self.house.call("POST", f"/job/{self.endless}/deploy")
+
+    async def give_up_migration(self) -> None:
+        self.seen = len(self.house.points)
+        await self.house.call("POST", f"/job/{self.migration}/deploy")
+        await self.house.comes_to("run begun", self.seen)
+        await self.house.call("POST", f"/job/{self.migration}/cancelDeployment")
+
+    async def come_due(self) -> None:
+        """The timetable of a job, while no server runs."""
+        self.seen = len(self.house.points)
+        await self.house.books.make_due(self.nightly)
+
+    async def started(self) -> None:
+        await self.house.comes_to("due runs started", self.seen)
 
     async def run_in_build(self) -> None:
         """A command in the build of an application that goes on meanwhile."""
@@ -172,6 +195,9 @@ SCENES = {
     "cancel": Scene(Street.cancel),
     "delete": Scene(Street.delete),
     "run": Scene(Street.run),
+    "migrate": Scene(Street.migrate),
+    "give up a migration": Scene(Street.give_up_migration),
+    "come due": Scene(Street.started, Street.come_due),
     "run in a build": Scene(Street.run_in_build),
     "publish": Scene(Street.publish),
     "upload": Scene(Street.upload),

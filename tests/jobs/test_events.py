@@ -56,7 +56,7 @@ async def test_a_job_runs_after_databases_and_before_applications(world: World) 
 async def test_a_failing_on_start_fails_the_deployment_of_the_environment(world: World) -> None:
     programs = Programs(world)
     programs.codes = [3]
-    environment, database, job, app = await environment_with(world, "on_start")
+    environment, database, _, app = await environment_with(world, "on_start")
     await asked(world, environment, "deploy")
     assert (await world.get(f"/environment/{environment}/status"))["state"] == "ERROR"
     assert await world.state(f"/database/{database}") == "RUNNING"
@@ -70,7 +70,7 @@ async def test_a_failing_on_start_fails_the_deployment_of_the_environment(world:
 async def test_an_application_that_is_deployed_by_itself_does_not_fail_with_a_job(world: World) -> None:
     programs = Programs(world)
     programs.codes = [3]
-    environment, _, job, app = await environment_with(world, "on_start")
+    _, _, job, app = await environment_with(world, "on_start")
     await world.post(f"/job/{job}/deploy")
     await world.post(f"/application/{app}/deploy")
     await world.settle()
@@ -80,7 +80,7 @@ async def test_an_application_that_is_deployed_by_itself_does_not_fail_with_a_jo
 
 async def test_stopping_an_environment_runs_on_stop_between_applications_and_databases(world: World) -> None:
     programs = Programs(world)
-    environment, database, job, app = await environment_with(world, "on_start", "on_stop")
+    environment, database, _, app = await environment_with(world, "on_start", "on_stop")
     await asked(world, environment, "deploy")
     seen: list[list[str]] = []
 
@@ -98,7 +98,7 @@ async def test_stopping_an_environment_runs_on_stop_between_applications_and_dat
 
 async def test_a_failing_on_delete_leaves_an_error_and_is_tried_again(world: World) -> None:
     programs = Programs(world)
-    environment, database, job, app = await environment_with(world, "on_start", "on_delete")
+    environment, database, job, _ = await environment_with(world, "on_start", "on_delete")
     await asked(world, environment, "deploy")
     programs.codes = [1]
     assert (await world.delete(f"/environment/{environment}")).status == 204

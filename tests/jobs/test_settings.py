@@ -1,4 +1,4 @@
-"""The settings of jobs: one source, one sort of schedule, and the forms that existing clients send and read."""
+"""The settings of jobs: one source, one sort of schedule, and the forms that existing clients send."""
 
 from __future__ import annotations
 
@@ -137,13 +137,13 @@ async def test_a_job_of_a_repository_is_built_and_shows_its_commit(world: World)
 async def test_a_dockerfile_can_be_a_part_of_the_settings(world: World) -> None:
     text = "FROM scratch\nCOPY job /job\n"
     job = await ready_job(world, source={"docker": DOCKER["docker"] | {"dockerfile_raw": text}})
-    order = world.builder.orders[-1]
+    order = world.builder.built[-1]
     assert order.settings.dockerfile_raw == text
     assert order.dockerfile.startswith("Dockerfile.")
     key = order.key
     await world.patch(f"/job/{job}", {"source": {"docker": {"dockerfile_raw": text + "USER 1000\n"}}})
     await deployed(world, job)
-    assert world.builder.orders[-1].key != key
+    assert world.builder.built[-1].key != key
 
 
 @pytest.mark.parametrize(

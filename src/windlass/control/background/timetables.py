@@ -31,8 +31,8 @@ _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
 async def start_due_runs(ctx: Context, claim: Claim) -> None:
     """Starts all runs that are due, and is due again with the next one."""
     while await ctx.store.write(lambda tx: _start_some(tx, claim)) == AT_ONCE:
-        await ctx.point("some runs due")
-    await ctx.point("no more runs due")
+        pass
+    await ctx.point("due runs started")
 
 
 async def _start_some(tx: Tx, claim: Claim) -> int:

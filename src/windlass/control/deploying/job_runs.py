@@ -22,8 +22,8 @@ from windlass.control.deploying.ledger import fence
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
-from windlass.control.records.deployments import cancel_word
-from windlass.control.records.runs import change_run, end_run, run_details
+from windlass.control.records.deployments import cancel_word, particulars
+from windlass.control.records.runs import ABANDONED, change_run, end_run, run_details
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.variables.outputs import BadOutput, Outputs, read_outputs, set_outputs
 from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
@@ -143,7 +143,7 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
         await _end(task, RunState.FAILED, str(error))
         return
     if outcome is None:
-        await _take_back(task, replace(run_details(task.run), is_cancelled=True))
+        await _take_back(task, await task.write(_cancel))
         return
     await task.ctx.point("run ended")
     await _record(task, workload, outcome)
@@ -153,6 +153,14 @@ async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) ->
     """Records that a run fails before it is ended: whoever goes on does not wait for it again."""
     details.is_given_up, details.message = True, message
     await change_run(tx, run, RunState(run.status), details)
+    return details
+
+
+async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
+    """Records that a run is cancelled, before it is ended: whoever goes on does not wait for it again."""
+    if not details.is_cancelled:
+        details.is_cancelled, details.message = True, ABANDONED
+        await change_run(tx, run, RunState(run.status), details)
     return details
 
 
@@ -228,14 +236,27 @@ async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outco
 
 
 async def _wait_for_cancel(task: RunTask) -> None:
-    """Returns once the run is to be cancelled. It looks now and then, because a nudge may be lost."""
-    ctx, word = task.ctx, cancel_word(task.run.id)
-    nudged = ctx.nudges.expect(word)
+    """Returns once the run is to be cancelled, or the deployment that waits for it. It looks now and then,
+    because a nudge may be lost."""
+    words = [cancel_word(id) for id in (task.run.id, task.run.awaited_by) if id]
+    nudged = asyncio.Event()
+    for word in words:
+        task.ctx.nudges.expect(word, nudged)
     try:
-        while (run := await ctx.store.reads.runs.get(task.run.id)) and not run_details(run).is_cancelled:
+        while not await _is_cancelled(task):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await nudged.wait()
             nudged.clear()
     finally:
-        ctx.nudges.forget(word, nudged)
+        for word in words:
+            task.ctx.nudges.forget(word, nudged)
+
+
+async def _is_cancelled(task: RunTask) -> bool:
+    reads = task.ctx.store.reads
+    run = await reads.runs.get(task.run.id)
+    if run is None or run_details(run).is_cancelled:
+        return True
+    waiting = await reads.deployments.get(run.awaited_by) if run.awaited_by else None
+    return waiting is not None and particulars(waiting).cancelled

@@ -40,6 +40,7 @@ TIMETABLES: Final = "timetables"
 KEPT: Final = 1000
 """Runs of a job that are kept."""
 NO_ONE: Final = Initiator("", "")
+ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
 _NUMBERS: Final = 1000
 
 _details = msgspec.json.Decoder(RunDetails).decode
@@ -144,7 +145,7 @@ async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> 
     may_retry = not (details.is_cancelled or details.is_given_up)
     if state is RunState.FAILED and may_retry and details.retries > 0:
         await _retry(tx, ended, details)
-    elif run.awaited_by:
+    elif run.awaited_by or await tx.deployments.open(run.job):  # one that waits for its turn
         await tx.work.ask(RECONCILE, run.job, org=run.org)
     return ended
 
@@ -206,6 +207,7 @@ def shown_run(run: RunRow) -> Document:
         "event": details.event,
         "message": details.message,
         "created_at": stamp(run.created),
+        "updated_at": stamp(details.ended or details.began or run.created),
         "scheduled_for": stamp(run.due) if run.due else None,
         "missed": details.missed,
         "started_at": stamp(details.began) if details.began else None,

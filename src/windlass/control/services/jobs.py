@@ -22,6 +22,7 @@ from windlass.control.records.runs import (
     cancel_run,
     plan_of,
     refuse_while_open,
+    run_details,
     shown_run,
 )
 from windlass.control.request.paths import parent_of, target
@@ -79,6 +80,8 @@ async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
     run = await _find(tx, row, call.id)
     if run.status not in OPEN_RUNS:
         raise Conflict(f"Choose a run that waits or is under way: run {run.number} is {run.status}")
+    if run_details(run).is_cancelled:
+        raise Conflict(f"Wait until run {run.number} has ended: it is being cancelled")
     return Reply(encode(shown_run(await cancel_run(tx, run, f"Cancelled by {call.actor.name}"))))
 
 

@@ -29,6 +29,7 @@ class JobRun(Shown):
     ]
     message: Annotated[str, Meta(description="Why it ended as it did, or was skipped")] = ""
     created_at: Timestamp
+    updated_at: Timestamp
     scheduled_for: Annotated[
         Timestamp | None,
         Meta(description="The due time of a scheduled run"),

@@ -218,7 +218,7 @@ class RecordStore:
         return aside
 
     def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
-        """Unless its generation was removed as a whole, and is not needed again, as one that runs `once` never
+        """Unless its generation was removed as a whole, and is not needed again: one that runs `once` never
         is."""
         if once:
             return key.generation not in self.removed.of(safe(key.service))

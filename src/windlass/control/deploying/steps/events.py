@@ -12,6 +12,7 @@ from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PutOff
 from windlass.control.records.deployments import particulars
 from windlass.control.records.runs import (
+    ABANDONED,
     NewRun,
     add_run,
     cancel_run,
@@ -26,7 +27,6 @@ from windlass.store import FAR, DeploymentRow, RunRow, Tx
 _LOOK_AGAIN: Final = 5_000
 """Milliseconds after which a run is looked at in any case; its end asks for the deployment at once."""
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
-_ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
 
 
 async def run_at_start(ledger: Ledger, workload: Workload) -> None:
@@ -70,7 +70,7 @@ async def abandon_run(ledger: Ledger) -> None:
     """Ends the run of a deployment that was cancelled."""
     run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
     if run is not None and run.status in OPEN_RUNS:
-        await _cancel(ledger, [run], _ABANDONED)
+        await _cancel(ledger, [run], ABANDONED)
         raise PutOff(_LOOK_AGAIN, f"Run {run.number} ends")
 
 

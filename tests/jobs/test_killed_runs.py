@@ -1,0 +1,133 @@
+"""A worker that is killed at any point of a run starts nothing twice, and every run has one final state."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import force_setattr
+
+from tests.jobs.sites import MINUTE, Programs, cron, new_job, ready_job, runs
+from tests.world import World
+from windlass import control
+
+LEASE = 16
+"""Seconds after which work of a killed worker is due again."""
+FILES = ("deploying/job_runs.py", "deploying/steps/events.py", "background/timetables.py")
+
+
+def points() -> list[str]:
+    """All failpoints of runs, as the code names them."""
+    folder = Path(next(iter(control.__path__)))
+    return [
+        point for file in FILES for point in re.findall(r'\.point\("([^"]+)"\)', (folder / file).read_text())
+    ]
+
+
+class Death:
+    """Kills the worker that comes to a point first: its lease goes on, and nothing is let go."""
+
+    def __init__(self, world: World, point: str) -> None:
+        self.reached: list[str] = []
+        self._point = point
+        force_setattr(world.installation.ctx, "point", self._come_to)
+
+    @property
+    def happened(self) -> bool:
+        return not self._point
+
+    async def _come_to(self, point: str) -> None:
+        self.reached.append(point)
+        if point == self._point:
+            self._point = ""
+            raise asyncio.CancelledError
+
+
+async def recover(world: World, seconds: int = 3 * LEASE) -> None:
+    for _ in range(seconds // LEASE):
+        await world.settle()
+        world.clock.turn(LEASE)
+    await world.settle()
+
+
+def left(world: World, job: str) -> list[Any]:
+    return [instance for instance in world.engine.instances.values() if instance.service == job]
+
+
+@pytest.mark.parametrize("point", points())
+async def test_a_due_time_is_one_run_wherever_the_worker_is_killed(world: World, point: str) -> None:
+    programs = Programs(world)
+    job = await ready_job(world, schedule=cron("0 * * * *"))
+    death = Death(world, point)
+    world.clock.turn(60 * MINUTE)
+    await recover(world)
+    assert [run["status"] for run in await runs(world, job)] == ["SUCCEEDED"]
+    assert len(programs.started) == 1
+    assert left(world, job) == []
+    assert death.happened or point not in death.reached
+
+
+@pytest.mark.parametrize("point", points())
+async def test_an_event_is_one_run_wherever_the_worker_is_killed(world: World, point: str) -> None:
+    programs = Programs(world)
+    job = await new_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
+    world.engine.output = b'{"BUCKET": {"value": "shop"}}'
+    Death(world, point)
+    await world.post(f"/job/{job}/deploy")
+    await recover(world)
+    (run,) = await runs(world, job)
+    assert (run["status"], run["output_variables"]) == ("SUCCEEDED", ["BUCKET"])
+    assert len(programs.started) == 1
+    assert await world.state(f"/job/{job}") == "RUNNING"
+    assert left(world, job) == []
+
+
+@pytest.mark.parametrize("point", points())
+async def test_a_run_that_takes_too_long_ends_once_wherever_the_worker_is_killed(
+    world: World, point: str
+) -> None:
+    programs = Programs(world)
+    programs.gate = asyncio.Event()
+    job = await ready_job(world, schedule=cron("0 0 1 * *"), max_duration_seconds=10)
+    Death(world, point)
+    await world.post(f"/job/{job}/run", {})
+    await recover(world, 5 * LEASE)
+    (run,) = await runs(world, job)
+    assert run["status"] == "FAILED"
+    assert "did not end within 10 seconds" in run["message"]
+    assert len(programs.started) == 1
+    assert left(world, job) == []
+
+
+@pytest.mark.parametrize("point", points())
+async def test_a_cancelled_run_ends_once_wherever_the_worker_is_killed(world: World, point: str) -> None:
+    programs = Programs(world)
+    programs.gate = asyncio.Event()
+    job = await ready_job(world, schedule=cron("0 0 1 * *"), max_nb_restart=2)
+    run = (await world.post(f"/job/{job}/run", {}))["id"]
+    await world.settle()
+    Death(world, point)
+    assert (await world.post(f"/job/{job}/run/{run}/cancel")).status == 202
+    await recover(world)
+    assert [run["status"] for run in await runs(world, job)] == ["CANCELED"]
+    assert len(programs.started) == 1
+    assert left(world, job) == []
+
+
+async def test_every_point_of_runs_is_reached(world: World) -> None:
+    """The control: none of the tests above is about nothing."""
+    programs = Programs(world)
+    death = Death(world, "")
+    job = await ready_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
+    await ready_job(world, schedule=cron("* * * * *"))
+    world.clock.turn(MINUTE)
+    await world.settle()
+    programs.gate = asyncio.Event()
+    slow = await ready_job(world, schedule=cron("0 0 1 1 *"), max_duration_seconds=10)
+    await world.post(f"/job/{slow}/run", {})
+    await recover(world, 4 * LEASE)
+    assert await world.state(f"/job/{job}") == "RUNNING"
+    assert set(points()) <= set(death.reached)
