@@ -59,6 +59,7 @@ export async function story(api: Api, organizationId: string): Promise<void> {
   const project = await projectIn(api, organizationId);
   const environment = await environmentIn(api, organizationId, project);
   const services = await servicesIn(api, organizationId, environment);
+  await summaries(api, organizationId, project, environment);
   await variablesAt(api, project, environment, services.application);
   await deployments(api, environment, services);
   await restrictions(api, services.application);
@@ -114,6 +115,21 @@ async function environmentIn(api: Api, organizationId: string, project: string):
   return made.id;
 }
 
+async function summaries(api: Api, organizationId: string, project: string, environment: string): Promise<void> {
+  const environments = api(EnvironmentsApi);
+  const { data: numbers } = await environments.getProjectEnvironmentServiceNumber(project);
+  expect((numbers.results ?? [])[0]?.service_total_number === 3, "three services are counted");
+  await environments.getProjectEnvironmentsStatus(project);
+  await environments.getProjectEnvironmentsOverview(project);
+  const { data: projects } = await api(ProjectsApi).getOrganizationProjectStats(organizationId);
+  expect((projects.results ?? [])[0]?.environment_total_number === 1, "one environment is counted");
+  const organizations = api(OrganizationMainCallsApi);
+  const { data: all } = await organizations.listEnvironmentsByOrganizationId(organizationId);
+  expect((all.results ?? [])[0]?.id === environment, "the environment is in the list of the organization");
+  const { data: services } = await organizations.listServicesByOrganizationId(organizationId, project, environment);
+  expect((services.results ?? []).length === 3, "the services are in the list of the organization");
+}
+
 interface Services {
   application: string;
   container: string;
@@ -156,6 +172,7 @@ async function applicationCalls(api: Api, environment: string, id: string): Prom
   expect(edited.description === "The page", "the description is changed");
   expect(JSON.stringify(edited.ports) === JSON.stringify(read.ports), "ports and their ids stay");
   await api(ApplicationsApi).listApplication(environment);
+  await api(ApplicationsApi).getEnvironmentApplicationStatus(environment);
   await calls.listApplicationLinks(id);
   await calls.listApplicationCommit(id);
   await calls.getApplicationStatus(id);
@@ -167,6 +184,7 @@ async function containerCalls(api: Api, environment: string, id: string): Promis
   const { data: edited } = await calls.editContainer(id, { ...read, tag: "1.28" } as never);
   expect(edited.tag === "1.28", "the tag is changed");
   await api(ContainersApi).listContainer(environment);
+  await api(ContainersApi).getEnvironmentContainerStatus(environment);
   await calls.listContainerLinks(id);
   await calls.getContainerStatus(id);
 }
@@ -177,6 +195,7 @@ async function databaseCalls(api: Api, environment: string, id: string): Promise
   await calls.editDatabase(id, { ...read, description: "Where the orders are kept" } as never);
   await api(DatabasesApi).listDatabase(environment);
   await api(DatabasesApi).listEnvironmentDatabaseConfig(environment);
+  await api(DatabasesApi).getEnvironmentDatabaseStatus(environment);
   await calls.getDatabaseMasterCredentials(id);
   await calls.listDatabaseVersion(id);
   await calls.getDatabaseStatus(id);

@@ -24,6 +24,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.families import registry
 from windlass.families.any_variable import AnyVariable
 from windlass.families.organization import ServiceInBrief
+from windlass.families.summaries import OrganizationEnvironment
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
 
@@ -332,6 +333,8 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             stage.world.clock.turn(0.001)
         elif operation.answer is AnyVariable:
             await plot.fresh(registry()["secret"], registry()["application"])
+        elif operation.answer is OrganizationEnvironment:
+            await plot.fresh(registry()["environment"])
         elif operation.answer is ServiceInBrief:
             await plot.fresh(registry().services[0])
         elif family is not None and family.parent is not None:
