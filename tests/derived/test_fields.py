@@ -202,7 +202,7 @@ NOT_THESE = {
     "since": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
-    **dict.fromkeys(("follow", "skipReconcile"), ("", "maybe", "2", "null")),
+    **dict.fromkeys(("follow", "skipReconcile", "toUpdate"), ("", "maybe", "2", "null")),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,
     "continueToken": ("x", "-1", "1.0", "1" * 19),

@@ -33,6 +33,19 @@ async def test_statuses_of_many_are_those_of_each(world: World):
         assert overview["cluster"]["name"] == "local"
 
 
+async def test_a_list_can_have_only_services_that_are_out_of_date(world: World):
+    environment = await world.environment()
+    changed, current, _new = [await world.application(environment) for _ in range(3)]
+    for app in (changed, current):
+        await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    path = f"/environment/{environment}/application?toUpdate=true"
+    assert (await world.get(path))["results"] == []
+    await world.patch(f"/application/{changed}", {"cpu": 250})
+    assert [app["id"] for app in (await world.get(path))["results"]] == [changed]
+    assert len((await world.get(f"/compat{path.partition('?')[0]}"))["results"]) == 3
+
+
 async def test_a_limited_token_sees_only_the_environments_of_its_part(world: World):
     project = await world.project()
     seen, hidden = await world.environment(project), await world.environment(project)

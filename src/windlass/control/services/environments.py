@@ -191,11 +191,11 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
     services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
         rows = await source.resources.of_parent(environment.id, family)
-        services[f"{family}s"] = [await status_of_service(ctx, source, call, row) for row in rows]
+        services[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
     return Statuses(own, services)
 
 
-async def status_of_service(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
+async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
     status = await as_known(ctx, await status_of(source, service))
     return shown_status(call, service, status, await freshness(ctx, source, service, status))
 

@@ -8,11 +8,15 @@ import msgspec
 
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
+from windlass.control.records.deployments import status_of
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import Sight, visible_below
-from windlass.control.request.reading import page_of, paging
+from windlass.control.request.reading import listing, page_of, paging
 from windlass.control.services.environments import status_of_environment
+from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
+from windlass.core.declare.operations import ServicePaging
+from windlass.families import registry
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.families.project import project
 from windlass.families.summaries import OrganizationEnvironment
@@ -23,14 +27,30 @@ Describe = Callable[[Row], Awaitable[Document]]
 
 async def _page(ctx: Context, call: Call, describe: Describe) -> Reply:
     """Describes the resources of a page of the list. Only these are described."""
-    source = ctx.store.reads
-    parent = await parent_of(source, call)
-    rows = await visible_below(source, call.actor, parent, call.family)
-    if rows is None:
-        rows = await source.resources.of_parent(parent.id, call.family.name)
+    rows = await _visible(ctx.store.reads, call)
     page, size = paging(call)
     bodies = [encode(await describe(row)) for row in rows[(page - 1) * size : page * size]]
     return Reply(results(bodies, page, size, len(rows)))
+
+
+async def _visible(source: Reads, call: Call) -> list[Row]:
+    parent = await parent_of(source, call)
+    rows = await visible_below(source, call.actor, parent, call.family)
+    return await source.resources.of_parent(parent.id, call.family.name) if rows is None else rows
+
+
+@reads(*(f"{family.name}.list" for family in registry().services))
+async def list_services_of_a_kind(ctx: Context, call: Call) -> Reply:
+    if not call.asked(ServicePaging).to_update:
+        return await listing(ctx, call)
+    source = ctx.store.reads
+    rows = [row for row in await _visible(source, call) if await _is_outdated(ctx, source, row)]
+    return page_of(call, [row.body for row in rows])
+
+
+async def _is_outdated(ctx: Context, source: Reads, service: Row) -> bool:
+    status = await status_of(source, service)
+    return await freshness(ctx, source, service, status) == "OUT_OF_DATE"
 
 
 @reads("environment.listStatus")
