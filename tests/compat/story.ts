@@ -128,6 +128,8 @@ async function summaries(api: Api, organizationId: string, project: string, envi
   expect((all.results ?? [])[0]?.id === environment, "the environment is in the list of the organization");
   const { data: services } = await organizations.listServicesByOrganizationId(organizationId, project, environment);
   expect((services.results ?? []).length === 3, "the services are in the list of the organization");
+  const { data: inside } = await api(EnvironmentMainCallsApi).listServicesByEnvironmentId(environment);
+  expect((inside.results ?? []).length === 3, "the services are in the list of the environment");
 }
 
 interface Services {

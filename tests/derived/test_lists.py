@@ -24,7 +24,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.families import registry
 from windlass.families.any_variable import AnyVariable
 from windlass.families.organization import ServiceInBrief
-from windlass.families.summaries import OrganizationEnvironment
+from windlass.families.summaries import OrganizationEnvironment, ServiceOfAnyKind
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
 
@@ -335,8 +335,8 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             await plot.fresh(registry()["secret"], registry()["application"])
         elif operation.answer is OrganizationEnvironment:
             await plot.fresh(registry()["environment"])
-        elif operation.answer is ServiceInBrief:
-            await plot.fresh(registry().services[0])
+        elif operation.answer in {ServiceInBrief, ServiceOfAnyKind}:
+            await plot.fresh(registry()["application"])
         elif family is not None and family.parent is not None:
             await plot.fresh(family, operation.parent)
     return await plot.subject(operation)

@@ -16,6 +16,15 @@ async def test_each_project_and_environment_says_how_many_services_it_has(world:
     assert stats == {"id": project, "service_total_number": 2, "environment_total_number": 2}
 
 
+async def test_services_of_all_kinds_are_listed_as_their_kinds_answer_them(world: World):
+    environment = await world.environment()
+    app, database = await world.application(environment), await world.database(environment)
+    for base in ("", "/compat"):
+        listed = (await world.get(f"{base}/environment/{environment}/services"))["results"]
+        each = [await world.get(f"{base}/{kind}") for kind in (f"database/{database}", f"application/{app}")]
+        assert sorted(listed, key=lambda one: one["service_type"], reverse=True) == [one.json for one in each]
+
+
 async def test_statuses_of_many_are_those_of_each(world: World):
     project = await world.project()
     environment = await world.environment(project)

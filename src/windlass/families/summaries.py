@@ -62,6 +62,17 @@ class OrganizationEnvironment(Shown):
     cluster_id: Id
 
 
+class ServiceOfAnyKind(Shown):
+    """A service, with the fields of its kind beside these."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    name: Annotated[str, example("web")]
+    service_type: Annotated[str, example("APPLICATION")]
+    environment: Owner
+
+
 of_environments = Actions(
     environment,
     "Environments",
@@ -80,6 +91,12 @@ of_environments = Actions(
             "Count the services of each",
             id="listEnvironmentStats",
             on_collection=True,
+        ),
+        get(
+            "services",
+            list[ServiceOfAnyKind],
+            "List the services of all kinds, each as its kind answers it",
+            id="listEnvironmentServices",
         ),
         get(
             "overview",

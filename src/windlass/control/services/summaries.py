@@ -12,10 +12,14 @@ from windlass.control.records.deployments import status_of
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import Sight, visible_below
 from windlass.control.request.reading import listing, page_of, paging
-from windlass.control.services.environments import status_of_environment
+from windlass.control.services.environments import (
+    services_of,
+    status_of_environment,
+)
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
 from windlass.core.declare.operations import ServicePaging
+from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.families.project import project
@@ -56,6 +60,22 @@ async def _is_outdated(ctx: Context, source: Reads, service: Row) -> bool:
 @reads("environment.listStatus")
 async def list_environment_statuses(ctx: Context, call: Call) -> Reply:
     return await _page(ctx, call, lambda row: status_of_environment(ctx, ctx.store.reads, call, row))
+
+
+@reads("environment.services")
+async def list_services_of_all_kinds(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    bodies = [
+        _full_body(family, row.body) if call.dialect.is_full else row.body
+        for row in await services_of(ctx, source, await target(source, call))
+        for family in (ctx.registry[row.family],)
+    ]
+    page, size = paging(call)
+    return Reply(results(bodies[(page - 1) * size : page * size], page, size, len(bodies)))
+
+
+def _full_body(family: Family, body: bytes) -> bytes:
+    return encode(family.in_full(msgspec.json.decode(body))) if family.in_full else body
 
 
 @reads("environment.stats")
