@@ -135,6 +135,30 @@ async def test_a_database_that_becomes_public_says_another_place_and_keeps_its_p
     assert (await embedded.patch(path, {"accessibility": "PUBLIC"}))["port"] == public["port"]
 
 
+@pytest.mark.parametrize(
+    ("id", "value", "type"),
+    [
+        ("STATIC_IP", True, "BOOLEAN"),
+        ("VPC_SUBNET", "10.0.0.0/16", "STRING"),
+        ("NAT_GATEWAY", {"static_ips_count": 3}, "NAT_GATEWAY"),
+        ("KARPENTER", {"spot_enabled": False}, "KARPENTER"),
+        ("EXISTING_VPC", {"aws_vpc_eks_id": "vpc-1"}, "AWS_USER_PROVIDED_NETWORK"),
+        ("EXISTING_VPC", {"vpc_name": "main"}, "GCP_USER_PROVIDED_NETWORK"),
+    ],
+)
+async def test_a_feature_of_a_cluster_has_a_value_with_its_type(embedded, id, value, type):
+    clusters = f"/compat/organization/{embedded.org}/cluster"
+    body = {"name": "aws", "region": "eu-west-3", "cloud_provider": "AWS"}
+    made = await embedded.post(clusters, {**body, "features": [{"id": id, "value": value}]})
+    expected = {"id": id, "value": value, "value_object": {"type": type, "value": value}}
+    assert (made.status, made["features"]) == (201, [expected])
+    again = await embedded.put(f"{clusters}/{made['id']}", made.json)
+    assert (again.status, again["features"]) == (200, [expected])
+    without_value = {"id": id, "value_object": expected["value_object"]}
+    sent = await embedded.put(f"{clusters}/{made['id']}", {**made.json, "features": [without_value]})
+    assert sent["features"] == [without_value]
+
+
 # Bodies
 
 

@@ -37,6 +37,8 @@ def adding_to(listing: Operation) -> Operation | None:
     is_resources = listing.handler.endswith(".list")
     if is_resources and listing.family and Verb.CREATE in listing.family.verbs:
         return None
+    if not is_resources and listing.itself is None:
+        return None  # a summary of each resource, and not a list that grows by an action
     holder = listing.parent if is_resources else listing.family
     return next(
         (

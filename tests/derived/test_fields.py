@@ -203,7 +203,7 @@ NOT_THESE = {
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
     "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),
-    **dict.fromkeys(("follow", "skipReconcile"), ("", "maybe", "2", "null")),
+    **dict.fromkeys(("follow", "skipReconcile", "toUpdate"), ("", "maybe", "2", "null")),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,
     "continueToken": ("x", "-1", "1.0", "1" * 19),

@@ -24,6 +24,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.families import registry
 from windlass.families.any_variable import AnyVariable
 from windlass.families.organization import ServiceInBrief
+from windlass.families.summaries import OrganizationEnvironment, ServiceOfAnyKind
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
 
@@ -332,8 +333,10 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             stage.world.clock.turn(0.001)
         elif operation.answer is AnyVariable:
             await plot.fresh(registry()["secret"], registry()["application"])
-        elif operation.answer is ServiceInBrief:
-            await plot.fresh(registry().services[0])
+        elif operation.answer is OrganizationEnvironment:
+            await plot.fresh(registry()["environment"])
+        elif operation.answer in {ServiceInBrief, ServiceOfAnyKind}:
+            await plot.fresh(registry()["application"])
         elif family is not None and family.parent is not None:
             await plot.fresh(family, operation.parent)
     return await plot.subject(operation)

@@ -126,7 +126,7 @@ class AnyVariable(Levelled):
     is_secret: bool
     overridden_variable: Maybe[DerivedFrom] = absent
     aliased_variable: Maybe[DerivedFrom] = absent
-    enable_interpolation_in_file: bool | None = None
+    enable_interpolation_in_file: Maybe[bool] = absent
 
 
 any_variable = AnyOf("variable", is_variable, "variable")

@@ -230,6 +230,32 @@ def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
     return dict.fromkeys(required, True) | {"router_port": False}
 
 
+_NETWORKS = {"aws_vpc_eks_id": "AWS_USER_PROVIDED_NETWORK", "vpc_name": "GCP_USER_PROVIDED_NETWORK"}
+"""The field by which the network of a vendor is known, in the full interface."""
+
+
+def _value_object(feature: dict[str, Any]) -> dict[str, Any]:
+    """Returns a feature with its value as clients of the full interface read it."""
+    sent = feature.get("value_object") or {}
+    value = feature.get("value", sent.get("value") if isinstance(sent, dict) else None)
+    if value is None:
+        return feature
+    return {**feature, "value_object": {"type": _type_of(str(feature.get("id", "")), value), "value": value}}
+
+
+def _type_of(id: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if not isinstance(value, dict):
+        return "STRING"
+    network = next((word for field, word in _NETWORKS.items() if field in value), "AWS_USER_PROVIDED_NETWORK")
+    return {"KARPENTER": "KARPENTER", "NAT_GATEWAY": "NAT_GATEWAY"}.get(id, network)
+
+
+def in_full(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "features": [_value_object(feature) for feature in document["features"]]}
+
+
 cluster = Family(
     "cluster",
     Cluster,
@@ -238,5 +264,6 @@ cluster = Family(
     nested=True,
     write_need=Scope.ADMIN,
     normalise=normalise,
+    in_full=in_full,
     actions=(get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),),
 )

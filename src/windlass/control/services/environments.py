@@ -113,7 +113,9 @@ async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
     for service, asked in await _find_chosen(ctx, tx, environment, call.sent(Spec)):
         await _CHOSEN[name](ctx, tx, call, service, asked)
-    return Reply(encode(await _status(ctx, tx, call, environment)) if call.operation.answer else b"")
+    return Reply(
+        encode(await status_of_environment(ctx, tx, call, environment)) if call.operation.answer else b""
+    )
 
 
 @writes("environment.cancelDeployment")
@@ -126,7 +128,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
             await cancel(tx, service, open_deployments, call)
     if not is_any_open:
         raise Conflict("Look at the statuses of the environment: no deployment of it waits or is under way")
-    return Reply(encode(await _status(ctx, tx, call, environment)))
+    return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
 async def _note_request(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
@@ -140,7 +142,7 @@ async def _note_request(ctx: Context, tx: Tx, call: Call, environment: Row, alon
         status, state=alone, deployment=ids.new_id(), deployments=status.deployments + 1, deployed_at=at
     )
     await tx.statuses.change(new)
-    return Reply(encode(await _status(ctx, tx, call, environment)))
+    return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
 async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
@@ -163,7 +165,7 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
 @reads("environment.status")
 async def read_status(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
-    return Reply(encode(await _status(ctx, ctx.store.reads, call, environment)))
+    return Reply(encode(await status_of_environment(ctx, ctx.store.reads, call, environment)))
 
 
 @reads("environment.statuses")
@@ -185,7 +187,7 @@ class Statuses(Struct, frozen=True):
 
 
 async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Statuses:
-    own = await _status(ctx, source, call, environment)
+    own = await status_of_environment(ctx, source, call, environment)
     services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
         rows = await source.resources.of_parent(environment.id, family)
@@ -220,7 +222,7 @@ async def read_links(ctx: Context, call: Call) -> Reply:
     return Reply(results(links))
 
 
-async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
+async def status_of_environment(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
     own = await source.statuses.get(environment.id)
     statuses = [await as_known(ctx, status) for status in await source.statuses.below(environment.id)]
     state = (

@@ -6,14 +6,14 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Forbidden, Invalid
-from windlass.control.context.call import Call, Reply, reads, results, writes
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.request.changing import apply_changes, check_tag
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import absent, allows, is_visible, visible_below
-from windlass.control.request.reading import paging, with_fields
+from windlass.control.request.reading import paging
 from windlass.control.variables.deriving import Derivation, create_alias, create_override, visible_at
 from windlass.control.variables.importing import import_at
 from windlass.control.variables.variables import built_in_rows, spec_of
@@ -94,15 +94,16 @@ class VariableList:
 
 def _view(call: Call, family: Family, body: bytes) -> bytes:
     """The stored document of a variable or a secret, as both are answered here."""
+    document = msgspec.json.decode(body)
     if family.in_full and call.dialect.is_full:
-        body = msgspec.json.encode(family.in_full(msgspec.json.decode(body)))
-    if not _is_secret(family):
-        return with_fields(body, {"is_secret": False})
-    document = {
-        f"{name.removesuffix('_secret')}_variable" if name.endswith("_secret") else name: value
-        for name, value in msgspec.json.decode(body).items()
-    }
-    return msgspec.json.encode({**document, "value": None, "is_secret": True})
+        document = family.in_full(document)
+    if document["enable_interpolation_in_file"] is None:
+        del document["enable_interpolation_in_file"]
+    document["is_secret"] = _is_secret(family)
+    for origin in ("overridden", "aliased"):
+        if hidden := document.pop(f"{origin}_secret", None):
+            document[f"{origin}_variable"] = {**hidden, "value": None}
+    return encode({"value": None, **document})
 
 
 def _is_secret(family: Family) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
@@ -14,6 +14,7 @@ from windlass.core.declare.removal import REMOVAL, Removal
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of
+from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.naming import plural, to_words, with_article
 
 PAGE, MOST_PER_PAGE = 100, 1000
@@ -30,6 +31,12 @@ _MERGE_PATCH = (
 class Paging(Spec):
     page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1")] = 1
     page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
+
+
+class ServicePaging(Paging):
+    to_update: Annotated[
+        bool, Meta(description="Only those that are OUT_OF_DATE: a deployment would change them")
+    ] = field(default=False, name="toUpdate")
 
 
 class PathId(Struct, frozen=True, eq=False):
@@ -187,7 +194,9 @@ def of_verbs(
 def _query(verb: Verb, family: Family) -> type[Spec] | None:
     if verb is Verb.DELETE and _goes_with_services(family):
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
-    return Paging if verb is Verb.LIST else None
+    if verb is not Verb.LIST:
+        return None
+    return ServicePaging if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
 
 
 def _description(verb: Verb, family: Family) -> str:

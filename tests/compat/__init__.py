@@ -1,0 +1,1 @@
+"""The published client of the full interface, against Windlass."""
