@@ -1,4 +1,4 @@
-"""A family that the console does not know has pages of its list and of a thing, and actions in the palette."""
+"""A family that the console does not know has pages, and its actions are in the palette."""
 
 from __future__ import annotations
 
