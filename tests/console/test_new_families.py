@@ -94,7 +94,8 @@ def test_every_kind_of_service_has_its_pages(server: Server, new_page, watch) ->
         try:
             made = server.call("POST", f"/environment/{environment}/{kind}", example | {"name": kind})
         except Refused as refusal:
-            assert "runs no images" in str(refusal)  # the engine of this test has none
+            if "runs no images" not in str(refusal):  # the engine of this test has none
+                raise
             continue
         page.goto(f"{server.url}/console/{kind}/{made['id']}")
         expect(page.get_by_role("heading", name=kind, level=1)).to_be_visible()
