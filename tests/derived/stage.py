@@ -21,6 +21,7 @@ from tests.derived.operations import path_of
 from tests.derived.plots import Plot
 from tests.derived.things import Subject, Tenant
 from tests.fakes.engine import FakeEngine
+from tests.fakes.registries import FakeRegistries
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.core.access import WORDS, Scope
 from windlass.core.declare.operations import Operation
@@ -133,6 +134,7 @@ async def looking_beside(world: World) -> AsyncIterator[Beside]:
 async def staged(database_url: str, **options: Any) -> AsyncIterator[Stage]:
     options |= {"fetcher": fetch_from_people, "oidc_issuer": ISSUER}
     options.setdefault("engine", FakeEngine("image"))
+    options.setdefault("out", FakeRegistries())
     async with make_world(database_url, **options) as world, looking_beside(world) as beside:
         stage = Stage(world, beside)
         await stage.set_up()

@@ -20,6 +20,8 @@ from windlass.families import registry
 
 TWINS, WRITERS = either(10, 50, repeatable=True), either(16, 32, repeatable=True)
 _keys = itertools.count(1)
+ALIKE = {"autoDeployContainers", "checkContainerRegistry"}
+"""A second request finds nothing to do, or looks again."""
 
 
 every_post = for_operations(lambda operation: operation.is_repeatable)
@@ -54,7 +56,8 @@ async def test_without_a_key_twins_are_two(stage: Stage, operation: Operation):
     both = await made_by(stage, [subject] * 2, keyed=False)
     one, other = both.answers
     assert subject.status in {one.status, other.status}
-    assert one.body != other.body or both.difference != alone.difference or subject.status >= 400
+    is_alike = operation.id in ALIKE or subject.status >= 400
+    assert one.body != other.body or both.difference != alone.difference or is_alike
 
 
 @every_post

@@ -48,7 +48,7 @@ ImageName = Annotated[
         ),
         description="Without the tag. With `registry_id`, relative to that registry. Without, a name "
         "without a host is from Docker Hub",
-        examples=["ghcr.io/acme/shop"],
+        examples=["acme/shop"],
     ),
 ]
 RegistryId = Annotated[Id, refers("containerRegistry", opens="image_name")]
@@ -92,7 +92,7 @@ class ImageToDeploy(Spec):
     tag: Tag
 
 
-class AutoDeployed(Status):
+class AutoDeployment(Status):
     """What an organization deploys because of a new tag: its id, and a deployment for each container."""
 
     id: Annotated[Id, id_of_subject()]
@@ -197,7 +197,7 @@ auto_deploy = Actions(
     (
         post(
             "containerDeploy",
-            AutoDeployed,
+            AutoDeployment,
             "Deploy a new tag everywhere",
             "Deploys every container with this image, another tag and `auto_deploy`, that the caller may "
             "deploy. The tag becomes that of the container.",

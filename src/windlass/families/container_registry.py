@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET, DecodeError, Meta, json
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
@@ -24,7 +24,7 @@ from windlass.core.declare.fields import (
     several_lines,
     shaped,
 )
-from windlass.core.declare.registry import StandaloneOperation
+from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.declare.traits import Status
 from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, host_of, is_loopback, usual_url
@@ -63,11 +63,7 @@ User = Annotated[
     ),
 ]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_SIGNS)]
-KeyFile = Annotated[
-    str,
-    Meta(max_length=16_384, pattern=shaped(r"^\s*\{[\s\S]*\}\s*\Z", "must be a JSON object")),
-    several_lines(),
-]
+KeyFile = Annotated[str, Meta(min_length=1, max_length=16_384), several_lines()]
 _TO_REGISTRY = ("kind", "url", "config.username")
 
 
@@ -129,12 +125,12 @@ class ContainerRegistry(Spec):
     kind: Annotated[
         Kind,
         fixed(),
-        example("GENERIC_CR"),
+        example("DOCKER_HUB"),
         Meta(description="Cannot be changed: names of images depend on it"),
     ]
     url: Annotated[
         Maybe[Annotated[Address, kept()]],
-        example("https://registry.example.com"),
+        example("https://docker.io"),
         Meta(
             description="Address of the registry. Left out: the usual one of the kind. Plain http is for "
             "registries on this machine (127.0.0.1)"
@@ -169,13 +165,13 @@ class RegistryCheck(Shown):
 
 
 class ContainerRegistryShown(Shown):
-    url: Annotated[str, example("https://registry.example.com")]
+    url: Annotated[str, example("https://docker.io")]
     config: RegistryConfigShown
     associated_services_count: Annotated[int, counts_users()] = 0
     check: RegistryCheck
 
 
-class ImagesQuery(Spec):
+class ImagesQuery(Paging):
     """Selects images of a registry."""
 
     imageName: Annotated[
@@ -192,8 +188,6 @@ class ImagesQuery(Spec):
     search: Annotated[
         Line, Meta(description="Only images whose name has this text; with imageName, only such tags")
     ] = ""
-    page: Annotated[int, Meta(ge=1, le=100_000, description="Page number, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=1000, description="Images, or tags, per page")] = 20
 
 
 class RegistryImage(Shown):
@@ -235,18 +229,27 @@ class AvailableRegistry(Shown):
 
 def normalise(spec: ContainerRegistry) -> None:
     kind, config = KINDS[spec.kind], spec.config
-    given = {name for name in config.__struct_fields__ if getattr(config, name) not in (None, UNSET)}
-    for name in sorted(given):
+    names = {name for name in config.__struct_fields__ if getattr(config, name) not in (None, UNSET)}
+    for name in sorted(names):
         _check_given(spec.kind, name)
     for name in kind.required:
-        if name not in given:
+        if name not in names:
             why = kind.why.get(name)
             raise clash(f"config.{name}", f"is required for {spec.kind}" + (f": {why}" if why else ""))
+    if config.json_credentials and not _is_key(config.json_credentials):
+        raise clash("config.json_credentials", "must be the key of a service account: a JSON object")
     if bool(config.username) != bool(config.password) and kind.login is LoginSource.CONFIG:
         missing = "password" if config.username else "username"
         raise clash(f"config.{missing}", "is required with the other: a login has a user name and a password")
     spec.url = (spec.url or usual_url(spec.kind, config.region or "")).rstrip("/")
     _check_url(spec, kind)
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return bool(json.decode(text, type=dict))
+    except DecodeError:
+        return False
 
 
 def _check_given(name_of_kind: str, name: str) -> None:
@@ -305,7 +308,6 @@ container_registry = Family(
             "List images and tags",
             _IMAGES,
             query=ImagesQuery,
-            paged=False,
             also=(409, 503),
             outside=True,
         ),

@@ -104,8 +104,8 @@ async def list_versions(ctx: Context, call: Call) -> Reply:
 async def _digest_that_runs(ctx: Context, service: Row) -> str:
     status = await status_of(ctx.store.reads, service)
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
-    made = particulars(serving).made if serving else None
-    return digest_of(made.artifact.ref) if made else ""
+    build = particulars(serving).made if serving else None
+    return digest_of(build.artifact.ref) if build else ""
 
 
 # An image that is checked

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from windlass.base.errors import Conflict, Failure, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
+from windlass.control.request.reading import paging
 from windlass.control.workloads.registries import open_registry, registry_settings
 from windlass.core.deploy.registries import KINDS, host_of
 from windlass.core.deploy.tags import newest_first
@@ -26,6 +26,8 @@ from windlass.registries.failures import Problem, RegistryFailure
 
 MOST_TAGS: Final = 10_000
 MOST_IMAGES: Final = 10_000
+_WITH_TAGS: Final = 100
+"""Images of a page for which tags are asked for."""
 _AT_ONCE: Final = 4
 """Images whose tags are asked for at the same time."""
 
@@ -36,11 +38,11 @@ async def list_images(ctx: Context, call: Call) -> Reply:
     spec = registry_settings(ctx, row)
     try:
         if query.imageName:
-            image = await _one_image(await open_registry(ctx, spec), query)
-            return Reply(results([encode(image)], query.page, query.page_size, image.version_count))
+            image = await _one_image(await open_registry(ctx, spec), query, slice_of(call))
+            return Reply(results([encode(image)], *paging(call), image.version_count))
         if host_of(spec.url or "") == DOCKER_HUB:
-            return await _search_hub(ctx, query)
-        return await _catalogue(await open_registry(ctx, spec), spec, query)
+            return await _search_hub(ctx, call, query)
+        return await _catalogue(await open_registry(ctx, spec), spec, call, query)
     except RegistryFailure as failure:
         raise failure_answer(failure) from failure
 
@@ -52,45 +54,55 @@ def failure_answer(failure: RegistryFailure) -> Failure:
     return Conflict(str(failure))
 
 
-async def _one_image(registry: RegistryClient, query: ImagesQuery) -> RegistryImage:
+async def _one_image(registry: RegistryClient, query: ImagesQuery, page: slice) -> RegistryImage:
     read = await registry.tags(query.imageName, MOST_TAGS)
     tags = newest_first(tag for tag in read.names if query.search in tag)
     return RegistryImage(
         image_name=query.imageName,
-        versions=_page(tags, query),
+        versions=tags[page],
         is_complete=read.is_complete,
         version_count=len(tags),
     )
 
 
-async def _search_hub(ctx: Context, query: ImagesQuery) -> Reply:
+async def _search_hub(ctx: Context, call: Call, query: ImagesQuery) -> Reply:
     if not query.search:
         raise Conflict(
             "search: name a part of the name of an image, or name it as imageName: Docker Hub lists none"
         )
-    names, count = await search_images(ctx.out, query.search, query.page, query.page_size)
+    names, count = await search_images(ctx.out, query.search, *paging(call))
     images = [RegistryImage(image_name=name, versions=[], is_complete=False) for name in names]
-    return Reply(results([encode(image) for image in images], query.page, query.page_size, count))
+    return Reply(results([encode(image) for image in images], *paging(call), count))
 
 
-async def _catalogue(registry: RegistryClient, spec: ContainerRegistry, query: ImagesQuery) -> Reply:
+async def _catalogue(
+    registry: RegistryClient, spec: ContainerRegistry, call: Call, query: ImagesQuery
+) -> Reply:
     try:
-        read = await registry.images(MOST_IMAGES)
+        listed = await registry.images(MOST_IMAGES)
     except RegistryFailure as failure:
         if KINDS[spec.kind].has_catalogue and failure.problem not in {Problem.RIGHT, Problem.NOT_A_REGISTRY}:
             raise
         raise Conflict(
             "imageName: name an image: this registry does not list its images for this login"
         ) from failure
-    names = sorted(name for name in read.names if query.search in name)
+    names = sorted(name for name in listed.names if query.search in name)
+    page = names[slice_of(call)]
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def described(name: str) -> RegistryImage:
+    async def read(name: str) -> RegistryImage:
         async with limit:
             return await _with_tags(registry, name)
 
-    images = await asyncio.gather(*(described(name) for name in _page(names, query)))
-    return Reply(results([encode(image) for image in images], query.page, query.page_size, len(names)))
+    images = await asyncio.gather(*(read(name) for name in page[:_WITH_TAGS]))
+    images += [RegistryImage(image_name=name, versions=[], is_complete=False) for name in page[_WITH_TAGS:]]
+    return Reply(results([encode(image) for image in images], *paging(call), len(names)))
+
+
+def slice_of(call: Call) -> slice:
+    """Returns the part of a list that is on the page."""
+    page, size = paging(call)
+    return slice((page - 1) * size, page * size)
 
 
 async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
@@ -107,7 +119,3 @@ async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
         is_complete=read.is_complete,
         version_count=len(read.names),
     )
-
-
-def _page(items: Sequence[str], query: ImagesQuery) -> list[str]:
-    return list(items[(query.page - 1) * query.page_size : query.page * query.page_size])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta
-
 from windlass.core.declare.actions import Itself, Trait, post
-from windlass.core.declare.fields import Id, Name, example, takes_names
+from windlass.core.declare.fields import Id, Name, example, refers
 from windlass.core.declare.spec import Spec
 
 
@@ -15,8 +13,7 @@ class CloneRequest(Spec):
     name: Annotated[Name, example("shop-copy")]
     environment_id: Annotated[
         Id,
-        Meta(description="Environment of the copy, also of another project of the organization"),
-        takes_names("environment"),
+        refers("environment"),
     ]
 
 

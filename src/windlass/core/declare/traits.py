@@ -226,6 +226,9 @@ class StreamOptions(Spec):
 
 
 _start = partial(post, need=Scope.DEPLOY)
+_LIST_STATUSES: Final = get(
+    "listStatuses", list[Status], "List the statuses", suffix="/status", on_collection=True, paged=False
+)
 
 
 DEPLOYABLE: Final = "deployable"
@@ -281,14 +284,7 @@ def deployable(
                 body=CancelRequest,
             ),
             get("status", Status, "Read the status"),
-            get(
-                "listStatuses",
-                list[Status],
-                "List the statuses",
-                suffix="/status",
-                on_collection=True,
-                paged=False,
-            ),
+            _LIST_STATUSES,
             get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
             get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
         ),
