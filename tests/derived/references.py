@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tests.derived.bodies import MISSING
 from tests.derived.operations import operation_of
 from tests.derived.stage import Stage
 from windlass.core.declare.registry import Operation
-from windlass.core.declare.structs import ReferenceField
+from windlass.core.declare.structs import ReferenceField, references_of
 
 
 def references(operation: Operation) -> Mapping[str, ReferenceField]:
     """Returns the references in a body, by the path of the field."""
+    if operation.verb is None and operation.body:
+        return dict(references_of(operation.body, ""))
     return operation.family.references if operation.family else {}
 
 
@@ -30,8 +34,16 @@ async def whole_body(stage: Stage, operation: Operation) -> dict[str, Any]:
 
 def without_references(operation: Operation, body: Any) -> Any:
     for path in references(operation):
-        body = laid(body, path.split("."), MISSING)
+        if path not in required(operation):
+            body = laid(body, path.split("."), MISSING)
     return body
+
+
+def required(operation: Operation) -> set[str]:
+    """The fields of the body of an action that cannot be left out."""
+    if operation.verb or not operation.body:
+        return set()
+    return {field.encode_name for field in msgspec.structs.fields(operation.body) if field.required}
 
 
 def referring(operation: Operation, body: Any, path: str, id: str) -> Any:

@@ -202,6 +202,7 @@ NOT_THESE = {
     "since": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
+    "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),
     **dict.fromkeys(("follow", "skipReconcile"), ("", "maybe", "2", "null")),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,

@@ -15,9 +15,12 @@ DIGEST = f"sha256:{'d' * 64}"
 class FakeRegistries(NoWayOut):
     async def send(self, method: str, url: str, *rest: Any, **options: Any) -> HttpResult:
         path = urlsplit(url).path
-        if not path.startswith("/v2/") or path.startswith("/v2/search"):
+        if not path.startswith("/v2/"):
             return await super().send(method, url, *rest, **options)
         answer: dict[str, Any] = {}
+        if path.startswith(("/v2/search/", "/v2/repositories/")):
+            is_first = "page=1&" in url
+            answer = {"count": 1, "results": [{"repo_name": "nginx", "name": "nginx"}] if is_first else []}
         if path.endswith("/tags/list"):
             answer = {"tags": ["1.4.2", "1.5.0"]}
         if path == "/v2/_catalog":

@@ -279,8 +279,9 @@ def _check_url(spec: ContainerRegistry, kind: RegistryKind) -> None:
 _IMAGES = (
     "Asks the registry. 409 with the reason if it cannot be read, 503 while it allows no more requests. With "
     "`imageName`, the one result has the tags of that image, a page at a time. Without it, the images of the "
-    "registry, each with its tags; 409 from registries that list no images. Docker Hub is searched instead, "
-    "and `versions` are left empty there: ask again with `imageName`."
+    "registry, each with its tags; 409 from registries that list no images. Docker Hub lists public images: "
+    "those with `search` in their name, or those of the user name, or the official ones. Their `versions` "
+    "are empty: ask again with `imageName`."
 )
 
 container_registry = Family(

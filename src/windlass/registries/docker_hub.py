@@ -13,11 +13,16 @@ from windlass.base.http_out import AddressRefused, NoAnswer
 from windlass.registries.client import LONGEST, SECONDS, Sends
 from windlass.registries.failures import Problem, RegistryFailure
 
-SEARCH: Final = "https://hub.docker.com/v2/search/repositories/"
+_HUB: Final = "https://hub.docker.com/v2"
+OFFICIAL: Final = "library"
+_MOST: Final = 100
 
 
 class FoundImage(Struct):
-    repo_name: str
+    repo_name: str = ""
+    """The whole name, in an answer to a search."""
+    name: str = ""
+    namespace: str = ""
 
 
 class SearchAnswer(Struct):
@@ -27,10 +32,23 @@ class SearchAnswer(Struct):
 
 async def search_images(out: Sends, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
     """Returns one page of the names of public images, and how many there are. No login is sent."""
-    url = f"{SEARCH}?query={quote(text, safe='')}&page={page}&page_size={min(size, 100)}"
+    answer = await _ask(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
+    return [image.repo_name for image in answer.results], answer.count
+
+
+async def public_images(out: Sends, namespace: str, page: int, size: int) -> tuple[Sequence[str], int]:
+    """Returns one page of the public images of a user or an organization there; those of `library` are the
+    official ones."""
+    answer = await _ask(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
+    above = "" if namespace == OFFICIAL else f"{namespace}/"
+    return [f"{above}{image.name}" for image in answer.results], answer.count
+
+
+async def _ask(out: Sends, url: str, page: int, size: int) -> SearchAnswer:
+    paged = f"{url}&page={page}&page_size={min(size, _MOST)}"
     try:
         answer = await out.send(
-            "GET", url, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST
+            "GET", paged, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST
         )
     except (AddressRefused, NoAnswer) as error:
         raise RegistryFailure(Problem.UNREACHABLE, f"Docker Hub cannot be searched. {error}") from error
@@ -38,12 +56,11 @@ async def search_images(out: Sends, text: str, page: int, size: int) -> tuple[Se
         raise RegistryFailure(
             Problem.RATE_LIMIT, "Try again in a minute: Docker Hub allows no more searches", 60
         )
+    if answer.status == 404:  # past the last page, or no such user
+        return SearchAnswer()
     try:
-        answered = msgspec.json.decode(answer.body, type=SearchAnswer) if answer.status == 200 else None
-    except msgspec.DecodeError:
-        answered = None
-    if answered is None:
-        raise RegistryFailure(
-            Problem.UNREACHABLE, f"Try again later: the search of Docker Hub answers {answer.status}"
-        )
-    return [entry.repo_name for entry in answered.results], answered.count
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=SearchAnswer)
+    except msgspec.DecodeError as error:
+        raise RegistryFailure(Problem.UNREACHABLE, "Docker Hub answers with no list of images") from error
+    raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: Docker Hub answers {answer.status}")

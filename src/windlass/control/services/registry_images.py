@@ -21,7 +21,7 @@ from windlass.families.container_registry import (
     container_registry,
 )
 from windlass.registries.client import RegistryClient
-from windlass.registries.docker_hub import search_images
+from windlass.registries.docker_hub import OFFICIAL, public_images, search_images
 from windlass.registries.failures import Problem, RegistryFailure
 
 MOST_TAGS: Final = 10_000
@@ -41,7 +41,7 @@ async def list_images(ctx: Context, call: Call) -> Reply:
             image = await _one_image(await open_registry(ctx, spec), query, slice_of(call))
             return Reply(results([encode(image)], *paging(call), image.version_count))
         if host_of(spec.url or "") == DOCKER_HUB:
-            return await _search_hub(ctx, call, query)
+            return await _list_hub(ctx, spec, call, query)
         return await _catalogue(await open_registry(ctx, spec), spec, call, query)
     except RegistryFailure as failure:
         raise failure_answer(failure) from failure
@@ -65,12 +65,12 @@ async def _one_image(registry: RegistryClient, query: ImagesQuery, page: slice) 
     )
 
 
-async def _search_hub(ctx: Context, call: Call, query: ImagesQuery) -> Reply:
-    if not query.search:
-        raise Conflict(
-            "search: name a part of the name of an image, or name it as imageName: Docker Hub lists none"
-        )
-    names, count = await search_images(ctx.out, query.search, *paging(call))
+async def _list_hub(ctx: Context, spec: ContainerRegistry, call: Call, query: ImagesQuery) -> Reply:
+    """Lists public images of Docker Hub: those that are searched for, or those of the user of the login."""
+    if query.search:
+        names, count = await search_images(ctx.out, query.search, *paging(call))
+    else:
+        names, count = await public_images(ctx.out, spec.config.username or OFFICIAL, *paging(call))
     images = [RegistryImage(image_name=name, versions=[], is_complete=False) for name in names]
     return Reply(results([encode(image) for image in images], *paging(call), count))
 
