@@ -78,6 +78,8 @@ class RequestPauses:
         return max(0, round(left))
 
     def note(self, key: tuple[str, str], seconds: int) -> None:
+        now = time.monotonic()
+        self._until = {other: until for other, until in self._until.items() if until > now}
         self._until[key] = time.monotonic() + seconds
 
 

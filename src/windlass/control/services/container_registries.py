@@ -41,7 +41,7 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.client import RegistryClient
 from windlass.registries.failures import Problem, RegistryFailure
-from windlass.store import Row, Tx
+from windlass.store import Reads, Row, Tx
 
 _CHECK: Final = "check"
 _MOST_NAMED: Final = 5
@@ -145,12 +145,12 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Services show the registry of their image."""
-        for service in await tx.links.users(row.id):
+        for service in await _services_of(ctx, tx, row):
             changes = ctx.kinds[service.family].with_registry(service, row)
             await tx.resources.rewrite(service.id, rewritten(service.body, changes))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        names = sorted({name_of(service) for service in await tx.links.users(row.id)})
+        names = sorted(name_of(service) for service in await _services_of(ctx, tx, row))
         if names:
             shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
             raise Conflict(
@@ -175,8 +175,14 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 async def _users(ctx: Context, call: Call) -> list[Row]:
     """Returns the services that use a registry, as far as the caller sees them."""
     row, source = await target(ctx.store.reads, call), ctx.store.reads
-    users = {user.id: user for user in await source.links.users(row.id) if user.family in ctx.kinds}
-    return [user for user in users.values() if await is_visible(source, call.actor, user)]
+    users = await _services_of(ctx, source, row)
+    return [user for user in users if await is_visible(source, call.actor, user)]
+
+
+async def _services_of(ctx: Context, source: Reads, registry: Row) -> list[Row]:
+    """Returns the services that refer to a registry, each once."""
+    users = {user.id: user for user in await source.links.users(registry.id)}
+    return [user for user in users.values() if user.family in ctx.kinds]
 
 
 @reads(f"{container_registry.name}.containerStatus")
