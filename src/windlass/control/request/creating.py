@@ -18,9 +18,10 @@ from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
-from windlass.control.request.references import check_openings, check_references, set_links
+from windlass.control.request.references import check_openings, check_references, references_in, set_links
 from windlass.core.access import Actor
 from windlass.core.declare.document import (
+    Document,
     hidden_of,
     view_of,
 )
@@ -44,6 +45,8 @@ class NewResource(Struct, frozen=True):
     """Fields that the server adds to the answer."""
     links: Mapping[str, str] = {}
     """Ids of resources that it refers to, by field."""
+    copied: Document | None = None
+    """The document of which it is a copy: what that refers to, the copy may refer to as well."""
     id: str = msgspec.field(default_factory=ids.new_id)
 
     @property
@@ -64,11 +67,13 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     if new.parent and new.parent.family in ctx.kinds:
         await refuse_below_deleted(tx, new.parent)
     refers = bool(family.references)
-    named = await check_references(tx, family, spec, new.org, new.actor) if refers else {}
+    named = await check_references(tx, family, spec, new.org, new.actor, new.copied) if refers else {}
+    if new.copied is not None:
+        named = references_in(family, spec)
     family.normalise(spec)
     refuse_veils(family, spec)
     if refers:
-        await check_openings(ctx, tx, family, spec, new.actor)
+        await check_openings(ctx, tx, family, spec, new.actor, new.copied)
     links = {**named, **new.links}
     is_full = call is not None and call.dialect.is_full
     extras = dict(new.extras)

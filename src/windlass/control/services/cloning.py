@@ -29,7 +29,7 @@ async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     document = _without_ids(msgspec.json.decode(service.body))
     hidden = own_hidden(ctx, service)
     spec = merge_patched(family, document, hidden, {family.names or "name": asked.name})
-    new = NewResource(family, spec, place, call.actor, call)
+    new = NewResource(family, spec, place, call.actor, call, copied=document)
     reply = await create_in(ctx, tx, new)
     copy = await tx.resources.get(new.id)
     assert copy is not None
