@@ -271,16 +271,13 @@ def test_every_list_is_paged_or_says_why_not():
                     "/databaseConfiguration",
                     "/version",
                     "/branches",
-<<<<<<< HEAD
                     "/availableVersion",
                     "/terraformResources",
                     "/plan",
                     "/stateVersion",
-=======
                     "/status",
                     "/associatedServices",
                     "/availableContainerRegistry",
->>>>>>> a76ad5d7 (The manual describes containers, registries and digests, and tests derived from declarations know registries)
                 )
             )
             assert operation.query is Tail or short, operation.id
