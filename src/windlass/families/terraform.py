@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, field
 
 from windlass.core.declare.actions import get, post
+from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -121,6 +122,7 @@ terraform = Family(
             uninstall_query=UninstallQuery,
         ),
         has_deployments,
+        can_be_cloned,
         has_commits,
         has_logs,
         has_variables,
