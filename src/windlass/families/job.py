@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
+from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Count,
@@ -360,6 +361,7 @@ job = Family(
     traits=(
         deployable(JobDeployRequest, ChosenJob, runs_once=True, query=ForcedEvent),
         has_deployments,
+        can_be_cloned,
         has_commits,
         has_logs,
         has_variables,
