@@ -17,6 +17,7 @@ from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.images import image_registry, prepare_image
 from windlass.control.workloads.making import Making
+from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -29,12 +30,10 @@ from windlass.families.job import (
     CRON,
     LIFECYCLE,
     ChosenJob,
-    CronSchedule,
     ForcedEvent,
     Job,
     JobDeployRequest,
     JobDocker,
-    JobEvent,
     JobShown,
     job,
 )
@@ -66,7 +65,7 @@ class JobKind(ServiceKind[Job]):
         place = await ctx.places.of_environment(tx, draft.above.id)
         if why := self.hindrance_of(place, draft.spec):
             raise clash(*why.split(": ", 1))
-        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **_shown(draft.spec))
+        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **_shown_fields(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
@@ -76,7 +75,7 @@ class JobKind(ServiceKind[Job]):
             raise clash(
                 "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
             )
-        change.extras |= _shown(change.spec)
+        change.extras |= _shown_fields(change.spec)
         if (docker := change.spec.source.docker) and docker.git_repository:
             change.extras["source"] = {"docker": _with_commit(docker, change)}
 
@@ -167,7 +166,7 @@ def _type_of(spec: Job) -> str:
     return CRON if spec.schedule.cronjob else LIFECYCLE
 
 
-def _shown(spec: Job) -> dict[str, object]:
+def _shown_fields(spec: Job) -> dict[str, object]:
     extras: dict[str, object] = {"job_type": _type_of(spec)}
     if image := spec.source.image:
         stored = msgspec.to_builtins(image)

@@ -266,8 +266,7 @@ def deployable(
     runs_once: bool = False,
     query: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted. `query`
-    holds further choices of a deploy and a redeploy."""
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted."""
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
@@ -277,13 +276,7 @@ def deployable(
         ends_services=True,
         actions=(
             _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
-            _start(
-                "redeploy",
-                Deployment,
-                "Deploy the same version again",
-                "With the present settings.",
-                query=query,
-            ),
+            _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(
@@ -304,6 +297,7 @@ def deployable(
     )
 
 
+_REDEPLOY: Final = "Deploy the same version again"
 _DEPLOY: Final = (
     "The deployment is stored when the answer arrives. It replaces one that is still waiting, and runs after "
     "one that is under way."
