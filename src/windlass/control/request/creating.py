@@ -21,7 +21,6 @@ from windlass.control.request.reading import in_dialect, with_fields
 from windlass.control.request.references import check_openings, check_references, references_in, set_links
 from windlass.core.access import Actor
 from windlass.core.declare.document import (
-    Document,
     hidden_of,
     view_of,
 )
