@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Struct
 
@@ -119,6 +120,8 @@ async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(
     now = (await rich.ask(Verb.READ)).json
     kept = family.kept | set(family.flags.values())
     assert {name: now.get(name) for name in kept} == {name: before.get(name) for name in kept}
+    if all(field.required for field in msgspec.structs.fields(family.spec)):
+        return  # there is no default to go back to
     assert any(now.get(name) != before[name] for name in before.keys() - {"updated_at"}), "nothing went back"
     if rich.thing.parent:
         said: dict[str, Any] = {**rich.body, **narrow_document(before, family.spec)}
