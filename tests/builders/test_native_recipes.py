@@ -66,6 +66,11 @@ async def test_a_lock_of_pipenv_names_all_that_is_installed(site):
         await site.build(files)
 
 
+async def test_a_command_that_a_package_manager_runs_is_run_without_it(site):
+    files = {"requirements.txt": "", "tell.py": "print('told')\n", "Procfile": "web: uv run tell.py\n"}
+    assert site.run(await site.build(files)) == "told"
+
+
 async def test_a_static_site_is_served_without_a_process(site):
     artifact = await site.build({"index.html": "hello"})
     assert (artifact.static, artifact.command) == (StaticSite(folder="."), ())

@@ -14,12 +14,14 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 from tests.console.conftest import OPTIONS
 from tests.console.servers import Repository, Server
 
 WIDTHS: Final = (390, 820, 1280)
+SMALL: Final[FloatRect] = {"x": 0, "y": 0, "width": 1180, "height": 620}
+"""Of the picture with the most text: each picture of the README has less than 150 KB."""
 NEEDS_DATABASE: Final = 'import os\n\nprint("starting", flush=True)\nprint(os.environ["DATABASE_URL"])\n'
 
 
@@ -158,7 +160,7 @@ def take_four(browser: Browser, server: Server, town: Town, folder: Path) -> Non
     places = town.places(server)
     for name in ("overview", "failure", "deployment"):
         show(page, server, places[name])
-        page.screenshot(path=folder / f"console-{name}.png")
+        page.screenshot(path=folder / f"console-{name}.png", clip=SMALL if name == "deployment" else None)
     show(page, server, "/new")
     page.get_by_label("Repository").fill(town.shop_repository.url)
     page.get_by_role("button", name="Look at it").click()

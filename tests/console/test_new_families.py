@@ -1,4 +1,4 @@
-"""A family that the console does not know has pages, and its actions are in the palette."""
+"""A family unknown to the console has pages of its list and of a thing, and actions in the palette."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.servers import Server
+from tests.console.conftest import DOCUMENT
+from tests.console.servers import Refused, Server
 
 MANUAL = Path(__file__).parents[2] / "docs/adding-a-family.md"
 WITH_FAMILIES = """\
@@ -70,3 +71,37 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page.keyboard.press("Control+k")
     page.keyboard.type("create a runbook")
     expect(page.locator("dialog.palette li").first).to_contain_text("Create a runbook")
+
+
+def test_every_kind_of_service_has_its_pages(server: Server, new_page, watch) -> None:
+    """Made from the example of the document: the console names no kind."""
+    watch.expected.append("/runbook")
+    environment = server.environment(project="Kinds")
+    page = new_page("/")
+    kinds = [
+        path.rpartition("/")[2]
+        for path in DOCUMENT["paths"]
+        if path.startswith("/environment/{env_id}/") and "post" in DOCUMENT["paths"][path]
+        if any(
+            re.fullmatch(rf"/{path.rpartition('/')[2]}/\{{\w+\}}/deploy", other)
+            for other in DOCUMENT["paths"]
+        )
+    ]
+    assert {"application", "container", "database"} <= set(kinds)
+    for kind in kinds:
+        creation = DOCUMENT["paths"][f"/environment/{{env_id}}/{kind}"]["post"]
+        example = creation["requestBody"]["content"]["application/json"]["example"]
+        try:
+            made = server.call("POST", f"/environment/{environment}/{kind}", example | {"name": kind})
+        except Refused as refusal:
+            if "runs no images" not in str(refusal):  # the engine of this test has none
+                raise
+            continue
+        page.goto(f"{server.url}/console/{kind}/{made['id']}")
+        expect(page.get_by_role("heading", name=kind, level=1)).to_be_visible()
+        for tab in page.locator(".tabs a").all_inner_texts():
+            page.goto(f"{server.url}/console/{kind}/{made['id']}")
+            page.locator(".tabs").get_by_role("link", name=tab, exact=True).click()
+            page.wait_for_url(re.compile(rf"/{kind}/[^/]+(/\w+)?$"))
+            expect(page.locator("main h1")).to_be_visible()
+            expect(page.locator("main > [role=alert]")).to_have_count(0)

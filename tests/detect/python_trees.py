@@ -85,6 +85,16 @@ ROWS = [
         {"framework": "app.py defines `app`."},
     ),
     Row(
+        "commands that a package manager runs in its environment",
+        {
+            "pyproject.toml": '[project]\nname="x"\ndependencies=["fastapi", "uvicorn"]\n',
+            "main.py": FASTAPI,
+            "Procfile": "web: uv run --frozen uvicorn main:app\n"
+            "release: poetry run a migrate && uv run seed.py --now\nworker: pipenv run celery\n",
+        },
+        {"start": "uvicorn main:app", "release": "a migrate && python seed.py --now"},
+    ),
+    Row(
         "Chainlit",
         {"requirements.txt": "chainlit\n", "main.py": "import chainlit as cl\n"},
         {

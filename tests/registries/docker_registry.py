@@ -76,7 +76,7 @@ class DockerRegistry:
             "layers": [],
         }
         answer = self._ask(
-            "PUT", f"/v2/{image}/manifests/{tag}", json.dumps(manifest).encode(), manifest["mediaType"]
+            "PUT", f"/v2/{image}/manifests/{tag}", json.dumps(manifest).encode(), str(manifest["mediaType"])
         )
         return str(answer.headers["Docker-Content-Digest"])
 

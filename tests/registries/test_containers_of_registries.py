@@ -168,6 +168,28 @@ async def test_an_image_of_another_registry_is_refused(world, name):
     assert "image_name is relative to the registry" in refused.message
 
 
+async def test_jobs_use_registries_as_containers_do(world):
+    id, environment = await registry(world), await world.environment()
+    body = {
+        "name": "nightly",
+        "source": {"image": {"image_name": "acme/report", "tag": "1", "registry_id": id}},
+        "schedule": {"cronjob": {"scheduled_at": "0 3 * * *", "timezone": "Etc/UTC"}},
+        "healthchecks": {},
+    }
+    job = await world.made(f"/environment/{environment}/job", body)
+    path = f"/organization/{world.org}/containerRegistry/{id}"
+    [user] = (await world.get(f"{path}/associatedServices"))["results"]
+    assert (user["service_id"], user["service_type"]) == (job, "CRON")
+    assert (await world.delete(path)).status == 409
+    await world.post(f"/job/{job}/deploy")
+    await world.settle()
+    asked = world.engine.resolved[-1]
+    assert (asked.ref, asked.login) == ("registry.example.com/acme/report:1", LOGIN)
+    assert (await world.delete(f"/job/{job}")).status == 204
+    await world.settle()
+    assert (await world.delete(path)).status == 204
+
+
 # New tags
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.fakes.engine import FakeEngine
@@ -23,12 +25,15 @@ def registry(tmp_path_factory):
 
 @pytest.fixture
 async def world(registry: DockerRegistry):
-    settings = {"outbound_allow": LOOPBACK, "outbound_ca_file": str(registry.authority.file)}
-    async with make_world(engine=FakeEngine("image"), out=None, **settings) as made:
+    assert registry.authority
+    file = str(registry.authority.file)
+    async with make_world(
+        engine=FakeEngine("image"), out=None, outbound_allow=LOOPBACK, outbound_ca_file=file
+    ) as made:
         yield made
 
 
-def body(registry: DockerRegistry, **config: str) -> dict:
+def body(registry: DockerRegistry, **config: str) -> dict[str, Any]:
     return {"name": "ours", "kind": "GENERIC_CR", "url": registry.url, "config": config}
 
 

@@ -83,11 +83,11 @@ class Service:
     async def edit(self, **fields: Any) -> Any:
         return await self.windlass.call("PATCH", self.path, fields)
 
-    async def begin(self, deed: str = "deploy", **body: Any) -> str:
-        return str((await self.windlass.call("POST", f"{self.path}/{deed}", body))["id"])
+    async def begin(self, action_name: str = "deploy", **body: Any) -> str:
+        return str((await self.windlass.call("POST", f"{self.path}/{action_name}", body))["id"])
 
-    async def run(self, deed: str = "deploy", **body: Any) -> Any:
-        return await self.ended(await self.begin(deed, **body))
+    async def run(self, action_name: str = "deploy", **body: Any) -> Any:
+        return await self.ended(await self.begin(action_name, **body))
 
     async def ended(self, deployment: str) -> Any:
         at = f"{self.path}/deployment/{deployment}"

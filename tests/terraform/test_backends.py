@@ -27,7 +27,7 @@ PROVIDERS = Path("/usr/local/share/windlass-tests/terraform-providers")
 
 
 class OtherBackend:
-    """An HTTP backend of somebody else, without locks."""
+    """An HTTP backend beside Windlass, without locks."""
 
     def __init__(self) -> None:
         self.state = b""

@@ -16,6 +16,7 @@ from windlass.builders.native import container_only, tools
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, advice_to_install
 from windlass.builders.native.layout import Layout
+from windlass.core.detect.python_runners import without_runner
 from windlass.core.words.shell import plain_words
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
@@ -44,7 +45,7 @@ def resolve_command(command: Command, site: Site, say: Say) -> tuple[str, ...]:
         case ExecForm(argv):
             return _exec(argv, site, say)
         case Shell(text, shell):
-            return _in_shell(text, shell, site, say)
+            return _in_shell(without_runner(text), shell, site, say)
 
 
 def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:

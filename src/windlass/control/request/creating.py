@@ -18,7 +18,7 @@ from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveil
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
-from windlass.control.request.references import check_openings, check_references, set_links
+from windlass.control.request.references import check_openings, check_references, references_in, set_links
 from windlass.core.access import Actor
 from windlass.core.declare.document import (
     hidden_of,
@@ -45,7 +45,7 @@ class NewResource(Struct, frozen=True):
     links: Mapping[str, str] = {}
     """Ids of resources that it refers to, by field."""
     copy_of: Row | None = None
-    """The resource that it is a copy of."""
+    """The resource that it is a copy of: what that refers to, the copy may refer to as well."""
     id: str = msgspec.field(default_factory=ids.new_id)
 
     @property
@@ -66,11 +66,14 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     if new.parent and new.parent.family in ctx.kinds:
         await refuse_below_deleted(tx, new.parent)
     refers = bool(family.references)
-    named = await check_references(tx, family, spec, new.org, new.actor) if refers else {}
+    copied = msgspec.json.decode(new.copy_of.body) if new.copy_of else None
+    named = await check_references(tx, family, spec, new.org, new.actor, copied) if refers else {}
+    if copied is not None:
+        named = references_in(family, spec)
     family.normalise(spec)
     refuse_veils(family, spec)
     if refers:
-        await check_openings(ctx, tx, family, spec, new.actor)
+        await check_openings(ctx, tx, family, spec, new.actor, copied)
     links = {**named, **new.links}
     is_full = call is not None and call.dialect.is_full
     extras = dict(new.extras)

@@ -34,6 +34,12 @@ async def check_references(
     return values
 
 
+def references_in(family: Family, spec: Spec) -> dict[str, str]:
+    """Returns all references of a spec by field."""
+    values = {path: value_at(spec, path) for path in family.references}
+    return {path: value for path, value in values.items() if isinstance(value, str)}
+
+
 async def set_links(
     ctx: Context, tx: Tx, family: Family, source: str, links: Mapping[str, str], spec: Spec | None = None
 ) -> None:

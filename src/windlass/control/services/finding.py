@@ -15,6 +15,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.permissions import Sight, forbidden
 from windlass.control.request.reading import EVERYTHING, paging
 from windlass.core.access import Where, may
+from windlass.core.declare.operations import ServicePaging
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.validation import did_you_mean
@@ -169,8 +170,9 @@ class Search:
         return next(listing for listing in listings if listing.parent is parts[-2].family)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
-        """True if the list has a handler of its own, as for variables, which are inherited."""
-        return listing.handler in READING
+        """True if the list has a handler of its own, as for variables, which are inherited. That of services
+        only leaves some out, if it is asked to."""
+        return listing.handler in READING and listing.query is not ServicePaging
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
         """Returns the items with the wanted name of a list that has a handler of its own."""

@@ -20,6 +20,7 @@ from windlass.core.detect.python_frameworks import (
 )
 from windlass.core.detect.python_pins import LOCKS, python_of_pins
 from windlass.core.detect.python_requirements import REQUIREMENTS, requirements_files
+from windlass.core.detect.python_runners import without_runner
 from windlass.core.detect.python_servers import module_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
@@ -41,6 +42,10 @@ _SYSTEM: Final = {
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
+    recipe.start, recipe.release = without_runner(recipe.start), without_runner(recipe.release)
+    recipe.processes = [
+        ProcessType(process.name, without_runner(process.command)) for process in recipe.processes
+    ]
     choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
     _packages(files, recipe)
     needed = dependencies(files)

@@ -1,6 +1,7 @@
 // A deployment as a story: queued, fetched, detected, built, released, with the time of each, and its log.
 
 import { api } from "../api.js";
+import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { ago, clockTime, duration, exactTime } from "../format.js";
 import { follow } from "../live.js";
@@ -24,10 +25,12 @@ export async function load({ params }) {
   const path = `/${params.kind}/${params.id}`;
   const base = `${path}/deployment/${params.deployment}`;
   const [service, deployment, deployments, lines] = await Promise.all([api.get(path), api.get(base), api.get(`${path}/deployment`, { page_size: 20 }), logLines(base)]);
-  const links = (await api.get(`${path}/link`)).results;
+  const links = await linksOf(path);
   return { path, base, service, deployment, deployments: deployments.results, lines, links, title: `${service.name} v${deployment.number}` };
 }
 
+// What serves nothing, such as a job, has none.
+const linksOf = async (path) => ((await loadDocument()).at("GET", `${path}/link`) ? (await api.get(`${path}/link`)).results : []);
 const logLines = (base) => api.get(`${base}/log`, { tail: 10000 }).then((answer) => answer.results);
 
 export function watch(state, place, draw) {
@@ -41,7 +44,7 @@ export function watch(state, place, draw) {
       state.deployment = deployment;
       if (!OPEN.includes(deployment.status)) {
         stopState();
-        state.links = (await api.get(`${state.path}/link`)).results;
+        state.links = await linksOf(state.path);
         setTimeout(stopLog, 3000);
         say(text.ended(state.service.name, words.states[deployment.status] || words.readable(deployment.status)), { bad: deployment.status === "FAILED" });
       }

@@ -28,12 +28,14 @@ export async function load(place) {
   const { kind, id, tab = "overview" } = place.params;
   const path = `/${kind}/${id}`;
   const state = { path, kind, id, tab, isLive: true };
+  const document = await loadDocument();
+  const hasLinks = document.at("GET", `${path}/link`); // what serves nothing, such as a job, has none
   state.read = async () => {
     const [service, status, deployments, links] = await Promise.all([
-      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), api.get(`${path}/link`)]);
+      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), hasLinks ? api.get(`${path}/link`) : { results: [] }]);
     Object.assign(state, { service: service.data, tag: service.tag, status, deployments: deployments.results, links: links.results });
   };
-  const [document] = await Promise.all([loadDocument(), state.read()]);
+  await state.read();
   state.can = (action) => Boolean(document.at("POST", `${path}/${action}`));
   state.has = (part) => Boolean(document.at("GET", `${path}/${part}`));
   state.document = document;
