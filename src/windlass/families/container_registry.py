@@ -64,27 +64,28 @@ User = Annotated[
 ]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_SIGNS)]
 KeyFile = Annotated[str, Meta(min_length=1, max_length=16_384), several_lines()]
+_REFUSED = Meta(description="Refused: Windlass has no identity of its own at a cloud")
 _TO_REGISTRY = ("kind", "url", "config.username")
 
 
 class RegistryConfig(Spec):
     """The login of a registry. Its kind decides which fields it needs: `availableContainerRegistry`."""
 
-    username: Annotated[Maybe[User], example("acme")] = absent
+    username: Annotated[Maybe[User], example("acme"), Meta(description="User name of the login")] = absent
     password: Annotated[
         Maybe[Secret],
         hidden(sent_to=_TO_REGISTRY),
         example("a-token-that-only-reads"),
         Meta(description="A password, or better a token that only reads. Never answered"),
     ] = absent
-    region: Maybe[Region] = absent
-    access_key_id: Maybe[AccessKey] = absent
+    region: Annotated[Maybe[Region], Meta(description="Region of the registry at its cloud")] = absent
+    access_key_id: Annotated[Maybe[AccessKey], Meta(description="Id of an access key of AWS")] = absent
     secret_access_key: Annotated[
         Maybe[Secret],
         hidden(sent_to=("kind", "config.region", "config.access_key_id", "url")),
         Meta(description="Secret key of AWS; requests to AWS are signed with it. Never answered"),
     ] = absent
-    role_arn: Maybe[Line] = absent
+    role_arn: Annotated[Maybe[Line], _REFUSED] = absent
     scaleway_access_key: Annotated[Maybe[AccessKey], WITHOUT_EFFECT] = absent
     scaleway_secret_key: Annotated[
         Maybe[Secret],
@@ -97,11 +98,11 @@ class RegistryConfig(Spec):
         hidden(sent_to=("kind", "url", "config.region")),
         Meta(description="Key of a service account of Google, in JSON. Never answered"),
     ] = absent
-    gcp_credentials_type: Maybe[Literal["workload_identity_federation"]] = absent
+    gcp_credentials_type: Annotated[Maybe[Literal["workload_identity_federation"]], _REFUSED] = absent
     project_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
-    service_account_email: Maybe[Line] = absent
-    workload_identity_provider_resource: Maybe[Line] = absent
-    token_lifetime_seconds: Maybe[Count] = absent
+    service_account_email: Annotated[Maybe[Line], _REFUSED] = absent
+    workload_identity_provider_resource: Annotated[Maybe[Line], _REFUSED] = absent
+    token_lifetime_seconds: Annotated[Maybe[Count], _REFUSED] = absent
     azure_tenant_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     azure_subscription_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
 

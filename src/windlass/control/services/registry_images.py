@@ -84,7 +84,7 @@ async def _catalogue(
         if KINDS[spec.kind].has_catalogue and failure.problem not in {Problem.RIGHT, Problem.NOT_A_REGISTRY}:
             raise
         raise Conflict(
-            "imageName: name an image: this registry does not list its images for this login"
+            "imageName: choose an image by its name: this registry lists none for this login"
         ) from failure
     names = sorted(name for name in listed.names if query.search in name)
     page = names[slice_of(call)]

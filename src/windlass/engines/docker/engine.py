@@ -53,7 +53,7 @@ from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners, queued
 from windlass.engines.docker.machine import DockerMachine
 from windlass.engines.docker.resources import DockerResources
-from windlass.engines.docker.usage import usage_of
+from windlass.engines.docker.usage import read_usage
 from windlass.engines.docker.watch import EventWatcher
 from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Say, Sink
 
@@ -214,7 +214,9 @@ class DockerEngine(EngineByHand):
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
-            usages = await group.run_some(AT_ONCE, [self._usage_of(container) for container in running])
+            usages = await group.run_some(
+                AT_ONCE, [read_usage(self._docker, container) for container in running]
+            )
         return dict(usage for usage in usages if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
@@ -323,18 +325,6 @@ class DockerEngine(EngineByHand):
         seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))
         # The addresses in networks of another host mean something else here, or may lead anywhere.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
-
-    async def _usage_of(self, container: ContainerSummary) -> tuple[str, Usage] | None:
-        path = f"/containers/{container['Id']}/stats"
-        try:
-            stats = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
-        except EngineRefused as refused:
-            if refused.status in (404, 409):  # it ended meanwhile
-                return None
-            raise
-        return (
-            (container_name(container), usage_of(stats)) if stats else None
-        )  # an ending container has no figures
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -6,8 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from windlass.core.deploy.workload import Usage
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker.descriptions import ContainerSummary, container_name
 
 _MOST: Final = 2**63
+
+
+async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, Usage] | None:
+    """Returns the name of a container and what it uses; None for one that has ended, or is about to."""
+    path = f"/containers/{container['Id']}/stats"
+    try:
+        stats = await docker.json("GET", path, params={"stream": False, "one-shot": True})
+    except EngineRefused as refused:
+        if refused.status in (404, 409):
+            return None
+        raise
+    return (container_name(container), usage_of(stats)) if stats else None
 
 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
