@@ -173,12 +173,14 @@ async def begin_slow(service: Service) -> str:
     return begun
 
 
-async def test_a_killed_program_leaves_a_lock_that_is_told_and_released_by_force(service: Service):
+async def test_a_killed_program_leaves_a_lock_that_is_told_and_released_by_force(
+    service: Service, house: Place
+):
     begun = await begin_slow(service)
     held = await service.get("lock")
     assert (held["is_locked"], held["deployment_id"], held["is_running"]) == (True, begun, True)
     assert (held["operation"], held["owner"]) == ("apply", "operator")
-    kill_programs()
+    kill_programs(house.folder)
     done = await service.ended(begun)
     assert done["status"] == "FAILED"
     assert "locked by v1 of operator (apply)" in done["message"]
@@ -196,14 +198,21 @@ async def test_a_killed_program_leaves_a_lock_that_is_told_and_released_by_force
     assert (await service.run())["status"] == "SUCCEEDED"
 
 
-def kill_programs() -> None:
-    """Kills the program of a slow run, as the kernel does when memory is short."""
+def kill_programs(folder: Path) -> None:
+    """Kills the program of a run of this Windlass, as the kernel does when memory is short."""
+    mark = f"WINDLASS_FILES={folder}/".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
+            is_ours = mark in (process / "environ").read_bytes()
         except OSError:
             continue
-        if len(words) > 2 and words[1] == b"apply" and words[0].endswith((b"/terraform", b"/tofu")):
+        if (
+            is_ours
+            and len(words) > 2
+            and words[1] == b"apply"
+            and words[0].endswith((b"/terraform", b"/tofu"))
+        ):
             os.kill(int(process.name), signal.SIGKILL)
 
 
