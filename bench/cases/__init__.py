@@ -9,6 +9,7 @@ from bench.cases import (
     commands,
     console,
     creates,
+    cron,
     deploys,
     edge,
     hello,
@@ -51,6 +52,7 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "logs": logs.run,
     "webhooks": webhooks.run,
     "backlog": backlog.run,
+    "cron": cron.run,
     "mixed": mixed.run,
     "restores": restores.run,
 }

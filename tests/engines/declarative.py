@@ -137,6 +137,9 @@ class DeclarativeEngine:
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         raise EngineError("a Job would do it")
 
+    async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
+        return None
+
     async def observe(self, service: str) -> Observation:
         return Observation(
             tuple(pod for key in sorted(self.pods) if key[0] == service for pod in self.pods[key])

@@ -245,23 +245,6 @@ class House:
         assert "id" in made, made
         return str(made["id"])
 
-    async def job(self, script: str, event: str, **fields: Any) -> str:
-        """A job that runs a script: at an event, or by a timetable that is due in a month at the earliest."""
-        self._names += 1
-        command = {"entrypoint": "/bin/sh", "arguments": ["-c", script]}
-        when = {"scheduled_at": "0 0 1 * *"} if event == "cronjob" else {}
-        repository = {"url": self.code.url, "branch": "main", "root_path": "/sleeps"}
-        body = {
-            "name": f"job-{self._names}",
-            "source": {"docker": {"git_repository": repository}},
-            "schedule": {event: command | when},
-            "cpu": 100,
-            "memory": 128,
-        }
-        made = await self.call("POST", f"/environment/{self.environment}/job", body | fields)
-        assert "id" in made, made
-        return str(made["id"])
-
     async def do(self, app: str, deed: str, **body: Any) -> str:
         """Asks for a deployment, and answers its id; empty: it was refused."""
         answer = await self.call("POST", f"/application/{app}/{deed}", body)

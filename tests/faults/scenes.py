@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -32,9 +33,9 @@ class Street:
         self.follower = await house.application("page", auto_deploy=True)
         self.folder = await house.application("uploaded", source="UPLOAD", git_repository=None)
         self.task = await house.task("echo begun; sleep 2.2")
-        self.migration = await house.job("echo begun; sleep 2.2", "on_start")
-        self.endless = await house.job("sleep 1000", "on_start", max_duration_seconds=1)
-        self.nightly = await house.job("sleep 0.1", "cronjob")
+        self.migration = await job(house, "echo begun; sleep 2.2", "on_start")
+        self.endless = await job(house, "sleep 1000", "on_start", max_duration_seconds=1)
+        self.nightly = await job(house, "sleep 0.1", "cronjob")
         for app in (self.web, self.pair, self.store, self.site, self.follower):
             await house.do(app, "deploy")
         await self.upload()
@@ -180,6 +181,23 @@ class Street:
         """Work for a service that is no more, as who lost it may have asked for."""
         self.seen = len(self.house.points)
         await self.house.books.ask_to_reconcile_deleted("33333333-aaaa-4aaa-8aaa-000000000003")
+
+
+async def job(house: House, script: str, event: str, **fields: Any) -> str:
+    """A job that runs a script: at an event, or by a timetable that is due in a month at the earliest."""
+    command = {"entrypoint": "/bin/sh", "arguments": ["-c", script]}
+    when = {"scheduled_at": "0 0 1 * *"} if event == "cronjob" else {}
+    repository = {"url": house.code.url, "branch": "main", "root_path": "/sleeps"}
+    body = {
+        "name": script.replace(" ", "-"),
+        "source": {"docker": {"git_repository": repository}},
+        "schedule": {event: command | when},
+        "cpu": 100,
+        "memory": 128,
+    }
+    made = await house.call("POST", f"/environment/{house.environment}/job", body | fields)
+    assert "id" in made, made
+    return str(made["id"])
 
 
 class Scene(Struct, frozen=True):

@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.sites import DOCKER, IMAGE, cron, deployed, new_job, ready_job
 from tests.world import REPOSITORY, World, make_world
 
-ON_START = {"on_start": {}}
+ON_START: dict[str, Any] = {"on_start": {}}
 
 
 async def refused(world: World, **fields: Any) -> str:
@@ -113,8 +113,9 @@ async def test_optional_fields_that_are_not_sent_stay_absent(world: World) -> No
     assert "entrypoint" not in job["schedule"]["cronjob"]
 
 
-async def test_what_is_answered_can_be_sent_again(world: World) -> None:
-    for fields in ({}, {"source": DOCKER, "schedule": ON_START}):
+async def test_the_settings_of_an_answer_can_be_sent_again(world: World) -> None:
+    every: list[dict[str, Any]] = [{}, {"source": DOCKER, "schedule": ON_START}]
+    for fields in every:
         job = await new_job(world, **fields)
         shown = (await world.get(f"/job/{job}", headers={})).json
         sent = ("name", "description", "cpu", "memory", "schedule", "max_nb_restart", "healthchecks")

@@ -25,7 +25,8 @@ from windlass.core.declare.fields import (
     shown_in_examples,
 )
 from windlass.core.declare.job_runs import JobRun
-from windlass.core.declare.program import Architecture, Arguments, check_command
+from windlass.core.declare.job_schedules import JobSchedule, normalise_schedule
+from windlass.core.declare.program import Architecture, Arguments
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     GitRepository,
@@ -45,8 +46,6 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
-from windlass.core.words.cron import BadTimetable, parse
-from windlass.core.words.due_times import is_zone
 from windlass.core.words.images import is_ours, names_an_id
 from windlass.families.container import ImageName, ImageRegistry, RegistryId, Tag, TagToDeploy
 from windlass.families.environment import environment
@@ -55,13 +54,6 @@ CRON, LIFECYCLE = "CRON", "LIFECYCLE"
 JobType = Literal["CRON", "LIFECYCLE"]
 MOST_RETRIES: Final = 100
 LONGEST_RUN: Final = 30 * 24 * 3600
-
-Entrypoint = Annotated[
-    Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
-]
-RunArguments = Annotated[
-    Arguments, Meta(description="Arguments of the entrypoint; without one, the command itself")
-]
 
 
 class JobImage(Spec):
@@ -94,56 +86,6 @@ class JobSource(Spec):
 
     image: Maybe[JobImage] = absent
     docker: Annotated[Maybe[JobDocker], shown_in_examples()] = absent
-
-
-class JobEvent(Spec):
-    """The command of an event."""
-
-    arguments: RunArguments = []
-    entrypoint: Entrypoint = absent
-
-
-class CronSchedule(Spec):
-    """A timetable, and the command of its runs."""
-
-    arguments: RunArguments = []
-    entrypoint: Entrypoint = absent
-    timezone: Annotated[
-        str,
-        Meta(max_length=64, description="Time zone of the IANA database, such as Europe/Berlin"),
-        example("Europe/Berlin"),
-    ] = "Etc/UTC"
-    scheduled_at: Annotated[
-        Maybe[Annotated[str, Meta(max_length=256)]],
-        Meta(
-            description="Five fields of cron (minute, hour, day of the month, month, day of the week), such "
-            "as 30 3 * * 1-5, or @hourly, @daily, @weekly, @monthly, @yearly",
-        ),
-        example("30 3 * * *"),
-    ] = absent
-    missed_runs: Annotated[
-        Literal["ONCE", "SKIP"],
-        Meta(
-            description="Due times that pass while no server of Windlass runs: ONCE runs the job once for "
-            "all of them, SKIP not at all"
-        ),
-    ] = "ONCE"
-
-
-class JobSchedule(Spec):
-    """A timetable, or events of the environment: a job has one or the other."""
-
-    on_start: Annotated[Maybe[JobEvent], Meta(description="Run when it is deployed"), shown_in_examples()] = (
-        absent
-    )
-    on_stop: Annotated[Maybe[JobEvent], Meta(description="Run when it is stopped")] = absent
-    on_delete: Annotated[
-        Maybe[JobEvent], Meta(description="Run when it is uninstalled or deleted, before anything else")
-    ] = absent
-    cronjob: Annotated[Maybe[CronSchedule], Meta(description="Run by a timetable")] = absent
-    lifecycle_type: Annotated[Maybe[Literal["GENERIC", "TERRAFORM", "CLOUDFORMATION"]], WITHOUT_EFFECT] = (
-        absent
-    )
 
 
 class Job(Spec):
@@ -268,7 +210,7 @@ class CleanedRuns(Shown):
 
 def normalise(spec: Job) -> None:
     _normalise_source(spec.source)
-    _normalise_schedule(spec.schedule)
+    normalise_schedule(spec.schedule)
     spec.description = spec.description or ""
     spec.auto_deploy = bool(spec.auto_deploy)
 
@@ -307,44 +249,6 @@ def _normalise_source(source: JobSource) -> None:
         normalise_repository(docker.git_repository, "source.docker.git_repository")
         if docker.dockerfile_raw and docker.dockerfile_path:
             raise clash("source.docker.dockerfile_raw", "leave out either this or dockerfile_path")
-
-
-def _normalise_schedule(schedule: JobSchedule) -> None:
-    events = {
-        name: event for name in ("on_start", "on_stop", "on_delete") if (event := getattr(schedule, name))
-    }
-    for name in ("on_start", "on_stop", "on_delete"):
-        if name not in events:
-            setattr(schedule, name, absent)
-    cron = schedule.cronjob or None
-    if cron is not None and events and not cron.scheduled_at:
-        cron = None  # an empty alternative
-    schedule.cronjob = cron or absent
-    if cron is not None and events:
-        raise clash(
-            "schedule",
-            f"must have either cronjob or events of the environment, not {next(iter(events))} as well",
-        )
-    if cron is None and not events:
-        raise clash("schedule", "must have cronjob, or one of on_start, on_stop and on_delete")
-    for name, event in events.items():
-        check_command(f"schedule.{name}.entrypoint", event.entrypoint or "")
-    if cron is not None:
-        _check_cron(cron)
-
-
-def _check_cron(cron: CronSchedule) -> None:
-    check_command("schedule.cronjob.entrypoint", cron.entrypoint or "")
-    if not cron.scheduled_at:
-        raise clash("schedule.cronjob.scheduled_at", "is required: five fields of cron, such as 30 3 * * *")
-    try:
-        parse(cron.scheduled_at)
-    except BadTimetable as error:
-        raise clash("schedule.cronjob.scheduled_at", str(error)) from error
-    if not is_zone(cron.timezone):
-        raise clash(
-            "schedule.cronjob.timezone", "must be a time zone of the IANA database, such as Europe/Berlin"
-        )
 
 
 _RUN: Final = (

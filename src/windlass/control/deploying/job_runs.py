@@ -150,14 +150,14 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
 
 
 async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
-    """Records that a run fails before it is ended: whoever goes on does not wait for it again."""
+    """Records that a run fails before it is ended: the next worker does not wait for it again."""
     details.is_given_up, details.message = True, message
     await change_run(tx, run, RunState(run.status), details)
     return details
 
 
 async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
-    """Records that a run is cancelled, before it is ended: whoever goes on does not wait for it again."""
+    """Records that a run is cancelled, before it is ended: the next worker does not wait for it again."""
     if not details.is_cancelled:
         details.is_cancelled, details.message = True, ABANDONED
         await change_run(tx, run, RunState(run.status), details)

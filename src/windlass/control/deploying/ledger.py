@@ -27,12 +27,10 @@ from windlass.control.records.deployments import (
     status_of,
 )
 from windlass.control.records.names import reserve_declared, reserve_hosts
-from windlass.control.records.runs import arm
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
-from windlass.core.deploy.runs import JobPlan
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event
@@ -181,7 +179,7 @@ class Ledger:
         """Records the success of a release; the document shows its version."""
         service = await write_deployed(self.ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
-        await self._settle(tx, service, WORDS[Do(current.action)].done)
+        await self.settle(tx, service, WORDS[Do(current.action)].done)
 
     @in_transaction
     async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:
@@ -195,25 +193,12 @@ class Ledger:
     @in_transaction
     async def finish_run(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
         """Records a run that succeeded."""
-        reported = await _with_report(tx, current, report)
+        reported = await with_report(tx, current, report)
         service = await write_deployed(self.ctx, tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
         status = await status_of(tx, service)
         await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
-        await self._settle(tx, service, WORDS[Do(current.action)].done)
-
-    @in_transaction
-    async def finish_job(
-        self, tx: Tx, current: DeploymentRow, plan: JobPlan, report: RunReport | None
-    ) -> None:
-        """Records the success of a deployment of a job: its runs start this version from now on."""
-        reported = await _with_report(tx, current, report) if report else current
-        service = await write_deployed(self.ctx, tx, reported)
-        await finish(tx, service, reported, Progress.SUCCEEDED)
-        status = await status_of(tx, service)
-        await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
-        await arm(tx, service.id, service.org, current.id, plan)
-        await self._settle(tx, service, WORDS[Do(current.action)].done)
+        await self.settle(tx, service, WORDS[Do(current.action)].done)
 
     @in_transaction
     async def end(self, tx: Tx, current: DeploymentRow) -> None:
@@ -225,7 +210,7 @@ class Ledger:
             await tx.timetables.forget(self.service.id)
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
-        await self._settle(tx, self.service, state)
+        await self.settle(tx, self.service, state)
 
     async def cancel(self) -> None:
         await self._cancel(await self._still_serving())
@@ -234,7 +219,7 @@ class Ledger:
     async def _cancel(self, tx: Tx, current: DeploymentRow, serving: str) -> None:
         message = with_remarks(particulars(current).message, serving)
         await finish(tx, self.service, current, Progress.CANCELED, message)
-        await self._settle(tx, self.service, State.CANCELED, message)
+        await self.settle(tx, self.service, State.CANCELED, message)
 
     async def fail(
         self, failure: str, state: State | None = None, report: RunReport | None = None, output: str = ""
@@ -254,11 +239,11 @@ class Ledger:
         self, tx: Tx, current: DeploymentRow, message: str, state: State, report: RunReport | None
     ) -> None:
         if report:
-            current = await _with_report(tx, current, report)
+            current = await with_report(tx, current, report)
         await finish(tx, self.service, current, Progress.FAILED, message)
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
-        await self._settle(tx, self.service, state, message)
+        await self.settle(tx, self.service, state, message)
         if self.ctx.kinds[self.service.family].has_runs:
             await fail_followers(self.ctx, tx, self.service, current)
         if current.action == Do.DELETE:
@@ -335,7 +320,7 @@ class Ledger:
     async def _fence(self, tx: Tx) -> None:
         await fence(tx, self.claim)
 
-    async def _settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
+    async def settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
         """Writes the state after a deployment, or that of the next deployment, if one waits already."""
         await reserve_declared(self.ctx, tx, service.family, service.id)
         waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
@@ -349,7 +334,7 @@ class Ledger:
         return self.ctx.logs.masks.text(self.deployment.id, message)
 
 
-async def _with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
+async def with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
     details = particulars(deployment)
     details.run = report
     return await move(tx, deployment, Progress(deployment.status), details)

@@ -23,6 +23,7 @@ from windlass.control.workloads.images import (
     shown_registry,
 )
 from windlass.control.workloads.making import Making
+from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -35,12 +36,10 @@ from windlass.families.job import (
     CRON,
     LIFECYCLE,
     ChosenJob,
-    CronSchedule,
     ForcedEvent,
     Job,
     JobDeployRequest,
     JobDocker,
-    JobEvent,
     JobShown,
     job,
 )
@@ -72,7 +71,7 @@ class JobKind(ServiceKind[Job]):
         place = await ctx.places.of_environment(tx, draft.above.id)
         if why := self.hindrance_of(place, draft.spec):
             raise clash(*why.split(": ", 1))
-        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **await _shown(tx, draft.spec))
+        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **await _shown_fields(tx, draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
@@ -82,7 +81,7 @@ class JobKind(ServiceKind[Job]):
             raise clash(
                 "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
             )
-        change.extras |= await _shown(tx, change.spec)
+        change.extras |= await _shown_fields(tx, change.spec)
         if (docker := change.spec.source.docker) and docker.git_repository:
             change.extras["source"] = {"docker": _with_commit(docker, change)}
 
@@ -181,7 +180,7 @@ def _type_of(spec: Job) -> str:
     return CRON if spec.schedule.cronjob else LIFECYCLE
 
 
-async def _shown(source: Reads, spec: Job) -> dict[str, object]:
+async def _shown_fields(source: Reads, spec: Job) -> dict[str, object]:
     extras: dict[str, object] = {"job_type": _type_of(spec)}
     if image := spec.source.image:
         stored = msgspec.to_builtins(image)

@@ -31,6 +31,7 @@ from windlass.control.request.reading import paging
 from windlass.control.services.actions import deploy
 from windlass.control.telling.logs import log_reply
 from windlass.core.access import Scope
+from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.resource import clash
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
@@ -38,7 +39,7 @@ from windlass.core.deploy.states import State
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
 from windlass.families.environment import JobsToClean
-from windlass.families.job import CronSchedule, HowMany, Job, JobDeployRequest, JobRunRequest, job
+from windlass.families.job import HowMany, Job, JobDeployRequest, JobRunRequest, job
 from windlass.families.organization import ImageToDeploy
 from windlass.store import FAR, Reads, Row, RunRow, Tx
 

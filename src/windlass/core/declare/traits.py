@@ -257,13 +257,7 @@ def deployable(
         ends_services=True,
         actions=(
             _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
-            _start(
-                "redeploy",
-                Deployment,
-                "Deploy the same version again",
-                "With the present settings.",
-                query=query,
-            ),
+            _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
             *(() if runs_once else (restart,)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             _start(
@@ -291,6 +285,7 @@ def deployable(
     )
 
 
+_REDEPLOY: Final = "Deploy the same version again"
 _DEPLOY: Final = (
     "The deployment is stored when the answer arrives. It replaces one that is still waiting, and runs after "
     "one that is under way."

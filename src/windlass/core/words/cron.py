@@ -45,7 +45,7 @@ class BadTimetable(ValueError):
     """A text is no timetable; the message says what it should be."""
 
 
-class Field(Struct, frozen=True):
+class TimetableField(Struct, frozen=True):
     """One of the five fields of a timetable."""
 
     name: str
@@ -58,11 +58,11 @@ class Field(Struct, frozen=True):
 
 
 FIELDS: Final = (
-    Field("minute", 0, 59, example="0, */15 or 0-29/10"),
-    Field("hour", 0, 23, example="3, */6 or 8-18"),
-    Field("day of the month", 1, 31, example="1, 1,15 or *"),
-    Field("month", 1, 12, _MONTHS, 1, example="*, 1-6 or jan"),
-    Field("day of the week", 0, 7, _WEEKDAYS, example="*, 1-5 or mon-fri"),
+    TimetableField("minute", 0, 59, example="0, */15 or 0-29/10"),
+    TimetableField("hour", 0, 23, example="3, */6 or 8-18"),
+    TimetableField("day of the month", 1, 31, example="1, 1,15 or *"),
+    TimetableField("month", 1, 12, _MONTHS, 1, example="*, 1-6 or jan"),
+    TimetableField("day of the week", 0, 7, _WEEKDAYS, example="*, 1-5 or mon-fri"),
 )
 
 
@@ -111,7 +111,7 @@ def parse(text: str) -> Timetable:
     return timetable
 
 
-def _numbers(field: Field, word: str) -> frozenset[int]:
+def _numbers(field: TimetableField, word: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in word.split(","):
         range_, slash, step = part.partition("/")
@@ -133,7 +133,7 @@ def _numbers(field: Field, word: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _number(field: Field, word: str) -> int:
+def _number(field: TimetableField, word: str) -> int:
     if word in field.names:
         return field.first_name + field.names.index(word)
     if _NUMBER.fullmatch(word) and field.least <= int(word) <= field.most:
@@ -141,7 +141,7 @@ def _number(field: Field, word: str) -> int:
     raise _wrong(field, f"it has {_short(word) or 'an empty part'}")
 
 
-def _wrong(field: Field, reason: str) -> BadTimetable:
+def _wrong(field: TimetableField, reason: str) -> BadTimetable:
     return BadTimetable(
         f"the {field.name} must be numbers from {field.least} to {field.most}, such as {field.example}: "
         f"{reason}"

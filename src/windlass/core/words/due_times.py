@@ -99,12 +99,12 @@ def _only_offset(where: ZoneInfo, day: date) -> int | None:
 @lru_cache(maxsize=1024)
 def _all_of(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
     """Returns all due times of a day on which the clock is changed."""
-    found: set[int] = set()
+    times: set[int] = set()
     for hour in timetable.hours:
         for minute in timetable.minutes:
             local = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001
-            found |= {*_due_at(timetable, where, local)}
-    return tuple(sorted(found))
+            times |= {*_due_at(timetable, where, local)}
+    return tuple(sorted(times))
 
 
 def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[int]:

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, Final
 
 from windlass.base.log import log
+from windlass.core.deploy.engine_limits import Demand, EngineLimits, unmet
 from windlass.core.deploy.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
 from windlass.docker import Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
@@ -199,3 +200,8 @@ class ContainerClient:
 
 def is_passing(refused: EngineRefused) -> bool:
     return refused.status == 409 or any(word in refused.message for word in PASSING)
+
+
+def refuse_unmet(limits: EngineLimits, workload: Workload) -> None:
+    for field, reason in unmet(limits, Demand(workload.cpu, workload.memory)):
+        raise EngineError(f"{field}: {reason}")

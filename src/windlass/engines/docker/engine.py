@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.deploy.engine_limits import UNKNOWN, Demand, unmet
+from windlass.core.deploy.engine_limits import UNKNOWN
 from windlass.core.deploy.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.core.deploy.workload import (
     Artifact,
@@ -38,7 +38,7 @@ from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
-from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing
+from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
 from windlass.engines.docker.descriptions import (
     ContainerSummary,
     container_name,
@@ -272,7 +272,7 @@ class DockerEngine(EngineByHand):
         pauses = iter(PAUSES)
         while True:
             self._refuse_removed(workload)
-            self._refuse_unmet(workload)
+            refuse_unmet(self.limits, workload)
             try:
                 detail = await self._containers.run(workload, index, name, once=once)
                 break
@@ -301,10 +301,6 @@ class DockerEngine(EngineByHand):
             copies = await self._containers.list(service=workload.service)
             later = any(generation_of(container) > workload.generation for container in copies)
             self._removed.returns(workload.service, workload.generation, later=later)
-
-    def _refuse_unmet(self, workload: Workload) -> None:
-        for field, reason in unmet(self.limits, Demand(workload.cpu, workload.memory)):
-            raise EngineError(f"{field}: {reason}")
 
     def _refuse_removed(self, workload: Workload) -> None:
         if workload.generation in self._removed.of(workload.service):

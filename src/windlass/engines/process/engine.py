@@ -22,7 +22,6 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
-    LONGEST_OUTPUT,
     Artifact,
     Instance,
     Outcome,
@@ -33,19 +32,11 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import (
-    EngineAway,
-    EngineError,
-    Execution,
-    ExecutionRequest,
-    Notice,
-    Sink,
-    output_too_long,
-)
+from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
 from windlass.engines.process import cgroups, execute, files, kernel, listening, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
-from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.exit_reason import Pauses, as_outcome
 from windlass.engines.process.failures import away, not_erased
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.kernel import Process
@@ -54,7 +45,7 @@ from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.patrol import EVERY, Patrol
 from windlass.engines.process.process_table import EXECUTED_BY, ProcessCounter, members
-from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names, safe
+from windlass.engines.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
 from windlass.engines.process.set_aside import move_in, move_out
 from windlass.engines.process.spawn import SpawnRequest
 from windlass.engines.process.starting import InstanceStarter
@@ -152,7 +143,7 @@ class ProcessEngine(EngineByHand):
                 raise EngineError(f"{workload.name} was removed while it ran")
             if record.ended_at:
                 await self._output.flush(self._records.home(key))
-                return _outcome(record)
+                return as_outcome(record)
             if record.process is None:
                 await self._whole(self._instances.run(key, workload, once=True))
             with suppress(TimeoutError):  # another engine may see the end, and tells only its own
@@ -161,10 +152,7 @@ class ProcessEngine(EngineByHand):
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
         key = InstanceKey(workload.service, workload.generation, index)
-        content = await asyncio.to_thread(files.read_output, self._records.home(key))
-        if content is not None and len(content) > LONGEST_OUTPUT:
-            raise output_too_long()
-        return content
+        return await asyncio.to_thread(files.read_output, self._records.home(key))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._look_at(self._records.find(service))
@@ -345,16 +333,6 @@ class ProcessEngine(EngineByHand):
         # A pod is called after its service, generation and index.
         name = records[-1].pod.rsplit("-", 2)[0] if records else ""
         return StoredData(name=name, instances=len(keys), volumes=len(names(self._records.volumes / service)))
-
-
-def _outcome(record: Record) -> Outcome:
-    return Outcome(
-        exit_code=record.exit_code,
-        reason=record.reason,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        peak_memory=record.peak_memory,
-    )
 
 
 def _name(process: Process) -> str:

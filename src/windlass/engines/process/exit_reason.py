@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from windlass.core.deploy.workload import Outcome
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import Record
 
@@ -50,6 +51,17 @@ def after_end(record: Record, status: int | None, reason: str, now: int, pauses:
         pause=pause,
         resume_at=0 if record.once else now + round(pause * 1000),
         ended_at=now if record.once else 0,
+    )
+
+
+def as_outcome(record: Record) -> Outcome:
+    """Returns the end of a program that runs once."""
+    return Outcome(
+        exit_code=record.exit_code,
+        reason=record.reason,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        peak_memory=record.peak_memory,
     )
 
 

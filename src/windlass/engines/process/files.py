@@ -26,7 +26,7 @@ from windlass.core.deploy.workload import (
     Volume,
     Workload,
 )
-from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost
+from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
 
@@ -78,13 +78,16 @@ def read_output(home: Path) -> bytes | None:
     place = output_file(home)
     try:
         with open_below(home / "files", (place.parent.name,)) as at:
-            return beneath.read(place.name, at, LONGEST_OUTPUT + 1)
+            content = beneath.read(place.name, at, LONGEST_OUTPUT + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EngineError(
             f"Write a plain file to the path in {OUTPUT_VARIABLE}: the run left something else there"
         ) from error
+    if len(content) > LONGEST_OUTPUT:
+        raise output_too_long()
+    return content
 
 
 def check_volumes(volumes: Path, wanted: Workload) -> None:

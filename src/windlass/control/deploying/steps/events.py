@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.control.deploying.ledger import Ledger, in_transaction
+from msgspec.structs import replace
+
+from windlass.control.deploying.documents import write_deployed
+from windlass.control.deploying.ledger import Ledger, in_transaction, with_report
 from windlass.control.deploying.patience import PutOff
-from windlass.control.records.deployments import particulars
+from windlass.control.records.deployments import finish, particulars, status_of
 from windlass.control.records.runs import (
     ABANDONED,
     NewRun,
     add_run,
+    arm,
     cancel_run,
     plan_of,
     report_of_run,
     run_details,
 )
+from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
+from windlass.core.deploy.states import WORDS, Do, Progress
 from windlass.core.deploy.workload import Workload
 from windlass.store import FAR, DeploymentRow, RunRow, Tx
 
@@ -35,11 +41,11 @@ async def run_at_start(ledger: Ledger, workload: Workload) -> None:
     asked = particulars(ledger.deployment).event
     event = RunEvent(asked or RunEvent.ON_START)
     if event not in workload.job.commands:
-        await ledger.finish_job(workload.job, None)
+        await _finish(ledger, workload.job, None)
         return
     run = await _await_run(ledger, ledger.deployment.id, workload.job, event)
     if run.status == RunState.SUCCEEDED:
-        await ledger.finish_job(workload.job, report_of_run(run))
+        await _finish(ledger, workload.job, report_of_run(run))
     else:
         await _fail(ledger, run, event)
 
@@ -130,6 +136,20 @@ async def _find_or_add(
             awaited_by=current.id,
         ),
     )
+
+
+@in_transaction
+async def _finish(
+    ledger: Ledger, tx: Tx, current: DeploymentRow, plan: JobPlan, report: RunReport | None
+) -> None:
+    """Records the success of a deployment of a job: its runs start this version from now on."""
+    reported = await with_report(tx, current, report) if report else current
+    service = await write_deployed(ledger.ctx, tx, reported)
+    await finish(tx, service, reported, Progress.SUCCEEDED)
+    status = await status_of(tx, service)
+    await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+    await arm(tx, service.id, service.org, current.id, plan)
+    await ledger.settle(tx, service, WORDS[Do(current.action)].done)
 
 
 async def _fail(ledger: Ledger, run: RunRow, event: RunEvent) -> None:
