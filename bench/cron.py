@@ -24,6 +24,7 @@ from tests.fakes.builder import FakeBuilder, FakeRepositories, FakeServers
 from tests.fakes.router import FakeRouter
 from windlass.base.clock import MINUTE, Clock, SystemClock
 from windlass.base.http_out import HttpSender
+from windlass.builders.terraform import InstalledPrograms
 from windlass.config import Settings
 from windlass.control.background.worker import Worker
 from windlass.core.deploy.workload import Outcome, Workload
@@ -100,6 +101,7 @@ async def _installed(folder: Path, clock: Clock, engine: RunEngine) -> AsyncIter
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
+        programs=InstalledPrograms({}),
         connector=DockerConnector(settings, "bench", GatewayLink(folder)),
     )
     installation = await install(settings, parts=parts, out=HttpSender(()), clock=clock)
