@@ -179,11 +179,11 @@ async def _changes_watched(ctx: Context, source: GitSource, filters: Filters, se
 def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
     """True if one of the paths passes all filters: in each, the last pattern that matches it decides. If all
     patterns of a filter exclude, everything else passes it."""
-    passes = [_compiled(patterns) for patterns in filters]
+    passes = [_filter_of(patterns) for patterns in filters]
     return any(all(passing(PurePosixPath(path)) for passing in passes) for path in paths)
 
 
-def _compiled(patterns: Sequence[str]) -> ignore.Ignore:
+def _filter_of(patterns: Sequence[str]) -> ignore.Ignore:
     excludes_only = all(pattern.startswith("!") for pattern in patterns)
     return ignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -15,8 +15,14 @@ from windlass.control.request.permissions import (
     visible_below,
 )
 from windlass.core.declare.registry import Paging
+from windlass.store import Reads, Row
 
 EVERYTHING = 2**31 - 1
+
+
+RowFilter = Callable[[Context, Reads, Row], Awaitable[bool]]
+ROW_FILTERS: dict[str, RowFilter] = {}
+"""By the parameter of a list that asks for it, as a field of its query."""
 
 
 @reads("*.read")
@@ -33,8 +39,11 @@ async def listing(ctx: Context, call: Call) -> Reply:
     parent = await parent_of(source, call)
     whole = is_allowed_throughout(call, parent.org)
     rows = None if whole else await visible_below(source, call.actor, parent, family)
-    if rows is None and family.veiled:
+    filters = [row_filter for name, row_filter in ROW_FILTERS.items() if getattr(call.query, name, False)]
+    if rows is None and (family.veiled or filters):
         rows = await source.resources.of_parent(parent.id, family.name)
+    for row_filter in filters:
+        rows = [row for row in rows or () if await row_filter(ctx, source, row)]
     if rows is not None:
         return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
     page, size = paging(call)

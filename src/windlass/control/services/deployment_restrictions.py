@@ -36,4 +36,4 @@ class DeploymentRestrictions(Behaviour[DeploymentRestriction]):
 
 def _refuse_twin(rows: list[Row], spec: DeploymentRestriction) -> None:
     if any(astuple(row.read(DeploymentRestriction)) == astuple(spec) for row in rows):
-        raise Conflict(f"value: there is already this restriction: {spec.mode} {spec.value}")
+        raise Conflict(f"value: choose another one: {spec.mode} {spec.value} is a restriction already")

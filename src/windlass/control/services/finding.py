@@ -15,7 +15,6 @@ from windlass.control.context.context import Context
 from windlass.control.request.permissions import Sight, forbidden
 from windlass.control.request.reading import EVERYTHING, paging
 from windlass.core.access import Where, may
-from windlass.core.declare.operations import ServicePaging
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.validation import did_you_mean
@@ -172,7 +171,7 @@ class Search:
     def _is_more_than_rows(self, listing: Operation) -> bool:
         """True if the list has a handler of its own, as for variables, which are inherited. That of services
         only leaves some out, if it is asked to."""
-        return listing.handler in READING and listing.query is not ServicePaging
+        return listing.handler in READING
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
         """Returns the items with the wanted name of a list that has a handler of its own."""

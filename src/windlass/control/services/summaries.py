@@ -11,16 +11,14 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import Sight, visible_below
-from windlass.control.request.reading import listing, page_of, paging
+from windlass.control.request.reading import ROW_FILTERS, page_of, paging
 from windlass.control.services.environments import (
     services_of,
     status_of_environment,
 )
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
-from windlass.core.declare.operations import ServicePaging
 from windlass.core.declare.resource import Family
-from windlass.families import registry
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.families.project import project
 from windlass.families.summaries import OrganizationEnvironment
@@ -43,18 +41,12 @@ async def _visible(source: Reads, call: Call) -> list[Row]:
     return await source.resources.of_parent(parent.id, call.family.name) if rows is None else rows
 
 
-@reads(*(f"{family.name}.list" for family in registry().services))
-async def list_services_of_a_kind(ctx: Context, call: Call) -> Reply:
-    if not call.asked(ServicePaging).to_update:
-        return await listing(ctx, call)
-    source = ctx.store.reads
-    rows = [row for row in await _visible(source, call) if await _is_outdated(ctx, source, row)]
-    return page_of(call, [row.body for row in rows])
-
-
 async def _is_outdated(ctx: Context, source: Reads, service: Row) -> bool:
     status = await status_of(source, service)
     return await freshness(ctx, source, service, status) == "OUT_OF_DATE"
+
+
+ROW_FILTERS["to_update"] = _is_outdated
 
 
 @reads("environment.listStatus")

@@ -33,7 +33,7 @@ class Paging(Spec):
     page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
 
 
-class ServicePaging(Paging):
+class ServiceListQuery(Paging):
     to_update: Annotated[
         bool, Meta(description="Only those that are OUT_OF_DATE: a deployment would change them")
     ] = field(default=False, name="toUpdate")
@@ -196,7 +196,7 @@ def _query(verb: Verb, family: Family) -> type[Spec] | None:
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
     if verb is not Verb.LIST:
         return None
-    return ServicePaging if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
+    return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
 
 
 def _description(verb: Verb, family: Family) -> str:
