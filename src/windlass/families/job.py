@@ -28,6 +28,7 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.job_schedules import JobSchedule, normalise_schedule
 from windlass.core.declare.program import Architecture, Arguments
+from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     GitRepository,
@@ -48,8 +49,17 @@ from windlass.core.declare.traits import (
     has_variables,
 )
 from windlass.core.words.images import is_ours, names_an_id
-from windlass.families.container import ImageName, ImageRegistry, RegistryId, Tag, TagToDeploy
+from windlass.families.container import (
+    AutoDeployment,
+    ImageName,
+    ImageRegistry,
+    ImageToDeploy,
+    RegistryId,
+    Tag,
+    TagToDeploy,
+)
 from windlass.families.environment import environment
+from windlass.families.organization import organization
 
 CRON, LIFECYCLE = "CRON", "LIFECYCLE"
 JobType = Literal["CRON", "LIFECYCLE"]
@@ -283,4 +293,23 @@ job = Family(
         ),
     ),
     about="A job of a timetable has `schedule.cronjob`, one of events `on_start`, `on_stop` or `on_delete`.",
+)
+
+deploy_jobs = Actions(
+    organization,
+    "Jobs",
+    (
+        post(
+            "jobDeploy",
+            AutoDeployment,
+            "Deploy a new tag to all jobs of an image",
+            "Deploys every job with this image, another tag and `auto_deploy`, that the caller may deploy. "
+            "The tag becomes that of the job.",
+            id="deployJobsOfImage",
+            suffix="/job/deploy",
+            body=ImageToDeploy,
+            need=Scope.DEPLOY,
+            also=(409,),
+        ),
+    ),
 )

@@ -27,7 +27,6 @@ from windlass.core.declare.traits import (
     InstancesReady,
     InstancesRunning,
     InstancesWanted,
-    Status,
     StreamOptions,
 )
 from windlass.core.detect.recipe import Recipe
@@ -165,24 +164,6 @@ branches = post(
 )
 
 
-class ImageToDeploy(Spec):
-    """A new tag of an image."""
-
-    image_name: Annotated[str, Meta(min_length=1, max_length=255), example("ghcr.io/acme/shop")]
-    tag: Annotated[str, Meta(min_length=1, max_length=128), example("1.5.0")]
-
-
-deploy_jobs = post(
-    "job/deploy",
-    Status,
-    "Deploy a new tag of an image to jobs",
-    "To all jobs that run this image with another tag and have `auto_deploy`. The status is of the "
-    "organization: its message has the number of jobs.",
-    id="deployJobsOfImage",
-    need=Scope.DEPLOY,
-    body=ImageToDeploy,
-)
-
 organization = Family(
     "organization",
     Organization,
@@ -190,7 +171,7 @@ organization = Family(
     shown=OrganizationShown,
     param="org_id",
     write_need=Scope.ADMIN,
-    actions=(available_role, services, events, targets, events_stream, detect, branches, deploy_jobs),
+    actions=(available_role, services, events, targets, events_stream, detect, branches),
     about="The answer contains `admin_token`, an Admin token of the new organization, which is not shown "
     "again.",
 )

@@ -1,4 +1,4 @@
-"""Deployments as records: accepted, moved on, finished, announced and shown.
+"""Deployments as records: accepted, moved on, finished and announced.
 
 Every function that writes does so in the transaction of its caller.
 """
@@ -12,21 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base import ids
-from windlass.base.clock import SECOND, stamp
+from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records.outbox import write_deliveries
-from windlass.control.records.reachability import LOST
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.stored_clusters import spec_of
-from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
-from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded_positions
-from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
-from windlass.core.deploy.registries import digest_of
-from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State, action, action_status
+from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars
+from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
@@ -34,7 +30,6 @@ from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
 _NEED_AN_ENGINE = frozenset({Do.DEPLOY, Do.RESTART, Do.RUN})
-_FIELDS = frozenset(Deployment.__struct_encode_fields__)
 
 _particulars = msgspec.json.Decoder(Particulars).decode
 
@@ -260,96 +255,7 @@ async def announce(
     emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, data)
 
 
-# As the API shows them
-
-
-def shown_deployment(
-    call: Call, service: Row, deployment: DeploymentRow, status: StatusRow, freshness: str
-) -> Document:
-    """A deployment, with the keys of the service's status beside its own."""
-    details = particulars(deployment)
-    own = {
-        "id": service.id if call.dialect.is_full else deployment.id,
-        "action": deployment.action,
-        "status": deployment.status,
-        "created_at": stamp(deployment.created),
-        "updated_at": stamp(deployment.changed),
-        "number": deployment.number,
-        "service_id": service.id,
-        "git_commit_id": details.commit_id,
-        "commit": details.commit,
-        "message": details.message or details.waits or _lost_reason(deployment, status),
-        "triggered_by": details.actor.name,
-        "origin": details.origin,
-        "started_at": stamp(details.began) if details.began else None,
-        "finished_at": stamp(details.ended) if details.ended else None,
-        "repeats": details.of,
-        "execution_id": deployment.id,
-        "deployment_request_id": deployment.id,
-    }
-    if details.image_tag:
-        own["image_tag"] = details.image_tag
-        if details.made and (digest := digest_of(details.made.artifact.ref)):
-            own["image_digest"] = digest
-    if details.command:
-        own["command"] = details.command
-    if details.run:
-        own["run"] = _shown_run(details.run)
-    if details.release:
-        own["release"] = _shown_run(details.release)
-    if (id_field := f"{service.family}_id") in _FIELDS:
-        own[id_field] = service.id
-    if details.sub_action:
-        own["status_details"] = details_of(status.state) | {"sub_action": details.sub_action}
-    return {**shown_status(call, service, status, freshness), **own}
-
-
-def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:
-    """Says why a deployment waits, if the server that would run the service is gone."""
-    return LOST if deployment.status in OPEN and status.message.startswith(LOST) else ""
-
-
-def _shown_run(run: RunReport) -> Document:
-    return {
-        "started_at": stamp(run.started_at),
-        "ended_at": stamp(run.ended_at) if run.ended_at else None,
-        "exit_code": run.exit_code,
-        "reason": run.reason,
-        "output": run.output,
-    }
-
-
-def details_of(state: str) -> Document:
-    return {"action": action(state), "status": action_status(state), "sub_action": "NONE"}
-
-
-def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:
-    document: Document = {
-        "id": service.id,
-        "state": call.dialect.state(status.state),
-        "deployment_state": call.dialect.exact(status.state),
-        "message": status.message,
-        "service_deployment_status": freshness,
-        "is_part_last_deployment": status.deployments > 0,
-        "status_details": details_of(status.state),
-        "execution_id": status.deployment or "",
-        "deployment_request_id": status.deployment,
-        "deployment_requests_count": status.deployments,
-        **shown_instances(status),
-    }
-    if status.deployed_at is not None:
-        document["last_deployment_date"] = stamp(status.deployed_at)
-    return document
-
-
 async def version_of(source: Reads, deployment: str | None) -> str:
     """Returns the version of a deployment, such as v3; empty if there is none."""
     row = await source.deployments.get(deployment) if deployment else None
     return f"v{row.number}" if row else ""
-
-
-def shown_instances(status: StatusRow) -> Document:
-    """Returns the numbers of instances that should run, that run, and that are ready."""
-    names = ("instances", "running_instances", "ready_instances")
-    counts = (status.instances, status.running, status.ready)
-    return dict(zip(names, counts if status.serving else (0, 0, 0), strict=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict, Invalid, TooLarge
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
+from windlass.core.declare.document import Document
 from windlass.core.deploy.states import OPEN
 from windlass.core.deploy.terraform_state import BadState, StateFile, read_state
 from windlass.store import DeploymentRow, Reads, Row, Tx
@@ -129,7 +130,7 @@ async def add_version(
     return version
 
 
-async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: dict[str, Any]) -> None:
+async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Document) -> None:
     """Stores the attributes of the resources of the newest version, as they may be shown."""
     version = await tx.terraform.newest(service)
     if version is not None:
@@ -138,14 +139,14 @@ async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: dict[s
         await tx.terraform.note_shown(version.id, sealed)
 
 
-async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, dict[str, Any]]:
+async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, Document]:
     """Returns the attributes of the resources of a version, by address; none if they are not known."""
     sealed = await source.terraform.shown(version.id)
     if sealed is None:
         return {}
     owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
     decrypted = ctx.encryption.decrypt(sealed, *owner)
-    return msgspec.json.decode(decrypted, type=dict[str, dict[str, Any]])
+    return msgspec.json.decode(decrypted, type=dict[str, Document])
 
 
 # The lock

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from windlass.base.errors import Forbidden, Invalid
@@ -54,5 +52,5 @@ def _without_ids(document: Document) -> Document:
     }
 
 
-def _without_id(item: Any) -> Any:
+def _without_id(item: object) -> object:
     return {name: value for name, value in item.items() if name != "id"} if isinstance(item, dict) else item

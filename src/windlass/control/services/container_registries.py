@@ -11,8 +11,9 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import name_of, shown_status, status_of
+from windlass.control.records.deployments import name_of, status_of
 from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import changeable
 from windlass.control.request.hidden import decrypt_hidden

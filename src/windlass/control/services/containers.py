@@ -10,19 +10,14 @@ import msgspec
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import particulars, shown_deployment, status_of
+from windlass.control.records.deployments import particulars, status_of
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import allows
 from windlass.control.request.references import check_reference
-from windlass.control.services.actions import deploy
+from windlass.control.services.new_tags import deploy_new_tag, is_named
 from windlass.control.services.registry_images import MOST_TAGS, failure_answer
-from windlass.control.services.services import freshness
 from windlass.control.workloads.images import find_registry, name_in
 from windlass.control.workloads.registries import open_registry
-from windlass.core.access import Scope
-from windlass.core.declare.document import Document
 from windlass.core.deploy.registries import KINDS, digest_of
-from windlass.core.deploy.states import State, action, action_status
 from windlass.core.deploy.tags import newer_than
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import (
@@ -49,13 +44,8 @@ _HUB_KIND, _OTHER_KIND = "DOCKER_HUB", "GENERIC_CR"
 async def auto_deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
     organization, asked = await target(tx, call), call.sent(ImageToDeploy)
     body = ContainerDeployRequest(image_tag=asked.tag)
-    deployments: list[Document] = []
-    async for service in _containers_of(ctx, tx, organization, asked):
-        if await allows(tx, call.actor, Scope.DEPLOY, service):
-            accepted, status = await deploy(ctx, tx, call, service, body)
-            fresh = await freshness(ctx, tx, service, status)
-            deployments.append(shown_deployment(call, service, accepted, status, fresh))
-    return Reply(encode(_summary(call, organization, deployments)))
+    rows = [row async for row in _containers_of(ctx, tx, organization, asked)]
+    return await deploy_new_tag(ctx, tx, call, organization, rows, body)
 
 
 async def _containers_of(ctx: Context, tx: Tx, organization: Row, asked: ImageToDeploy) -> AsyncIterator[Row]:
@@ -65,23 +55,8 @@ async def _containers_of(ctx: Context, tx: Tx, organization: Row, asked: ImageTo
         spec = row.read(Container) if row else None
         if row is None or spec is None or not spec.auto_deploy or spec.tag == asked.tag:
             continue
-        registry = await find_registry(ctx, row.org, spec.registry_id, tx)
-        if asked.image_name in (spec.image_name, name_in(registry, spec.image_name)):
+        if await is_named(ctx, tx, row.org, asked.image_name, spec.image_name, spec.registry_id):
             yield row
-
-
-def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
-    """Returns the whole as existing clients expect it: as one status."""
-    state = State.QUEUED if deployments else State.DEPLOYED
-    return {
-        "id": organization.id,
-        "state": call.dialect.state(state),
-        "deployment_state": call.dialect.exact(state),
-        "service_deployment_status": "OUT_OF_DATE" if deployments else "UP_TO_DATE",
-        "status_details": {"action": action(state), "status": action_status(state), "sub_action": "NONE"},
-        "deployment_requests_count": len(deployments),
-        "deployments": deployments,
-    }
 
 
 @reads(f"{container.name}.version")

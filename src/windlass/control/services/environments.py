@@ -15,15 +15,10 @@ from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
-from windlass.control.records.deployments import (
-    cancel,
-    details_of,
-    refuse_in_deletion,
-    shown_status,
-    status_of,
-)
+from windlass.control.records.deployments import cancel, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import details_of, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target

@@ -12,7 +12,6 @@ from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import (
-    details_of,
     name_of,
     refuse_below_deleted,
 )
@@ -26,21 +25,18 @@ from windlass.control.records.runs import (
     shown_run,
 )
 from windlass.control.request.paths import parent_of, target
-from windlass.control.request.permissions import allows
 from windlass.control.request.reading import paging
-from windlass.control.services.actions import deploy
+from windlass.control.services.new_tags import deploy_new_tag, is_named
 from windlass.control.telling.logs import log_reply
-from windlass.core.access import Scope
 from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.resource import clash
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
-from windlass.core.deploy.states import State
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
+from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
 from windlass.families.job import HowMany, Job, JobDeployRequest, JobRunRequest, job
-from windlass.families.organization import ImageToDeploy
 from windlass.store import FAR, Reads, Row, RunRow, Tx
 
 # Runs
@@ -190,44 +186,19 @@ async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 # New tags
 
 
-@writes("organization.job/deploy")
+@writes("organization.jobDeploy")
 async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Deploys a new tag of an image to all jobs that run it with another tag, and ask for that."""
     org, asked = await target(tx, call), call.sent(ImageToDeploy)
-    deployed = [
-        row
-        for row in await tx.resources.of_org(org.id, job.name)
-        if _takes(row, asked) and await allows(tx, call.actor, Scope.DEPLOY, row)
-    ]
-    for row in deployed:
-        await deploy(ctx, tx, call, row, JobDeployRequest(image_tag=asked.tag))
-    count = len(deployed)
-    state = State.QUEUED if deployed else State.READY
-    return Reply(
-        encode(
-            {
-                "id": org.id,
-                "state": call.dialect.state(state),
-                "deployment_state": call.dialect.exact(state),
-                "message": f"{count} job{'' if count == 1 else 's'} will run {asked.image_name}:{asked.tag}",
-                "service_deployment_status": "OUT_OF_DATE" if deployed else "UP_TO_DATE",
-                "is_part_last_deployment": bool(deployed),
-                "status_details": details_of(state),
-                "execution_id": "",
-                "deployment_request_id": None,
-                "deployment_requests_count": count,
-                "instances": 0,
-                "running_instances": 0,
-                "ready_instances": 0,
-            }
-        )
-    )
+    body = JobDeployRequest(image_tag=asked.tag)
+    chosen = [row for row in await tx.resources.of_org(org.id, job.name) if await _takes(ctx, tx, row, asked)]
+    return await deploy_new_tag(ctx, tx, call, org, chosen, body)
 
 
-def _takes(row: Row, asked: ImageToDeploy) -> bool:
+async def _takes(ctx: Context, tx: Tx, row: Row, asked: ImageToDeploy) -> bool:
     """True for a job that runs this image with another tag, and asks for new ones."""
     spec = row.read(Job)
     image = spec.source.image
-    return bool(
-        spec.auto_deploy and image and image.image_name == asked.image_name and image.tag != asked.tag
-    )
+    if not (spec.auto_deploy and image) or image.tag == asked.tag:
+        return False
+    return await is_named(ctx, tx, row.org, asked.image_name, str(image.image_name), image.registry_id)

@@ -10,9 +10,10 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import shown_instances, version_of
+from windlass.control.records.deployments import version_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import shown_instances
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.reading import paging

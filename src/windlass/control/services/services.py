@@ -19,13 +19,12 @@ from windlass.control.records.deployments import (
     name_of,
     particulars,
     refuse_in_deletion,
-    shown_deployment,
-    shown_status,
     status_of,
 )
 from windlass.control.records.links import links_of
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import as_known
+from windlass.control.records.shown_deployments import shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging

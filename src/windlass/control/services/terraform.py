@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -149,7 +149,9 @@ async def list_state_versions(ctx: Context, call: Call) -> Reply:
 async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, number = await target(tx, call), call.sent(RestoreRequest).number
     if not _keeps_state(service.body):
-        raise Conflict("backend: restore it in the backend of the module: Windlass does not keep this state")
+        raise Conflict(
+            "backend: go to the backend of the module to restore it: Windlass does not keep this state"
+        )
     if await tx.deployments.open(service.id):
         raise Conflict("Wait for the end of the deployment that waits or is under way, or cancel it")
     if locked := await describe_lock(tx, service.id, tx.now):
@@ -163,7 +165,7 @@ async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def _keeps_state(body: bytes) -> bool:
-    backend: dict[str, Any] = msgspec.json.decode(body)["backend"]
+    backend: Document = msgspec.json.decode(body)["backend"]
     return "kubernetes" in backend
 
 
@@ -176,7 +178,7 @@ def _with_next_serial(content: bytes, newest: int) -> bytes:
     """Returns the state under a number that no plan was made for: plans of the former state are not true."""
     if not content:
         return content
-    document: dict[str, Any] = msgspec.json.decode(content)
+    document: Document = msgspec.json.decode(content)
     document["serial"] = newest + 1
     return encode(document)
 

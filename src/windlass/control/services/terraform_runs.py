@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,11 +30,13 @@ from windlass.control.records.terraform_states import (
     run_of,
     unlock_state,
 )
+from windlass.core.declare.document import Document
 from windlass.core.deploy.terraform_state import HIDDEN, sensitive_texts, shown_attributes
 from windlass.core.words.masking import NOTHING, Mask
 from windlass.launch.terraform import UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
 
+T = TypeVar("T")
 _CREDENTIAL: Final = b"basic "
 
 
@@ -75,7 +77,7 @@ async def find_run(ctx: Context, service: str, header: bytes | None) -> Deployme
     run = await run_of(ctx, ctx.store.reads, service, credential_of(header))
     if run is None:
         raise Unauthorized(
-            "Only a run that is under way comes here, with its own credential",
+            "Send the credential of a run that is under way: only runs of Terraform come here",
             {"www-authenticate": 'Basic realm="a run of Terraform"'},
         )
     return run
@@ -94,7 +96,7 @@ async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> b
         service = await tx.resources.get(run.service)
         current = await tx.deployments.get(run.id)
         if service is None or current is None or current.status != run.status:
-            raise Conflict("The deployment of this run has ended")
+            raise Conflict("Deploy again: the deployment of this run has ended")
         return await writing(ctx, tx, service, run, request)
 
     if what in ("plan", "resources"):
@@ -105,7 +107,7 @@ async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> b
 async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     content = await newest_content(ctx, ctx.store.reads, run.service)
     if not content:
-        raise Missing("There is no state yet")
+        raise Missing("Deploy first: there is no state yet")
     return content
 
 
@@ -113,10 +115,10 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     """Answers the plan that this run is to apply, and no other."""
     plan = await ctx.store.reads.terraform.plan(rest)
     if plan is None or plan.service != run.service or particulars(run).of != rest:
-        raise Missing("The plan is not kept any more: plan again, and apply the new plan")
+        raise Missing("Make a new plan, and apply that: this one is not kept any more")
     record = plan_record(ctx, plan)
     if record.state != await present_digest(ctx.store.reads, run.service):
-        raise Conflict("The plan is no longer true, because the state has changed since: plan again")
+        raise Conflict("Make a new plan, and apply that: the state has changed since this one")
     return record.file
 
 
@@ -181,14 +183,14 @@ async def _take_resources(
     ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
-    shown = _decode(request.body, dict[str, Any])
+    shown = _decode(request.body, Document)
     mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
-    attributes = _mask_values(mask, shown_attributes(shown))
+    attributes = {name: _mask_values(mask, value) for name, value in shown_attributes(shown).items()}
     await note_attributes(ctx, tx, service.id, attributes)
     return b""
 
 
-def _mask_values(mask: Mask, value: Any) -> Any:
+def _mask_values(mask: Mask, value: object) -> object:
     match value:
         case str() if value != HIDDEN:
             return mask.text(value)
@@ -210,7 +212,7 @@ def _mask(ctx: Context, run: DeploymentRow) -> Mask:
     return ctx.logs.masks.of(run.id) or NOTHING
 
 
-def _decode(body: bytes, form: Any) -> Any:
+def _decode(body: bytes, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except msgspec.MsgspecError as error:

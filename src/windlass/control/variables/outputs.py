@@ -54,7 +54,7 @@ Outputs = Mapping[str, OutputValue]
 _decode = msgspec.json.Decoder(dict[Key, OutputValue]).decode
 
 
-class StoredOutput(Struct):
+class OutputVariable(Struct):
     """The part of a variable or a secret that an output sets."""
 
     key: str
@@ -86,7 +86,7 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     if job is None or environment is None:
         return ()
     present = {
-        row.read(StoredOutput).key: row
+        row.read(OutputVariable).key: row
         for family in (variable, secret)
         for row in await tx.resources.of_parent(environment.id, family.name)
     }
@@ -100,7 +100,7 @@ async def _set(
 ) -> None:
     family = secret if output.sensitive else variable
     note = f"{SET_BY}{job}{': ' if output.description else ''}{output.description}"[:_LONGEST_NOTE]
-    if row is not None and not (row.read(StoredOutput).description or "").startswith(SET_BY):
+    if row is not None and not (row.read(OutputVariable).description or "").startswith(SET_BY):
         raise Conflict(
             f"Write another name than {key} to the output file, or delete that variable of the environment: "
             "no job has set it"
@@ -112,13 +112,13 @@ async def _set(
         kind = Secret if output.sensitive else Variable
         spec = kind(key=key, value=output.text, description=note)
         await create_in(ctx, tx, NewResource(family, spec, environment, SYSTEM))
-    elif (_value_of(ctx, row), row.read(StoredOutput).description) != (output.text, note):
+    elif (_value_of(ctx, row), row.read(OutputVariable).description) != (output.text, note):
         call = _call(ctx, family, environment, row)
         await apply_changes(ctx, tx, call, row, {"value": output.text, "description": note})
 
 
 def _value_of(ctx: Context, row: Row) -> str:
-    return decrypt_hidden(ctx, row).get("value", row.read(StoredOutput).value)
+    return decrypt_hidden(ctx, row).get("value", row.read(OutputVariable).value)
 
 
 def _call(ctx: Context, family: Family, environment: Row, row: Row) -> Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -14,8 +14,10 @@ from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.permissions import allows
 from windlass.core.access import Actor, Scope
 from windlass.core.declare.shapes import GitRepositoryRequest
+from windlass.core.declare.spec import Spec
 from windlass.store import Row, Tx
 
+S = TypeVar("S", bound=Spec)
 _AUTO_DEPLOY: Final = "auto_deploy"
 
 
@@ -28,14 +30,14 @@ class BranchChoice(Struct, frozen=True):
     """The name of the field with the repository."""
 
 
-async def watch_created(ctx: Context, tx: Tx, draft: Draft[Any], choice: BranchChoice) -> None:
+async def watch_created(ctx: Context, tx: Tx, draft: Draft[S], choice: BranchChoice) -> None:
     if choice.is_watched:
         await _require_deploy(tx, draft.actor, draft.above, _AUTO_DEPLOY)
         await watch_branch(tx, draft.id, draft.org, _next_look(ctx, tx))
 
 
 async def watch_updated(
-    ctx: Context, tx: Tx, change: Change[Any], choice: BranchChoice, before: BranchChoice
+    ctx: Context, tx: Tx, change: Change[S], choice: BranchChoice, before: BranchChoice
 ) -> None:
     row = change.row
     if not choice.is_watched:
