@@ -58,7 +58,7 @@ async def test_a_step_has_its_streams_and_variables_and_nothing_else_open(cells)
     assert await output_of(cells, "ls /proc/self/fd; echo $A", A="1") == "0\n1\n2\n3\n1"  # 3 is the listing
 
 
-async def test_what_waits_for_a_step_has_nothing_of_the_launcher_open(cells):
+async def test_the_process_that_waits_for_a_step_has_no_file_of_the_launcher_open(cells):
     mark = f"6{uuid.uuid4().int % 10**12}"
     step = BuildStep(["sleep", mark], cells.writable[0], {"PATH": "/usr/bin:/bin", "SECRET": "s"}, {})
     async with cells.running(step) as (process, _):

@@ -35,7 +35,7 @@ VARYING = {
     "a failed service",
     "a failed deployment",
 }
-"""Pages with lists that are longer in one run than in another: their pictures are looked at and not compared."""
+"""Pages with lists that are longer in one run than in another: their pictures are not compared."""
 CHANGING = (
     "time, .log-line .text, .chart path, .address, .facts dd, .code-line { visibility: hidden !important }"
 )

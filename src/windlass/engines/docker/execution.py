@@ -101,7 +101,7 @@ class DockerExecution:
                 self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, patience=None)
             )
             self._raw = RawConnection(answer)
-            self._pieces = _explained(self._split(answer.chunks()))
+            self._pieces = _in_plain_words(self._split(answer.chunks()))
             if request.terminal:
                 await self.resize(request.terminal)
         except BaseException:  # nothing is left of a command that was not handed over
@@ -185,7 +185,7 @@ class DockerExecution:
         await end_marked(self._docker, self._container, f"{MARK}={self._mark}")
 
 
-async def _explained(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_plain_words(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields the output of a command. Says itself why there is none, if its program could not be started."""
     is_first = True
     async for piece in pieces:
