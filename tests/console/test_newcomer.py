@@ -70,6 +70,7 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
     confirm(page, "Deploy")
     failure = page.locator("section.failure")
     expect(failure).to_contain_text("no more rope")
+    expect(page.locator(".story > li.bad summary")).to_contain_text("Start and switch")
     assert text_at(server, host) == "Hello Ann"
 
     # Another version, and back to the first by a roll-back.

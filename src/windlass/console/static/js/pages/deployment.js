@@ -94,7 +94,8 @@ export function stages(deployment, lines) {
     found.at(-1).lines.push(line);
   }
   const last = lines.at(-1);
-  if (["DEPLOYING", "SUCCEEDED"].includes(deployment.status) && last) found.push({ name: "start", at: last.created_at, lines: [] });
+  const hasFailedAtStart = deployment.status === "FAILED" && deployment.deployment_state === "DEPLOYMENT_ERROR" && found.at(-1).name !== "release";
+  if ((["DEPLOYING", "SUCCEEDED"].includes(deployment.status) || hasFailedAtStart) && last) found.push({ name: "start", at: last.created_at, lines: [] });
   const end = deployment.finished_at;
   return found.map((stage, index) => ({ ...stage, end: found[index + 1]?.at || end, isLast: index === found.length - 1 }))
     .filter((stage) => stage.lines.length || stage.isLast || new Date(stage.end) - new Date(stage.at) > 50);
