@@ -21,7 +21,7 @@ from tests.console.servers import Repository, Server
 
 WIDTHS: Final = (390, 820, 1280)
 SMALL: Final[FloatRect] = {"x": 0, "y": 0, "width": 1180, "height": 620}
-"""Of the picture with the most text: each picture of the README has less than 150 KB."""
+"""The part of the picture with the most text that is kept, so that it has less than 150 KB."""
 NEEDS_DATABASE: Final = 'import os\n\nprint("starting", flush=True)\nprint(os.environ["DATABASE_URL"])\n'
 
 

@@ -161,7 +161,7 @@ def with_payloads(data: Any, payloads: Iterator[str]) -> Any:
 
 @pytest.mark.timeout(600)
 def test_no_text_of_any_answer_becomes_a_script(new_page: Callable[..., Page], watch, town: Town) -> None:
-    """Also in the fields in which the server would refuse it: the pages do not rely on the server."""
+    """Pages do not rely on the server, which would refuse some of these texts."""
     watch.expected += ["status of 404", "not in the OpenAPI document: GET /console", "Failed to load"]
     payloads = cycle(PAYLOADS)
     used: Counter[str] = Counter()
