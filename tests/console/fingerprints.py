@@ -20,7 +20,7 @@ from playwright.sync_api import Page
 KEPT: Final = Path(__file__).with_suffix(".json")
 COLUMNS, ROWS = 16, 10
 TOLERANCE: Final = 5.0
-"""Units of 255. A page without its head differs by 6 to 20, without the side bar by 15, the same page by 1."""
+"""Units of 255. A page without its head differs by 6 to 20, without the side bar by 15, the same by 1."""
 _WORST = 20
 FONTS: Final = "fonts"
 """The key of the widths of texts. Pictures with other fonts cannot be compared: they differ by 2 to 12."""
