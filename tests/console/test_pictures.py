@@ -32,6 +32,7 @@ VARYING = {
     "activity",
     "logs",
     "metrics",
+    "deployment",
     "a failed service",
     "a failed deployment",
 }

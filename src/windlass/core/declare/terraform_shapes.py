@@ -264,7 +264,11 @@ class TerraformPlan(Shown):
         bool, Meta(description="True if it was not applied, and the state is the same as then")
     ]
     resources: list[PlannedResource] = []
-    text: Annotated[str, Meta(description="The plan as the program shows it; what is sensitive is hidden")]
+    text: Annotated[
+        str,
+        Meta(description="The plan as the program shows it; what is sensitive is hidden"),
+        example("Plan: 1 to add, 0 to change, 0 to destroy."),
+    ]
 
 
 class PlanQuery(Spec):
