@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -303,7 +304,7 @@ def test_variables_reach_the_step_that_needs_them_and_no_tool_that_they_would_mi
 
 
 def test_packages_for_development_stay_where_the_start_command_needs_them():
-    tools = {"devDependencies": {"tsx": "4", "eslint": "9"}}
+    tools: dict[str, Any] = {"devDependencies": {"tsx": "4", "eslint": "9"}}
     assert "--omit=dev" not in text_of({"package.json": package("hono", start="tsx server.ts", **tools)})
     assert "--omit=dev" in text_of({"package.json": package("hono", start="node server.js", **tools)})
 

@@ -238,7 +238,7 @@ def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
 
 
 _REPOSITORY = {"url": "https://github.com/acme/shop.git"}
-_SCHEDULE = {"on_start": {}}
+_SCHEDULE: Body = {"on_start": {}}
 
 
 @rule
