@@ -54,7 +54,7 @@ _HINTS: Final = (
         "backend: the state is still kept elsewhere: deploy with the action MIGRATE_STATE first",
     ),
     (
-        "CommandFailure to query available provider packages",
+        "Failed to query available provider packages",
         "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers, or to "
         "let this machine reach its registry",
     ),
