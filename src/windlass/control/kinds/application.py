@@ -18,6 +18,7 @@ from windlass.control.workloads.automatic_ports import (
 )
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.builds import build
+from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.making import Making
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
@@ -30,9 +31,6 @@ from windlass.families.database import database
 from windlass.families.job import job
 from windlass.families.terraform import terraform
 from windlass.store import Row, Tx
-
-_DEPLOYED = "deployed_commit"
-"""The fields of a repository that say which commit runs begin so."""
 
 
 class ApplicationKind(ProgramKind[Application]):
@@ -52,11 +50,9 @@ class ApplicationKind(ProgramKind[Application]):
         if not change.before.auto_deploy:
             _check_branch(change.spec)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
-        new, before = change.spec.git_repository, change.before.git_repository
-        if new and before and before.url == new.url:
-            stored = msgspec.to_builtins(change.row.read(ApplicationShown).git_repository)
-            kept = {name: value for name, value in stored.items() if name.startswith(_DEPLOYED)}
-            change.extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
+        if new := change.spec.git_repository:
+            shown = change.row.read(ApplicationShown).git_repository
+            change.extras["git_repository"] = with_deployed_commit(new, shown)
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         if not isinstance(body, DeployRequest | ChosenApplication):
@@ -100,13 +96,7 @@ class ApplicationKind(ProgramKind[Application]):
         """The document shows which commit runs."""
         if (commit := details.commit) is None or not service.read(Application).git_repository:
             return {}
-        shown = {
-            f"{_DEPLOYED}_id": commit.git_commit_id,
-            f"{_DEPLOYED}_date": commit.created_at,
-            f"{_DEPLOYED}_contributor": commit.author_name,
-            f"{_DEPLOYED}_tag": commit.tag,
-        }
-        return {"git_repository": shown}
+        return {"git_repository": commit_fields(commit)}
 
 
 def _check_branch(spec: Application) -> None:

@@ -15,6 +15,7 @@ from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import NO_IMAGES, ServiceKind
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.builds import build
+from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.images import (
     ImageSource,
     fetch_image,
@@ -40,13 +41,12 @@ from windlass.families.job import (
     Job,
     JobDeployRequest,
     JobDocker,
+    JobDockerShown,
     JobShown,
     job,
 )
 from windlass.store import Reads, Row, Tx
 
-_DEPLOYED: Final = "deployed_commit"
-"""The fields of a repository that say which commit runs begin so."""
 _MOST_CPU, _MOST_MEMORY = 64_000, 1_048_576
 _EVENTS: Final = {
     "START": RunEvent.ON_START,
@@ -83,7 +83,10 @@ class JobKind(ServiceKind[Job]):
             )
         change.extras |= await _shown_fields(tx, change.spec)
         if (docker := change.spec.source.docker) and docker.git_repository:
-            change.extras["source"] = {"docker": _with_commit(docker, change)}
+            shown = change.row.read(JobShown).source.docker or JobDockerShown()
+            repository = with_deployed_commit(docker.git_repository, shown.git_repository)
+            source = {**msgspec.to_builtins(docker), "git_repository": repository}
+            change.extras["source"] = {"docker": source}
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         if not isinstance(body, JobDeployRequest | ChosenJob):
@@ -167,13 +170,7 @@ class JobKind(ServiceKind[Job]):
         """The document shows which commit runs."""
         if (commit := details.commit) is None or not service.read(Job).source.docker:
             return {}
-        shown = {
-            f"{_DEPLOYED}_id": commit.git_commit_id,
-            f"{_DEPLOYED}_date": commit.created_at,
-            f"{_DEPLOYED}_contributor": commit.author_name,
-            f"{_DEPLOYED}_tag": commit.tag,
-        }
-        return {"source": {"docker": {"git_repository": shown}}}
+        return {"source": {"docker": {"git_repository": commit_fields(commit)}}}
 
     def main_port(self, service: Row) -> MainPort | None:
         return None
@@ -190,18 +187,6 @@ async def _shown_fields(source: Reads, spec: Job) -> dict[str, object]:
         registry = await shown_registry(source, str(image.image_name), image.registry_id)
         extras["source"] = {"image": {**stored, "registry": registry}}
     return extras
-
-
-def _with_commit(docker: JobDocker, change: Change[Job]) -> dict[str, object]:
-    """Returns the source of a changed job. It shows the commit that runs, if the repository is the same."""
-    new = msgspec.to_builtins(docker)
-    before = change.before.source.docker
-    same = before and before.git_repository and before.git_repository.url == new["git_repository"]["url"]
-    shown = change.row.read(JobShown).source.docker
-    if same and shown and shown.git_repository:
-        stored = msgspec.to_builtins(shown.git_repository)
-        new["git_repository"] |= {name: value for name, value in stored.items() if name.startswith(_DEPLOYED)}
-    return dict(new)
 
 
 def _commands(spec: Job) -> dict[RunEvent, RunCommand]:

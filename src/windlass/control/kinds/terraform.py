@@ -28,6 +28,7 @@ from windlass.control.records.terraform_states import (
 )
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
+from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
 from windlass.control.workloads.terraform_inputs import (
@@ -69,7 +70,6 @@ GRACE: Final = 60.0
 """Seconds in which a run that is cancelled finishes what it makes, and stores its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_DEPLOYED: Final = "deployed_commit"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
 
 
@@ -193,12 +193,7 @@ class TerraformKind(ServiceKind[Terraform]):
         """The document shows which commit was applied."""
         if (commit := details.commit) is None or details.sub_action != APPLY:
             return {}
-        shown = {
-            f"{_DEPLOYED}_id": commit.git_commit_id,
-            f"{_DEPLOYED}_date": commit.created_at,
-            f"{_DEPLOYED}_contributor": commit.author_name,
-            f"{_DEPLOYED}_tag": commit.tag,
-        }
+        shown = commit_fields(commit)
         return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
@@ -241,11 +236,8 @@ def _check_place(ctx: Context, place: Place, spec: Terraform) -> None:
 
 def _added_fields(spec: Terraform, row: Row | None) -> Document:
     """Returns the fields that the answer has besides, or in another form."""
-    repository = msgspec.to_builtins(spec.terraform_files_source.git_repository)
-    if row is not None:
-        stored = msgspec.to_builtins(row.read(TerraformShown).terraform_files_source.git_repository)
-        if stored["url"] == repository["url"]:
-            repository |= {name: value for name, value in stored.items() if name.startswith(_DEPLOYED)}
+    shown = row.read(TerraformShown).terraform_files_source.git_repository if row else None
+    repository = with_deployed_commit(spec.terraform_files_source.git_repository, shown)
     source = {"git_repository": repository, "git": {"git_repository": repository}}
     return {"terraform_files_source": source, "auto_deploy": spec.auto_deploy_config.auto_deploy}
 
