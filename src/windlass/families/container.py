@@ -32,7 +32,7 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
-from windlass.core.words.images import is_ours, names_an_id
+from windlass.core.words.images import NOT_ITS_OWN, is_ours, names_an_id
 from windlass.families.container_registry import Kind
 from windlass.families.environment import environment
 from windlass.families.organization import organization
@@ -149,11 +149,16 @@ class ContainerShown(ProgramShown):
     service_type: str = "CONTAINER"
 
 
+def check_image_name(field: str, name: str) -> None:
+    """Refuses names that an engine may read as those of images of other services."""
+    if is_ours(name):
+        raise clash(field, NOT_ITS_OWN)
+    if names_an_id(name):
+        raise clash(field, "must be the name of an image, and not the id that one has on an engine")
+
+
 def normalise(spec: Container) -> None:
-    if is_ours(spec.image_name):
-        raise clash("image_name", "images that Windlass built are for their own service alone")
-    if names_an_id(spec.image_name):
-        raise clash("image_name", "must be the name of an image, and not the id that one has on an engine")
+    check_image_name("image_name", spec.image_name)
     spec.ports = spec.ports or []
     normalise_program(spec)
 

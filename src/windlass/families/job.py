@@ -48,7 +48,6 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
-from windlass.core.words.images import is_ours, names_an_id
 from windlass.families.container import (
     AutoDeployment,
     ImageName,
@@ -57,6 +56,7 @@ from windlass.families.container import (
     RegistryId,
     Tag,
     TagToDeploy,
+    check_image_name,
 )
 from windlass.families.environment import environment
 from windlass.families.organization import organization
@@ -243,15 +243,7 @@ def _normalise_source(source: JobSource) -> None:
             )
         if not image.tag:
             raise clash("source.image.tag", "is required: a tag, such as 1.4.2")
-        if is_ours(image.image_name):
-            raise clash(
-                "source.image.image_name", "images that Windlass built are for their own service alone"
-            )
-        if names_an_id(image.image_name):
-            raise clash(
-                "source.image.image_name",
-                "must be the name of an image, and not the id that one has on an engine",
-            )
+        check_image_name("source.image.image_name", image.image_name)
     if docker := source.docker:
         if not docker.git_repository:
             raise clash(

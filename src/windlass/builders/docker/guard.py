@@ -21,7 +21,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
-from windlass.core.words.images import is_ours
+from windlass.core.words.images import NOT_ITS_OWN, is_ours
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
 """An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
@@ -234,9 +234,7 @@ class _DockerfileWriter:
         if not _IMAGE.fullmatch(ref):
             raise BuildRefused(line, f"{_short(ref) or 'nothing'} is no name of an image")
         if is_ours(ref):
-            raise BuildRefused(
-                line, f"{_short(ref)}: images that Windlass built are for their own service alone"
-            )
+            raise BuildRefused(line, f"{_short(ref)}: {NOT_ITS_OWN}")
         self.images.append(ref)
 
     # RUN

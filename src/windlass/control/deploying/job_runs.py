@@ -37,7 +37,7 @@ _LOOK: Final = 5.0
 _GRACE: Final = 10.0
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
 """Events whose runs may set variables. After a deletion, nothing is left to have them."""
-GONE: Final = "Deploy the job again: the version that this run would start is no more"
+GONE: Final = "Deploy the job again: the version that this run would start is gone"
 
 
 class RunTask(Struct, frozen=True):

@@ -20,7 +20,7 @@ from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
 from windlass.core.deploy.workload import Artifact
-from windlass.core.words.images import DOCKER_HUB, registry_host
+from windlass.core.words.images import DOCKER_HUB, NOT_ITS_OWN, registry_host
 from windlass.families.container_registry import ContainerRegistry, container_registry
 from windlass.registries.failures import RegistryFailure
 from windlass.store import Reads, Row
@@ -43,7 +43,7 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
     registry = await find_registry(ctx, making.service.org, image.registry_id)
     built = ctx.settings.build_registry
     if built and built.holds(name_in(registry, image.image_name)):
-        raise BuildError("image_name: images that Windlass built are for their own service alone")
+        raise BuildError(f"image_name: {NOT_ITS_OWN}")
     login = await _login(ctx, registry)
     request = PullRequest(
         f"{name_in(registry, image.image_name)}:{image.tag}", login, is_registered=registry is not None

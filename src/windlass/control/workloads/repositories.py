@@ -33,7 +33,7 @@ async def source_at(
     if id := repository.git_token_id:
         row = await source.resources.find(git_token.name, id)
         if row is None or row.org != org:
-            raise GitError("git_repository.git_token_id: this git token is no more. Choose another.")
+            raise GitError("git_repository.git_token_id: this git token is gone. Choose another.")
         # Judged again: the address may have been stored before addresses were judged.
         if why := why_not_sent(row, repository.url):
             raise GitError(f"git_repository.git_token_id: {why}.")

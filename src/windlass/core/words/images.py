@@ -7,6 +7,8 @@ from typing import Final
 
 OURS: Final = "windlass/"
 """Prefix of images that Windlass built. They are never looked up in a registry."""
+NOT_ITS_OWN: Final = "images that Windlass built are for their own service alone"
+"""The refusal of such an image that a service names."""
 DOCKER_HUB: Final = "docker.io"
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
 _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")

@@ -66,7 +66,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     details, kind = particulars(ledger.deployment), ctx.kinds[service.family]
     assert details.made is not None
     if not await kind.is_kept(ctx, service, details.made.artifact):
-        raise EngineError("Deploy the service again: the build that it runs is no more")
+        raise EngineError("Deploy the service again: the build that it runs is gone")
     making = await making_of(ledger, details, _say_nothing)
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     workload = as_run(await kind.compute(ctx, making, details.made.artifact), details.command)

@@ -6,6 +6,7 @@ import asyncio
 
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PutOff
 from windlass.control.deploying.release import with_known_volumes
@@ -54,3 +55,13 @@ def report_of(outcome: Outcome, output: str) -> RunReport:
         reason=outcome.reason,
         output=tuple(output.splitlines()),
     )
+
+
+async def failure_of(ledger: Ledger, workload: Workload, report: RunReport) -> str:
+    """Says how a run failed, with what the kind of the service adds; empty after the exit code 0."""
+    if report.exit_code == 0:
+        return ""
+    kind = ledger.ctx.kinds[ledger.service.family]
+    explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
+    failure = f"{workload.name} {report.reason}"
+    return f"{failure}. {explanation}" if explanation else failure

@@ -12,7 +12,7 @@ from windlass.control.deploying.freezing import making_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
-from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
+from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.core.deploy.progress import RunReport
@@ -83,14 +83,8 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
     report = report_of(outcome, output)
     await ledger.ctx.point("run to its end")
     await _record(ledger, report)
-    if report.exit_code != 0:
-        raise RemovalFailed(await _failure(ledger, workload, report), output)
-
-
-async def _failure(ledger: Ledger, workload: Workload, report: RunReport) -> str:
-    kind = ledger.ctx.kinds[ledger.service.family]
-    explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
-    return f"{workload.name} {report.reason}{f'. {explanation}' if explanation else ''}"
+    if failure := await failure_of(ledger, workload, report):
+        raise RemovalFailed(failure, output)
 
 
 @in_transaction

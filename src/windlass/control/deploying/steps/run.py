@@ -10,10 +10,9 @@ from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
 from windlass.control.deploying.steps.events import run_at_start
 from windlass.control.deploying.steps.one_off import run_one_off
-from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
+from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
-from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
@@ -47,24 +46,11 @@ async def run(ledger: Ledger) -> None:
         return
     report = report_of(outcome, await last_output(ledger.ctx, workload.service, workload.deployment))
     await ledger.ctx.point("run to its end")
-    if failure := failure_of(workload.name, report):
-        failure = await _explain(ledger, failure)
+    if failure := await failure_of(ledger, workload, report):
         await ledger.fail(failure, report=report, output="\n".join(report.output))
         return
     await ledger.finish_run(report)
     await prune(ledger)
-
-
-def failure_of(name: str, report: RunReport) -> str:
-    """Says how a run failed, or returns an empty text: only the exit code 0 is a success."""
-    return "" if report.exit_code == 0 else f"{name} {report.reason}"
-
-
-async def _explain(ledger: Ledger, failure: str) -> str:
-    """Returns a failure with what the kind of the service adds to it."""
-    kind = ledger.ctx.kinds[ledger.service.family]
-    explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
-    return f"{failure}. {explanation}" if explanation else failure
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
