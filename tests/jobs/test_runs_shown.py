@@ -171,7 +171,7 @@ async def test_a_new_tag_is_deployed_to_the_jobs_that_ask_for_it(world: World) -
     other = await ready_job(world)
     body = {"image_name": "acme/report", "tag": "7"}
     answer = await world.post(f"/organization/{world.org}/job/deploy", body)
-    assert (answer.status, answer["message"]) == (202, "1 job will run acme/report:7")
+    assert (answer.status, answer["deployment_requests_count"]) == (202, 1)
     await world.settle()
     tags = [(await world.get(f"/job/{id}"))["source"]["image"]["tag"] for id in (job, other)]
     assert tags == ["7", "1.0"]

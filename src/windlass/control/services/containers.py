@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,9 +12,9 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
-from windlass.control.services.new_tags import deploy_new_tag, is_named
+from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.services.registry_images import MOST_TAGS, failure_answer
-from windlass.control.workloads.images import find_registry, name_in
+from windlass.control.workloads.images import ImageSource, find_registry, name_in
 from windlass.control.workloads.registries import open_registry
 from windlass.core.deploy.registries import KINDS, digest_of
 from windlass.core.deploy.tags import newer_than
@@ -41,22 +40,15 @@ _HUB_KIND, _OTHER_KIND = "DOCKER_HUB", "GENERIC_CR"
 
 
 @writes("organization.containerDeploy")
-async def auto_deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
-    organization, asked = await target(tx, call), call.sent(ImageToDeploy)
-    body = ContainerDeployRequest(image_tag=asked.tag)
-    rows = [row async for row in _containers_of(ctx, tx, organization, asked)]
-    return await deploy_new_tag(ctx, tx, call, organization, rows, body)
+async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
+    body = ContainerDeployRequest(image_tag=call.sent(ImageToDeploy).tag)
+    return await deploy_new_tag(ctx, tx, call, container, _image_of, body)
 
 
-async def _containers_of(ctx: Context, tx: Tx, organization: Row, asked: ImageToDeploy) -> AsyncIterator[Row]:
-    """Yields the containers that a new tag of an image is for."""
-    for id, *_ in await tx.tree.services(organization.id, container.name, "", ""):
-        row = await tx.resources.get(id)
-        spec = row.read(Container) if row else None
-        if row is None or spec is None or not spec.auto_deploy or spec.tag == asked.tag:
-            continue
-        if await is_named(ctx, tx, row.org, asked.image_name, spec.image_name, spec.registry_id):
-            yield row
+def _image_of(row: Row) -> ImageSource | None:
+    """Returns the image of a container that asks for new tags."""
+    spec = row.read(Container)
+    return ImageSource(spec.image_name, spec.tag, spec.registry_id) if spec.auto_deploy else None
 
 
 @reads(f"{container.name}.version")

@@ -26,8 +26,9 @@ from windlass.control.records.runs import (
 )
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
-from windlass.control.services.new_tags import deploy_new_tag, is_named
+from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.telling.logs import log_reply
+from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.resource import clash
 from windlass.core.deploy.progress import Initiator
@@ -188,17 +189,14 @@ async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("organization.jobDeploy")
 async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Deploys a new tag of an image to all jobs that run it with another tag, and ask for that."""
-    org, asked = await target(tx, call), call.sent(ImageToDeploy)
-    body = JobDeployRequest(image_tag=asked.tag)
-    chosen = [row for row in await tx.resources.of_org(org.id, job.name) if await _takes(ctx, tx, row, asked)]
-    return await deploy_new_tag(ctx, tx, call, org, chosen, body)
+    body = JobDeployRequest(image_tag=call.sent(ImageToDeploy).tag)
+    return await deploy_new_tag(ctx, tx, call, job, _image_of, body)
 
 
-async def _takes(ctx: Context, tx: Tx, row: Row, asked: ImageToDeploy) -> bool:
-    """True for a job that runs this image with another tag, and asks for new ones."""
+def _image_of(row: Row) -> ImageSource | None:
+    """Returns the image of a job that asks for new tags."""
     spec = row.read(Job)
     image = spec.source.image
-    if not (spec.auto_deploy and image) or image.tag == asked.tag:
-        return False
-    return await is_named(ctx, tx, row.org, asked.image_name, str(image.image_name), image.registry_id)
+    if not (spec.auto_deploy and image):
+        return None
+    return ImageSource(str(image.image_name), str(image.tag), image.registry_id)

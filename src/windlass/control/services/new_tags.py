@@ -1,31 +1,44 @@
-"""A new tag of an image, and the services that are deployed with it."""
+"""Deploys a new tag of an image to the services of an organization that run it and ask for new tags."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec import UnsetType
+from collections.abc import Callable
 
 from windlass.control.context.call import Call, Reply, encode
 from windlass.control.context.context import Context
 from windlass.control.records.shown_deployments import shown_deployment
+from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
 from windlass.control.services.actions import deploy
 from windlass.control.services.services import freshness
-from windlass.control.workloads.images import find_registry, name_in
+from windlass.control.workloads.images import ImageSource, find_registry, name_in
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.states import State, action, action_status
+from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
+
+FindImage = Callable[[Row], ImageSource | None]
+"""Returns the image of a service; None if the service does not ask for new tags."""
 
 
 async def deploy_new_tag(
-    ctx: Context, tx: Tx, call: Call, organization: Row, services: Iterable[Row], body: Spec
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    family: Family,
+    image_of: Callable[[Row], ImageSource | None],
+    body: Spec,
 ) -> Reply:
-    """Deploys those of the services that the caller may deploy."""
+    """Deploys a new tag to services that run its image with another one, as far as the caller may."""
+    organization, asked = await target(tx, call), call.sent(ImageToDeploy)
     deployments: list[Document] = []
-    for service in services:
+    for service in await tx.resources.of_org(organization.id, family.name):
+        image = image_of(service)
+        if image is None or image.tag == asked.tag or not await _is_named(ctx, tx, service.org, asked, image):
+            continue
         if await allows(tx, call.actor, Scope.DEPLOY, service):
             accepted, status = await deploy(ctx, tx, call, service, body)
             fresh = await freshness(ctx, tx, service, status)
@@ -33,11 +46,10 @@ async def deploy_new_tag(
     return Reply(encode(_summary(call, organization, deployments)))
 
 
-async def is_named(
-    ctx: Context, tx: Tx, org: str, asked: str, image_name: str, registry_id: str | UnsetType | None
-) -> bool:
-    """True if a name is that of an image: relative to its registry, or whole."""
-    return asked in (image_name, name_in(await find_registry(ctx, org, registry_id, tx), image_name))
+async def _is_named(ctx: Context, tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
+    """True if the name that was asked for is that of an image: relative to its registry, or whole."""
+    registry = await find_registry(ctx, org, image.registry_id, tx)
+    return asked.image_name in (image.image_name, name_in(registry, image.image_name))
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
