@@ -16,7 +16,7 @@ from windlass import control
 
 LEASE = 16
 """Seconds after which work of a killed worker is due again."""
-FILES = ("deploying/job_runs.py", "deploying/steps/events.py", "background/timetables.py")
+FILES = ("deploying/job_runs.py", "deploying/steps/job_commands.py", "background/timetables.py")
 
 
 def points() -> list[str]:

@@ -209,7 +209,9 @@ class DueTimes(Shown):
     ]
 
 
-class HowMany(Spec):
+class DueTimesQuery(Spec):
+    """Selects due times of a timetable."""
+
     count: Annotated[int, Meta(ge=1, le=100, description="Number of due times")] = 10
 
 
@@ -274,7 +276,7 @@ job = Family(
     ),
     actions=(
         post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
-        get("dueTimes", DueTimes, "List the next due times of its timetable", query=HowMany),
+        get("dueTimes", DueTimes, "List the next due times of its timetable", query=DueTimesQuery),
         post(
             "cleanFailedJob",
             CleanedRuns,

@@ -20,7 +20,7 @@ from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.background.timetables import start_due_runs
 from windlass.control.context.context import Context
-from windlass.control.deploying.job_runs import see_through
+from windlass.control.deploying.job_runs import execute_run
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.branch_watches import AUTO_DEPLOY
@@ -66,7 +66,7 @@ def jobs() -> dict[str, Job]:
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         TIMETABLES: start_due_runs,
-        RUN: see_through,
+        RUN: execute_run,
     }
 
 

@@ -1,4 +1,4 @@
-"""Sees runs of jobs through: each is started once, waited for, and ends in exactly one final state.
+"""Executes runs of jobs: each is started once, awaited, and ends in exactly one final state.
 
 The engine knows a run by its generation, which no other run and no deployment has: a worker that repeats this
 waits for the same run. The final state is written before the record of the engine is removed.
@@ -60,8 +60,8 @@ class RunTask(Struct, frozen=True):
         return await self.ctx.store.write(write)
 
 
-async def see_through(ctx: Context, claim: Claim) -> None:
-    """Brings a run to its end, or comes back later."""
+async def execute_run(ctx: Context, claim: Claim) -> None:
+    """Executes a run to its end. A run that goes on for long is looked at again later."""
     run = await ctx.store.reads.runs.get(claim.id)
     place = await ctx.places.of(run.job) if run else ctx.places.local
     if run is None:
@@ -91,7 +91,7 @@ async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
 async def _run(task: RunTask) -> None:
     details = run_details(task.run)
     if details.is_cancelled or details.is_given_up:
-        await _take_back(task, details)
+        await _end_early(task, details)
         return
     version = await workload_of(task.ctx, task.run.deployment)
     if version is None:
@@ -137,13 +137,13 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
         message = f"Make the run shorter, or raise max_duration_seconds: {error}"
         details = await task.write(partial(_give_up, message=message))
         await task.ctx.point("run given up")
-        await _take_back(task, details)
+        await _end_early(task, details)
         return
     except EngineError as error:
         await _end(task, RunState.FAILED, str(error))
         return
     if outcome is None:
-        await _take_back(task, await task.write(_cancel))
+        await _end_early(task, await task.write(_cancel))
         return
     await task.ctx.point("run ended")
     await _record(task, workload, outcome)
@@ -164,13 +164,13 @@ async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
     return details
 
 
-async def _take_back(task: RunTask, details: RunDetails) -> None:
+async def _end_early(task: RunTask, details: RunDetails) -> None:
     """Ends a run that was cancelled, or that took too long."""
     try:
         await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
-    await task.ctx.point("run taken back")
+    await task.ctx.point("run ended early")
     state = RunState.CANCELED if details.is_cancelled else RunState.FAILED
     await _end(task, state, "", output=await _last_lines(task))
 

@@ -147,7 +147,7 @@ class JobKind(ServiceKind[Job]):
     def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
         return {"source": {"image": {"registry": registry_fields(registry)}}}
 
-    def user_word(self, service: Row) -> str:
+    def service_type(self, service: Row) -> str:
         return _type_of(service.read(Job))
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:

@@ -235,8 +235,8 @@ class ServiceKind(Generic[S]):
         """Returns the fields of the document that show the registry of an image, at any depth."""
         return {}
 
-    def user_word(self, service: Row) -> str:
-        """Returns the word for a service in the list of those that use a registry."""
+    def service_type(self, service: Row) -> str:
+        """Returns the type of a service, as a registry shows it in the list of those that use it."""
         return enum_value(service.family)
 
     # For its neighbours, the services of its environment

@@ -34,12 +34,12 @@ from windlass.core.words.due_times import next_due, zone
 from windlass.store import FAR, RunRow, TimetableRow, Tx
 
 RUN: Final = "run"
-"""The kind of work that sees a run through; its id is that of the run."""
+"""The kind of work that executes a run; its id is that of the run."""
 TIMETABLES: Final = "timetables"
 """The kind, and the id, of the work that starts runs when they are due."""
 KEPT: Final = 1000
 """Runs of a job that are kept."""
-NO_ONE: Final = Initiator("", "")
+NO_INITIATOR: Final = Initiator("", "")
 ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
 _NUMBERS: Final = 1000
 
@@ -66,14 +66,14 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     event: RunEvent
     command: RunCommand
     retries: int = 0
-    actor: Initiator = NO_ONE
+    actor: Initiator = NO_INITIATOR
     due: int = 0
     missed: int = 0
     awaited_by: str = ""
 
 
 async def add_run(tx: Tx, new: NewRun, queue: int | None = None) -> RunRow | None:
-    """Stores a run with the work that sees it through. None if there was one for this due time before."""
+    """Stores a run with the work that executes it. None if there was one for this due time before."""
     details = RunDetails(
         event=new.event,
         command=new.command,

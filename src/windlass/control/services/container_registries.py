@@ -210,7 +210,7 @@ async def _describe_user(ctx: Context, service: Row) -> Mapping[str, object]:
         "environment_name": environment.read(NamedDocument).name,
         "service_id": service.id,
         "service_name": name_of(service),
-        "service_type": ctx.kinds[service.family].user_word(service),
+        "service_type": ctx.kinds[service.family].service_type(service),
     }
 
 

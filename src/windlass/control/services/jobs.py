@@ -37,7 +37,7 @@ from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
 from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
-from windlass.families.job import HowMany, Job, JobDeployRequest, JobRunRequest, job
+from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job
 from windlass.store import FAR, Reads, Row, RunRow, Tx
 
 # Runs
@@ -140,7 +140,7 @@ async def read_due_times(ctx: Context, call: Call) -> Reply:
     if timetable is not None and is_active:  # changes of the settings take effect with the next deployment
         plan = plan_of(timetable)
         text, name = plan.scheduled_at, plan.timezone
-    times = _next_times(text, name, ctx.clock.now() // MINUTE, call.asked(HowMany).count)
+    times = _next_times(text, name, ctx.clock.now() // MINUTE, call.asked(DueTimesQuery).count)
     local = [datetime.fromtimestamp(time * 60, UTC).astimezone(zone(name)).isoformat() for time in times]
     document = {
         "scheduled_at": text,

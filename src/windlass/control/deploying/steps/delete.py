@@ -6,7 +6,7 @@ from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
-from windlass.control.deploying.steps.events import run_at_end
+from windlass.control.deploying.steps.job_commands import run_end_command
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.control.deploying.steps.stop import end_all
 from windlass.core.deploy.states import Do, Progress
@@ -15,7 +15,7 @@ from windlass.engines.engine import EngineError
 
 async def delete(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
-    if not await run_at_end(ledger):
+    if not await run_end_command(ledger):
         return
     say = ctx.logs.build(service.id, ledger.deployment.id)
     try:

@@ -21,7 +21,7 @@ from windlass.control.deploying.release import (
 )
 from windlass.control.deploying.routes import refresh
 from windlass.control.deploying.sites import remove_former
-from windlass.control.deploying.steps.events import abandon_run
+from windlass.control.deploying.steps.job_commands import cancel_awaited_run
 from windlass.control.deploying.steps.one_off import abandon_one_off
 from windlass.control.deploying.steps.release_command import release_output, run_release_command
 from windlass.control.records.deployments import has_switched, particulars
@@ -122,7 +122,7 @@ async def abandon(ledger: Ledger) -> None:
     if particulars(deployment).command:
         await abandon_one_off(ledger)
         return
-    await abandon_run(ledger)
+    await cancel_awaited_run(ledger)
     workload = decrypt_workload(ledger.ctx, deployment)
     old = await ledger.find_serving()
     if workload and deployment.status == Progress.DEPLOYING:

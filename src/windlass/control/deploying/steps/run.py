@@ -8,7 +8,7 @@ from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
-from windlass.control.deploying.steps.events import run_at_start
+from windlass.control.deploying.steps.job_commands import run_start_command
 from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release import prune
@@ -28,7 +28,7 @@ async def run(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     if workload.job is not None:
-        await run_at_start(ledger, workload)
+        await run_start_command(ledger, workload)
         await prune(ledger)
         return
     if failure := particulars(ledger.deployment).message:

@@ -6,13 +6,13 @@ from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.release import end_up_to
 from windlass.control.deploying.routes import all_endpoints, refresh
-from windlass.control.deploying.steps.events import run_at_end
+from windlass.control.deploying.steps.job_commands import run_end_command
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.engines.engine import EngineError
 
 
 async def stop(ledger: Ledger) -> None:
-    if not await run_at_end(ledger):
+    if not await run_end_command(ledger):
         return
     try:
         await when_back(ledger, lambda: end_all(ledger))
@@ -25,7 +25,7 @@ async def stop(ledger: Ledger) -> None:
 
 async def uninstall(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
-    if not await run_at_end(ledger):
+    if not await run_end_command(ledger):
         return
     try:
         await run_before_removal(ledger)

@@ -1,7 +1,8 @@
-"""Runs the command of a job that goes with a deployment of it: on start, on stop, on delete.
+"""Runs the command that a job has for a deployment of it: on start, on stop, on delete.
 
-The deployment waits for a run, which is a piece of work of its own. Where the run fails, so does the
-deployment, and so do those of the same request that wait for the job.
+The deployment waits for a run, which is a piece of work of its own. If the run fails, so does the deployment,
+and so do those of the same request that wait for the job. Commands of other kinds of services before their
+removal are in `removal_run`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _LOOK_AGAIN: Final = 5_000
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
 
 
-async def run_at_start(ledger: Ledger, workload: Workload) -> None:
-    """Runs the command of a deployment of a job, if it has one, and makes its version that of later runs."""
+async def run_start_command(ledger: Ledger, workload: Workload) -> None:
+    """Runs the command of a deployment of a job, if it has one. Later runs start the same version."""
     assert workload.job is not None
     asked = particulars(ledger.deployment).event
     event = RunEvent(asked or RunEvent.ON_START)
@@ -50,7 +51,7 @@ async def run_at_start(ledger: Ledger, workload: Workload) -> None:
         await _fail(ledger, run, event)
 
 
-async def run_at_end(ledger: Ledger) -> bool:
+async def run_end_command(ledger: Ledger) -> bool:
     """Ends runs of a job that is stopped, uninstalled or deleted, then runs the command for that. False if it
     failed, and with it the deployment."""
     kind = ledger.ctx.kinds[ledger.service.family]
@@ -58,11 +59,11 @@ async def run_at_end(ledger: Ledger) -> bool:
         return True
     timetable = await ledger.ctx.store.reads.timetables.get(ledger.service.id)
     if timetable is None:
-        await _end_others(ledger)
+        await _end_other_runs(ledger)
         return True
     event = RunEvent(kind.event_at(ledger.action))
     plan = plan_of(timetable)
-    await _end_others(ledger)
+    await _end_other_runs(ledger)
     if event not in plan.commands:
         return True
     run = await _await_run(ledger, timetable.deployment, plan, event)
@@ -72,7 +73,7 @@ async def run_at_end(ledger: Ledger) -> bool:
     return False
 
 
-async def abandon_run(ledger: Ledger) -> None:
+async def cancel_awaited_run(ledger: Ledger) -> None:
     """Ends the run of a deployment that was cancelled."""
     run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
     if run is not None and run.status in OPEN_RUNS:
@@ -80,7 +81,7 @@ async def abandon_run(ledger: Ledger) -> None:
         raise PutOff(_LOOK_AGAIN, f"Run {run.number} ends")
 
 
-async def _end_others(ledger: Ledger) -> None:
+async def _end_other_runs(ledger: Ledger) -> None:
     """Lets no timetable start another run, and ends those that no deployment under way waits for."""
     others = await _disarm(ledger)
     if others:
