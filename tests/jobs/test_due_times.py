@@ -123,7 +123,7 @@ def test_macros_are_the_fields_that_they_stand_for() -> None:
         ("30-10 * * * *", "ends before it begins"),
         ("1,,2 * * * *", "an empty part"),
         ("@reboot", "one of @yearly"),
-        ("0 0 30 2 *", "choose a day that comes"),
+        ("0 0 30 2 *", "choose a day that exists"),
         ("٣ * * * *", "the minute must be"),
         ("", "it has 0"),
     ],

@@ -46,7 +46,7 @@ SecretManager = Annotated[
 ]
 
 
-class AtLevel(Paging):
+class VariablesQuery(Paging):
     parent_id: Annotated[
         Id, refers(SERVICE_OR_ABOVE), Meta(description="Id of a project, an environment or a service")
     ]
@@ -96,7 +96,7 @@ class OverrideAtLevel(Spec):
     enable_interpolation_in_file: Interpolates = None
 
 
-class OfService(Spec):
+class ImportQuery(Spec):
     service_id: Annotated[Id, refers(SERVICE_OR_ABOVE), Meta(description="Id of a service")]
     service_type: Maybe[LevelName] = absent
 
@@ -140,7 +140,7 @@ listing = StandaloneOperation(
         "List the variables and secrets that a resource sees",
         "Those of the resource itself, then those that it inherits, the nearest first. Values of secrets are "
         "null.",
-        query=AtLevel,
+        query=VariablesQuery,
     ),
 )
 creation = StandaloneOperation(
@@ -165,7 +165,7 @@ importing = StandaloneOperation(
         "Create many at once for a service",
         "All or nothing. Variables and secrets, at the service and the levels above it.",
         body=Import,
-        query=OfService,
+        query=ImportQuery,
         status=201,
         also=(404, 409),
     ),

@@ -145,7 +145,7 @@ class JobDockerShown(Shown):
 
 
 class JobSourceShown(Shown):
-    """One of them; the other is absent."""
+    """The image or the repository; the other is absent."""
 
     image: Maybe[JobImageShown] = absent
     docker: Annotated[Maybe[JobDockerShown], shown_in_examples()] = absent

@@ -89,7 +89,7 @@ events_stream = get(
 )
 
 
-class OfServices(Paging):
+class ServicesQuery(Paging):
     project_id: Maybe[Annotated[Id, Meta(description="Only of this project")]] = absent
     environment_id: Maybe[Annotated[Id, Meta(description="Only of this environment")]] = absent
     cluster_id: Maybe[Annotated[Id, Meta(description="Only on this cluster")]] = absent
@@ -124,7 +124,7 @@ services = get(
     "List all services, with state and address",
     "Kinds that others wait for come first, as when an environment is deployed.",
     id="listOrganizationServices",
-    query=OfServices,
+    query=ServicesQuery,
 )
 
 

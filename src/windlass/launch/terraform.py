@@ -37,12 +37,12 @@ _PAUSE: Final = 1.0
 _KEPT: Final = 4 * 1024 * 1024
 _OVERRIDE: Final = "windlass_state_override.tf"
 _UNSAVED: Final = "errored.tfstate"
-"""The file to which the program writes a state that its backend did not take."""
+"""The file to which the program writes a state that its backend refused."""
 _LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
 _HINTS: Final = (
     (
         "Saved plan is stale",
-        "the plan is no longer true, because the state has changed since: plan again, and apply the new plan",
+        "the plan is stale, because the state has changed since: plan again, and apply the new plan",
     ),
     (
         "Error acquiring the state lock",
@@ -134,7 +134,7 @@ class TerraformRun:
     def _uses_our_state(self) -> bool:
         return self.keeps_state or self.action == MIGRATE
 
-    def do(self) -> None:
+    def execute(self) -> None:
         if self.action == UNLOCK:
             self._unlock()
             return
@@ -204,10 +204,10 @@ class TerraformRun:
             self.windlass.send("POST", "/state", unsaved.read_bytes())
 
     def _hand_over_state(self) -> None:
-        """Tells Windlass the resources, and of another backend the state, for its outputs."""
+        """Sends the resources to Windlass, and the state of another backend, for its outputs."""
         if not self.keeps_state:
-            self.windlass.send("PUT", "/snapshot", self._quietly("state", "pull"))
-        self.windlass.send("PUT", "/resources", self._quietly("show", "-json"))
+            self.windlass.send("PUT", "/snapshot", self._output_of("state", "pull"))
+        self.windlass.send("PUT", "/resources", self._output_of("show", "-json"))
 
     def _unlock(self) -> None:
         if self.keeps_state:
@@ -244,7 +244,7 @@ class TerraformRun:
         if process.returncode:
             raise CommandFailure(process.returncode)
 
-    def _quietly(self, *words: str) -> bytes:
+    def _output_of(self, *words: str) -> bytes:
         with self._start(words, None) as process:
             output, _ = process.communicate()
         if process.returncode:
@@ -284,7 +284,7 @@ def start(variables: Variables) -> NoReturn:
     run = TerraformRun(variables)
     run.data.mkdir(mode=0o700, exist_ok=True)
     try:
-        run.do()
+        run.execute()
     except CommandFailure as failure:
         if run.hint:
             say(run.hint)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
 from windlass.core.deploy.registries import RegistryLogin
-from windlass.registries.client import SECONDS, Sends
+from windlass.registries.client import SECONDS, RegistryTransport
 from windlass.registries.failures import Problem, RegistryFailure
 
 _TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
@@ -55,7 +55,7 @@ class AwsError(Struct):
     type: str = msgspec.field(name="__type", default="")
 
 
-async def ecr_login(out: Sends, keys: AccessKeys) -> EcrLogin:
+async def ecr_login(out: RegistryTransport, keys: AccessKeys) -> EcrLogin:
     """Returns a login for the registry of the account that the keys belong to."""
     host, body = _host(keys.region), b"{}"
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}

@@ -52,7 +52,7 @@ _LIMITED: Final = "ratelimitpreview/test"
 """The image with which Docker Hub tells the limit; a HEAD request does not count."""
 
 
-class Sends(Protocol):
+class RegistryTransport(Protocol):
     async def send(
         self,
         method: str,
@@ -66,7 +66,7 @@ class Sends(Protocol):
 
 
 class RequestPauses:
-    """Registries that allow no more requests for now; they are not asked before."""
+    """Remembers which registries allow no more requests for now, and when they may be asked again."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], float] = {}
@@ -104,10 +104,10 @@ class RegistryNames(Struct, frozen=True):
 
 
 class RegistryClient:
-    """A registry that is asked for one caller: it keeps tokens, and is not kept itself."""
+    """Asks a registry for one caller, whose tokens it keeps as long as the request of this caller lasts."""
 
     def __init__(
-        self, out: Sends, kind: str, url: str, login: RegistryLogin | None, pauses: RequestPauses
+        self, out: RegistryTransport, kind: str, url: str, login: RegistryLogin | None, pauses: RequestPauses
     ) -> None:
         self._out = out
         self._kind, self._url = kind, url
@@ -124,7 +124,7 @@ class RegistryClient:
         answer = await self._send("GET", f"{self._api}/v2/", {})
         challenge = self._challenge(answer)
         if answer.status != 401 or challenge is None:
-            self._refuse_others(answer)
+            self._refuse_non_registry(answer)
             return
         if self._login is None:
             return
@@ -247,12 +247,12 @@ class RegistryClient:
     def _challenge(self, answer: HttpResult) -> Challenge | None:
         return read_challenge(answer.headers.get("www-authenticate", ""))
 
-    def _refuse_others(self, answer: HttpResult) -> None:
+    def _refuse_non_registry(self, answer: HttpResult) -> None:
         """Refuses the answer of a server that is no registry."""
         if answer.status == 200 and (_VERSION in answer.headers or answer.body.strip() in (b"{}", b"")):
             return
         if answer.status in (301, 302, 303, 307, 308):
-            raise self._not_a_registry("it leads to another address")
+            raise self._not_a_registry("it redirects to another address")
         if answer.status >= 500:
             raise RegistryFailure(
                 Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {answer.status}"

@@ -29,5 +29,5 @@ class RegistryFailure(Exception):
 
     @property
     def is_silent(self) -> bool:
-        """True if the registry did not answer: it may be well, and only away."""
+        """True if the registry did not answer: its settings may be right."""
         return self.problem in {Problem.NAME, Problem.UNREACHABLE, Problem.RATE_LIMIT}

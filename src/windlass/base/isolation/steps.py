@@ -18,7 +18,7 @@ from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launching import Launcher
 from windlass.base.isolation.step import StepRequest
 
-_SOON: Final = 2.0
+_END_SECONDS: Final = 2.0
 
 
 class StepLauncher:
@@ -34,14 +34,14 @@ class StepLauncher:
     @asynccontextmanager
     async def running(self, request: StepRequest) -> AsyncIterator[StepProcess]:
         """Runs a step, whose processes are ended at the end of the block. May raise an OSError."""
-        (hear, output), (hear_errors, errors) = os.pipe(), os.pipe()
+        (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
-            with on_failure(partial(_close_all, hear, hear_errors)):
+            with on_failure(partial(_close_all, read_output, read_errors)):
                 process = StepProcess(await self._start(request, output, errors))
         finally:
             _close_all(output, errors)
         try:
-            await process.listen(hear, hear_errors)
+            await process.listen(read_output, read_errors)
             yield process
         finally:
             await process.end()
@@ -83,7 +83,7 @@ class StepProcess:
         """Kills the process group of the step and waits until its output is closed."""
         self.kill()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SOON):
+            async with asyncio.timeout(_END_SECONDS):
                 await self._ended.wait()
                 if self._transports:
                     await asyncio.gather(self.stdout.read(), self.stderr.read())

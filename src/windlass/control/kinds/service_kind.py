@@ -152,7 +152,7 @@ class ServiceKind(Generic[S]):
         return ""
 
     def event_at(self, do: Do) -> str:
-        """Returns the event of a job whose command goes with this action; empty if there is none."""
+        """Returns the event of a job whose command runs with this action; empty if there is none."""
         return ""
 
     def built_from(self, service: Row) -> Row:

@@ -20,7 +20,7 @@ from windlass.control.request.reading import paging
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.families.environment import EnvironmentShown
-from windlass.families.organization import OfServices
+from windlass.families.organization import ServicesQuery
 from windlass.store import Row
 
 _AT_ONCE: Final = 20
@@ -59,7 +59,7 @@ async def list_services(ctx: Context, call: Call) -> Reply:
 
 
 async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
-    source, query = ctx.store.reads, call.asked(OfServices)
+    source, query = ctx.store.reads, call.asked(ServicesQuery)
     project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
     if query.cluster_id:
         on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}

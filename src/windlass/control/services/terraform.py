@@ -175,7 +175,7 @@ async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:
 
 
 def _with_next_serial(content: bytes, newest: int) -> bytes:
-    """Returns the state under a number that no plan was made for: plans of the former state are not true."""
+    """Returns the state with a serial that no plan was made for: all plans become stale."""
     if not content:
         return content
     document: Document = msgspec.json.decode(content)

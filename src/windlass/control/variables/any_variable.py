@@ -22,11 +22,11 @@ from windlass.core.declare.resource import Family
 from windlass.core.declare.traits import has_variables
 from windlass.families.any_variable import (
     AliasAtLevel,
-    AtLevel,
+    ImportQuery,
     NewVariable,
-    OfService,
     OverrideAtLevel,
     VariableEdit,
+    VariablesQuery,
 )
 from windlass.families.variable import Variable, VariableAlias, VariableShown, VariableValue, secret, variable
 from windlass.store import Reads, Row, Tx
@@ -39,7 +39,7 @@ _FAMILIES = (variable, secret)
 
 @reads("listVariables")
 async def listing(ctx: Context, call: Call) -> Reply:
-    source, query = ctx.store.reads, call.asked(AtLevel)
+    source, query = ctx.store.reads, call.asked(VariablesQuery)
     here = await _level(ctx, source, call.actor, query.parent_id)
     if here is None:
         raise absent("resource with variables")
@@ -93,7 +93,7 @@ class VariableList:
 
 
 def _view(call: Call, family: Family, body: bytes) -> bytes:
-    """The stored document of a variable or a secret, as both are answered here."""
+    """Returns the stored document of a variable or a secret, in the form that both have here."""
     document = msgspec.json.decode(body)
     if family.in_full and call.dialect.is_full:
         document = family.in_full(document)
@@ -151,7 +151,7 @@ async def _level_to_write(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -
 @writes("createVariable")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     body = call.sent(NewVariable)
-    _refuse_manager(body.secret_manager_access_id)
+    _refuse_secret_manager(body.secret_manager_access_id)
     named = NamedLevel(body.variable_parent_id, body.variable_scope, "variable_parent_id", "variable_scope")
     level = await _level_to_write(ctx, tx, call, named)
     family = secret if body.is_secret else variable
@@ -167,7 +167,7 @@ async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("importVariables")
 async def import_into_service(ctx: Context, tx: Tx, call: Call) -> Reply:
-    query = call.asked(OfService)
+    query = call.asked(ImportQuery)
     named = NamedLevel(query.service_id, query.service_type or "", "service_id", "service_type")
     return await import_at(ctx, tx, call, await _level_to_write(ctx, tx, call, named))
 
@@ -175,7 +175,7 @@ async def import_into_service(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes("variable.edit")
 async def edit(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, body = await target(tx, call), call.sent(VariableEdit)
-    _refuse_manager(body.secret_manager_access_id)
+    _refuse_secret_manager(body.secret_manager_access_id)
     check_tag(call, row)
     family = ctx.registry[row.family]
     changes: dict[str, object] = {
@@ -188,9 +188,11 @@ async def edit(ctx: Context, tx: Tx, call: Call) -> Reply:
     return _answer(call, family, await apply_changes(ctx, tx, call, row, changes))
 
 
-def _refuse_manager(id: str | None) -> None:
+def _refuse_secret_manager(id: str | None) -> None:
     if id:
-        raise Invalid("secret_manager_access_id: leave it out, and send the value: Windlass reads no manager")
+        raise Invalid(
+            "secret_manager_access_id: leave it out, and send the value: Windlass reads no secret manager"
+        )
 
 
 def _value_of(call: Call, row: Row, body: VariableEdit) -> str:

@@ -54,7 +54,7 @@ async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Famil
 
 
 async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableValue) -> Reply:
-    """Another value under the same key, from this level down."""
+    """Gives the key another value, from this level down."""
     original = asked.target.read(Variable)
     if asked.target.parent == asked.level.id:
         raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
@@ -69,7 +69,7 @@ async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, b
 
 
 async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
-    """The same value under another key, from this level down."""
+    """Gives the value another key, from this level down."""
     target = asked.target
     original = target.read(Variable)
     value = decrypt_hidden(ctx, target).get("value", "") if target.sealed else original.value

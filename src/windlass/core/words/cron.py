@@ -107,7 +107,7 @@ def parse(text: str) -> Timetable:
         needs_both_days=words[2].startswith("*") or words[4].startswith("*"),
         is_wildcard=words[0].startswith("*") or words[1].startswith("*"),
     )
-    _refuse_never(timetable, words)
+    _refuse_impossible_days(timetable, words)
     return timetable
 
 
@@ -148,10 +148,10 @@ def _wrong(field: TimetableField, reason: str) -> BadTimetable:
     )
 
 
-def _refuse_never(timetable: Timetable, words: Sequence[str]) -> None:
+def _refuse_impossible_days(timetable: Timetable, words: Sequence[str]) -> None:
     longest = max(_LONGEST_MONTH[month] for month in timetable.months)
     if timetable.needs_both_days and min(timetable.days) > longest:
-        raise BadTimetable(f"choose a day that comes: {words[2]} is no day of the months {words[3]}")
+        raise BadTimetable(f"choose a day that exists: {words[2]} is no day of the months {words[3]}")
 
 
 def _short(text: str) -> str:

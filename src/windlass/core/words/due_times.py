@@ -92,8 +92,8 @@ def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -
 def _only_offset(where: ZoneInfo, day: date) -> int | None:
     """Returns the minutes by which the clock of a zone is ahead on a day; None if it is changed on it."""
     first = datetime(day.year, day.month, day.day)  # noqa: DTZ001
-    before, behind = _offset(where, first, 0), _offset(where, first + _DAY, 1)
-    return before if before == behind else None
+    before, later = _offset(where, first, 0), _offset(where, first + _DAY, 1)
+    return before if before == later else None
 
 
 @lru_cache(maxsize=1024)
@@ -121,16 +121,16 @@ def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[
         yield _change_between(where, minute - second, minute - first)
 
 
-def _change_between(where: ZoneInfo, before: int, behind: int) -> int:
+def _change_between(where: ZoneInfo, before: int, after: int) -> int:
     """Returns the first minute with the new offset, between one with the former and one with the new one."""
-    new = _offset_at(where, behind)
-    while behind - before > 1:
-        middle = (before + behind) // 2
+    new = _offset_at(where, after)
+    while after - before > 1:
+        middle = (before + after) // 2
         if _offset_at(where, middle) == new:
-            behind = middle
+            after = middle
         else:
             before = middle
-    return behind
+    return after
 
 
 def _offset_at(where: ZoneInfo, minute: int) -> int:
