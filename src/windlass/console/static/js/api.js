@@ -1,4 +1,4 @@
-// The one way to the server: the cookie says who is asking, and the key of the page that it is this page.
+// All requests to the API. The cookie identifies the session, and the key of the page proves that a page of the console asks.
 
 import { words } from "./words.js";
 
@@ -60,7 +60,7 @@ async function send(method, path, { body, tag, query, signal, quiet } = {}) {
   if (tag) sent["If-Match"] = tag;
   if (method === "POST") sent["Idempotency-Key"] = newKey();
   const request = { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal };
-  const answer = await insist(url, request, method);
+  const answer = await sendWithRetries(url, request, method);
   return read(answer, quiet);
 }
 
@@ -73,7 +73,7 @@ function newKey() {
 }
 
 // A POST has a key under which it is done once. The others can be repeated as they are.
-async function insist(url, request, method) {
+async function sendWithRetries(url, request, method) {
   for (let attempt = 0; ; attempt++) {
     try {
       const answer = await fetch(url, request);

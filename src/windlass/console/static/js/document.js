@@ -1,4 +1,4 @@
-// What the server offers, read from its OpenAPI document: operations, families, fields.
+// The operations, families and fields of the server, read from its OpenAPI document.
 
 import { headers } from "./api.js";
 import { words } from "./words.js";
@@ -74,23 +74,23 @@ export class ApiDocument {
       fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path) && this.answer(operation).properties?.results);
   }
 
-  /** The families below a path: lists whose things can be made, opened or changed. */
+  /** The families below a path: lists whose items can be created, opened or changed. */
   familiesBelow(path) {
     return this.listsBelow(path).filter((list) => this.at("POST", list.path) || this.at("PUT", list.path) || this.itemPath(list.path, NONE));
   }
 
-  /** The path of a thing of a list, which lies below the list or below the root; null if none can be read. */
+  /** The path of an item of a list, which lies below the list or below the root; null if none can be read. */
   itemPath(list, id) {
     return [`${list}/${id}`, `/${lastOf(list)}/${id}`].find((path) => this.at("GET", path)) || null;
   }
 
-  /** True for a list of services: things that can be deployed. */
+  /** True for a list of services: items that can be deployed. */
   isDeployable(list) {
     const path = this.itemPath(list.path, NONE);
     return Boolean(path && this.at("POST", list.path) && this.at("POST", `${path}/deploy`));
   }
 
-  /** What can be read of one thing beside its lists, such as the status of a cluster. */
+  /** The operations that read something of one resource beside its lists, such as the status of a cluster. */
   readingsOf(path) {
     const depth = path.split("/").length + 1;
     return this.operations.filter((operation) => {
@@ -99,12 +99,12 @@ export class ApiDocument {
     });
   }
 
-  /** The name of the parameter that names things of a family, such as `app_id`: of the first path that has one. */
+  /** The family of each parameter of a path, such as `application` for `app_id`. */
   families() {
     return this.familyOfParameter ||= Object.fromEntries(this.operations.flatMap(({ path }) => [...path.matchAll(/\/(\w+)\/\{(\w+)\}/g)].map(([, family, name]) => [name, family])));
   }
 
-  /** Actions on one thing: operations of POST directly below its path. */
+  /** Actions on one resource: operations of POST directly below its path. */
   actionsOf(path) {
     const depth = path.split("/").length + 1;
     return this.operations.filter((operation) =>

@@ -53,7 +53,7 @@ export function morph(old, fresh) {
   for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && !isKept(old, name)) old.setAttribute(name, value);
   for (const kind of Object.keys(old.handlers || {})) if (!fresh.handlers?.[kind]) old.handlers[kind] = undefined;
   for (const [kind, handler] of Object.entries(fresh.handlers || {})) listen(old, kind, handler);
-  // What a person has typed stays; a field that nobody has touched follows the state.
+  // Typed text stays; a field that was not touched follows the state.
   if ("value" in fresh && old !== document.activeElement && old.value !== fresh.value && !old.touched) old.value = fresh.value;
   if ("checked" in fresh && !old.touched) old.checked = fresh.checked;
   old.own = fresh.own;

@@ -1,4 +1,4 @@
-// The same as a call of the API and as a command, for a corner of each page.
+// The request of the API and the command that read the same as a page.
 
 import { h } from "./dom.js";
 import { codeBlock } from "./parts.js";
@@ -16,7 +16,7 @@ export function asCommand(method, path, body) {
   return [`windlass api ${method} ${quoted(path)}`, body && `--data ${quoted(JSON.stringify(body))}`].filter(Boolean).join(" ");
 }
 
-/** What a page shows, for those who go on with the API or the command line. */
-export function same(path) {
+/** The request and the command that read what a page shows. */
+export function apiEquivalents(path) {
   return h("details", { class: "same", key: "same" }, h("summary", { class: "muted" }, words.asApi), codeBlock(asRequest("GET", path)), codeBlock(asCommand("GET", path)));
 }

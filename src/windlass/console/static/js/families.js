@@ -1,4 +1,4 @@
-// The families below a thing, such as those of a project. Pages of their parents link to them; their own pages are derived.
+// The families below a resource, such as those of a project. Pages of their parents link to them; their own pages are derived.
 
 import { h } from "./dom.js";
 import { link } from "./parts.js";

@@ -1,5 +1,5 @@
 // Streams of the server, read with fetch because each request carries the key of the page. A stream that breaks is
-// taken up again after its last event; the tabs of a browser share one stream for the same thing.
+// continued after its last event. The tabs of a browser share one stream of each path.
 
 import { headers } from "./api.js";
 
@@ -7,8 +7,8 @@ const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
 
 /**
- * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(): what
- * should come is no longer kept.
+ * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(): the events
+ * that were missed are no longer kept.
  */
 export function follow(path, { event, state = () => {}, gone = () => {} }) {
   const ending = new AbortController();
@@ -89,7 +89,7 @@ export function pause(milliseconds, signal) {
 }
 
 /** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */
-export function share(path, handlers) {
+export function followShared(path, handlers) {
   if (!navigator.locks || !window.BroadcastChannel) return follow(path, handlers);
   const channel = new BroadcastChannel(`windlass:${path}`);
   const ending = new AbortController();
@@ -123,13 +123,13 @@ export function share(path, handlers) {
 
 /**
  * Keeps the state of a page as the server has it: `state.read` is called after an event of the stream, and after the
- * stream was broken. The more a reading costs, the longer changes are collected. `isNews(data)` may leave events out.
+ * stream was broken. The more a reading costs, the longer changes are collected. `isRelevant(data)` may leave events out.
  */
-export function keepUp(path, state, place, draw, isNews = () => true) {
+export function refreshOnEvents(path, state, place, draw, isRelevant = () => true) {
   let timer = null;
   let isWanted = false;
   let cost = 0;
-  const soon = () => {
+  const scheduleRead = () => {
     isWanted = true; // also while a reading is under way: what it began with may be old
     timer ||= setTimeout(run, Math.min(10000, Math.max(150, cost * 4)));
   };
@@ -145,13 +145,13 @@ export function keepUp(path, state, place, draw, isNews = () => true) {
       isWanted = true;
     }
     timer = null;
-    if (isWanted && !place.signal.aborted) soon();
+    if (isWanted && !place.signal.aborted) scheduleRead();
   };
   place.onStop(() => clearTimeout(timer));
-  place.onStop(share(path, {
-    event: (data) => isNews(data) && soon(),
+  place.onStop(followShared(path, {
+    event: (data) => isRelevant(data) && scheduleRead(),
     state: (isLive, since) => {
-      if (isLive && !state.isLive) soon();
+      if (isLive && !state.isLive) scheduleRead();
       Object.assign(state, { isLive, since });
       draw();
     },

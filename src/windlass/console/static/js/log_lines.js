@@ -15,7 +15,7 @@ export class LogLines {
   }
 
   clear() {
-    Object.assign(this, { lines: [], shown: [], known: new Set(), missed: [], hits: 0, dropped: 0, isAtEnd: true, isAtBegin: true, isMatches: false });
+    Object.assign(this, { lines: [], shown: [], known: new Set(), missed: [], hits: 0, dropped: 0, isAtEnd: true, isAtStart: true, isMatches: false });
   }
 
   read = async (query) => (await api.get(`${this.path}/log`, query)).results;
@@ -24,7 +24,7 @@ export class LogLines {
   async readEnd() {
     const lines = await this.read({ tail: PAGE });
     this.clear();
-    this.isAtBegin = lines.length < PAGE;
+    this.isAtStart = lines.length < PAGE;
     this.add(lines);
   }
 
@@ -32,7 +32,7 @@ export class LogLines {
   async readAround(moment) {
     const [before, after] = await Promise.all([this.read({ until: moment.toISOString(), tail: PAGE }), this.readSince(moment)]);
     this.clear();
-    this.isAtBegin = before.length < PAGE;
+    this.isAtStart = before.length < PAGE;
     this.isAtEnd = after.isAtEnd;
     this.add([...before, ...after.lines]);
     return this.lines.findIndex((line) => line.created_at >= moment.toISOString());
@@ -67,11 +67,11 @@ export class LogLines {
   /** Reads what was before. Returns how many shown lines came. */
   async readOlder() {
     const first = this.lines[0];
-    if (!first || this.isAtBegin || this.isMatches) return 0;
+    if (!first || this.isAtStart || this.isMatches) return 0;
     const until = new Date(new Date(first.created_at).getTime() + 1);
     const found = (await this.read({ until: until.toISOString(), tail: PAGE })).filter((line) => !this.known.has(line.id));
     if (first !== this.lines[0]) return 0; // cleared meanwhile
-    this.isAtBegin = !found.length;
+    this.isAtStart = !found.length;
     this.register(found);
     this.lines.unshift(...found);
     const shown = found.filter((line) => this.isShown(line));
@@ -102,7 +102,7 @@ export class LogLines {
     return false;
   }
 
-  /** Adds lines at the end. Returns how many shown lines were dropped at the begin. */
+  /** Adds lines at the end. Returns how many shown lines were dropped at the start. */
   add(lines) {
     const fresh = lines.filter((line) => !this.known.has(line.id));
     this.register(fresh);
@@ -115,7 +115,7 @@ export class LogLines {
     const gone = this.lines.splice(0, this.lines.length - MOST);
     for (const line of gone) this.known.delete(line.id);
     this.dropped += gone.length;
-    this.isAtBegin = false;
+    this.isAtStart = false;
     this.filter();
     return before - this.shown.length;
   }

@@ -1,4 +1,4 @@
-// A window into many lines: only those that are seen are nodes. New lines are collected and drawn once a frame.
+// Shows a log of many lines: only the visible ones are nodes. New lines are collected and drawn once a frame.
 
 import { fill, h } from "./dom.js";
 import { clockTime, exactTime, number } from "./format.js";
@@ -192,7 +192,7 @@ class LogView {
     if (!this.wraps) this.canvas.style.setProperty("height", `${shown.length * HEIGHT}px`);
     else this.canvas.style.removeProperty("height");
     fill(this.canvas, shown.length ? shown.slice(first, last).map((line, index) => this.line(line, first + index)) : h("p", { class: "muted pad" }, this.log.search ? words.nothingFound : text.empty));
-    fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtBegin));
+    fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtStart));
     if (this.isFollowing) this.scrollTo(this.box.scrollHeight);
   }
 
@@ -257,8 +257,8 @@ function openLine(line, data) {
 
 // A line of JSON says its level; of others it is guessed.
 function levelOf({ message }, data) {
-  const said = data && (data.level ?? data.severity);
-  return LEVELS.find(([, pattern]) => pattern.test(typeof said === "string" ? said : message))?.[0] || "";
+  const level = data && (data.level ?? data.severity);
+  return LEVELS.find(([, pattern]) => pattern.test(typeof level === "string" ? level : message))?.[0] || "";
 }
 
 function asJson(message) {
@@ -271,9 +271,9 @@ function asJson(message) {
 
 function highlighted(message, search) {
   const parts = [];
-  const low = message.toLowerCase();
+  const lowered = message.toLowerCase();
   let from = 0;
-  for (let at = low.indexOf(search); at >= 0 && parts.length < 100; at = low.indexOf(search, from)) {
+  for (let at = lowered.indexOf(search); at >= 0 && parts.length < 100; at = lowered.indexOf(search, from)) {
     parts.push(message.slice(from, at), h("mark", {}, message.slice(at, at + search.length)));
     from = at + search.length;
   }

@@ -1,12 +1,12 @@
-// The start: who is here, then the page of the address. `show` is called for each address.
+// Starts the console: finds out who is signed in, then shows the page of the address. `show` is called for each address.
 
 import { api, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
-import { same } from "./equivalents.js";
+import { apiEquivalents } from "./equivalents.js";
 import { startKeys } from "./keys.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
-import { complain, errorBox, say } from "./parts.js";
+import { showError, errorBox, say } from "./parts.js";
 import { words } from "./words.js";
 
 const app = document.getElementById("app");
@@ -36,7 +36,7 @@ async function show() {
     if (ending.signal.aborted) return;
     const draw = () => {
       if (ending.signal.aborted) return;
-      main = morph(main, h("main", { id: "main" }, module.render(state, place), state?.path && same(state.path)));
+      main = morph(main, h("main", { id: "main" }, module.render(state, place), state?.path && apiEquivalents(state.path)));
       settle(main);
     };
     place.update = draw;
@@ -117,7 +117,7 @@ document.addEventListener("click", (event) => {
   history.replaceState({ top: scrollY }, "");
   go(anchor.pathname + anchor.search);
 });
-addEventListener("unhandledrejection", ({ reason }) => complain(reason));
+addEventListener("unhandledrejection", ({ reason }) => showError(reason));
 
 startKeys(session, go);
 start();

@@ -54,7 +54,7 @@ export async function openPalette(place, { actions = false } = {}) {
   node.showModal();
   input.focus();
   draw();
-  // What cannot be read is missing; the rest can still be found.
+  // A list that cannot be read is left out; the others can still be searched.
   await Promise.allSettled([services(place), environments(place), things(place), operations()].map(async (more) => {
     const found = await more;
     entries = [...entries, ...found];

@@ -23,7 +23,7 @@ export function button(text, onclick, { main, danger, small, plain, title, disab
     try {
       await onclick(event);
     } catch (error) {
-      complain(error);
+      showError(error);
     } finally {
       node.removeAttribute("aria-busy");
     }
@@ -53,7 +53,7 @@ export function head(heading, { about, actions = [] } = {}) {
     h("div", { class: "actions" }, ...actions));
 }
 
-/** What stands where a list is empty: what it is for, a button, and a command. */
+/** Shown instead of an empty list: what the list is for, a button, and a command. */
 export function empty(text, action, command) {
   return h("div", { class: "empty" }, h("p", {}, text), action, command && code(command));
 }
@@ -106,7 +106,7 @@ export function say(text, { action, bad } = {}) {
   setTimeout(() => notice.remove(), bad ? 15000 : 7000);
 }
 
-export function complain(error) {
+export function showError(error) {
   if (error?.name === "AbortError") return;
   if (error?.status === 401) return; // the page of signing in is shown
   say(errorText(error), { bad: true });

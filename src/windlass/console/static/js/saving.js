@@ -1,4 +1,4 @@
-// Edits are sent with the tag of what was read, so that nobody undoes the changes of another person unseen.
+// Saves edits with the tag of what was read, so that a change of another person is never overwritten unseen.
 
 import { api } from "./api.js";
 import { h } from "./dom.js";
@@ -21,7 +21,7 @@ export async function save(path, changes, tag, before = {}) {
   }
 }
 
-// What both changed stands first; what only the other person changed is kept in any case.
+// Fields that both changed come first; those that only the other person changed are kept in any case.
 function comparison(changes, now, before) {
   const names = Object.keys(changes);
   const others = Object.keys(now).filter((name) => !names.includes(name) && name in before && name !== "updated_at" && typeof now[name] !== "object" && differs(now[name], before[name]));

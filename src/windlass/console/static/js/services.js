@@ -1,4 +1,4 @@
-// What is done with services: each action says beforehand what it will do.
+// Actions on services: each says beforehand what it will do.
 
 import { api } from "./api.js";
 import { h } from "./dom.js";

@@ -1,4 +1,4 @@
-// What stands around each page: the side bar with the places, and the bar below on phones.
+// The frame around each page: the side bar with the places, and the bar below on phones.
 
 import { fill, h } from "./dom.js";
 import { openPalette } from "./palette.js";
@@ -68,7 +68,7 @@ export function crumbs(...parts) {
   ]));
 }
 
-/** Links to the things before and after this one, for `[` and `]`. `paths`: all of the same kind, in order. */
+/** Links to the resources before and after this one, for `[` and `]`. `paths`: all of the same kind, in order. */
 export function siblings(paths, path) {
   const index = paths.indexOf(path);
   if (index < 0 || paths.length < 2) return null;

@@ -1,4 +1,4 @@
-// A deployment as a story: queued, fetched, detected, built, released, with the time of each, and its log.
+// A deployment by stages: queued, fetched, detected, built, released, with the time of each, and its log.
 
 import { api } from "../api.js";
 import { loadDocument } from "../document.js";
@@ -29,7 +29,7 @@ export async function load({ params }) {
   return { path, base, service, deployment, deployments: deployments.results, lines, links, title: `${service.name} v${deployment.number}` };
 }
 
-// What serves nothing, such as a job, has none.
+// Services without addresses, such as jobs, have no links.
 const linksOf = async (path) => ((await loadDocument()).at("GET", `${path}/link`) ? (await api.get(`${path}/link`)).results : []);
 const logLines = (base) => api.get(`${base}/log`, { tail: 10000 }).then((answer) => answer.results);
 

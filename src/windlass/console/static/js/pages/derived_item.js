@@ -1,4 +1,4 @@
-// One thing of any family: its fields, its form, its lists and actions, and what removes it.
+// One resource of any family: its fields, its form, its lists, its actions, and its deletion.
 
 import { api } from "../api.js";
 import { h, own, prose } from "../dom.js";
@@ -6,7 +6,7 @@ import { loadDocument } from "../document.js";
 import { familyOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
-import { button, codeBlock, complain, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
+import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { save as saveEdited } from "../saving.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
@@ -52,7 +52,7 @@ export function render(state, place) {
 
 const nameOf = (action) => action.summary.replace(/ \(.*\)$/, "");
 
-// What has no effect here, or no value, is left out.
+// Fields without effect or without a value are left out.
 function values(found, schema, document) {
   const properties = schema.properties || {};
   const isOwner = (value) => typeof value === "object" && Object.keys(value).join() === "id";
@@ -101,7 +101,7 @@ async function run(state, place, action) {
       try {
         finish({ data: await api.post(target, form ? form.read() : {}) });
       } catch (error) {
-        complain(error);
+        showError(error);
       }
     };
     return [action.description && h("p", {}, prose(action.description)), form?.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(heading, send, { main: true }))];

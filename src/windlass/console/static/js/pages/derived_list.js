@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
 import { ago, title } from "../format.js";
-import { button, code, complain, dialog, empty, head, link, table } from "../parts.js";
+import { button, code, showError, dialog, empty, head, link, table } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
@@ -80,7 +80,7 @@ export async function create(state, place) {
     try {
       finish(await api.post(path, form.read()));
     } catch (error) {
-      complain(error);
+      showError(error);
     }
   };
   const made = await dialog(`${words.new} ${noun(creation)}`, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))], { wide: true });

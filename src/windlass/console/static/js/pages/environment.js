@@ -1,11 +1,11 @@
-// An environment: its services in rows or as a graph of who uses whom, and what is done with all of them.
+// An environment: its services in rows or as a graph of their dependencies, and actions on all of them.
 
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
-import { keepUp } from "../live.js";
+import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
@@ -30,7 +30,7 @@ export async function load({ params, org }) {
 }
 
 export function watch(state, place, draw) {
-  keepUp(`${state.path}/status/stream`, state, place, draw);
+  refreshOnEvents(`${state.path}/status/stream`, state, place, draw);
   watchUsage(state, place, draw);
 }
 

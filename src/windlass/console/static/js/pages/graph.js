@@ -1,4 +1,4 @@
-// Who uses whom in an environment, seen in the variables: an arrow from a service to one whose address it has.
+// The dependencies of the services of an environment, read from the variables: an arrow from a service to one whose address it has.
 
 import { api } from "../api.js";
 import { svg, h } from "../dom.js";

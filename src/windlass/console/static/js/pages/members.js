@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { ago } from "../format.js";
-import { button, code, confirm, complain, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
+import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 
@@ -45,7 +45,7 @@ export function render(state, place) {
 async function change(state, place, member, role, event) {
   event.preventDefault();
   const ok = await confirm(text.changeTitle(member.email), text.changeWill(role.name, role.description), { action: text.change });
-  if (ok) await api.put(`${state.base}/member`, { user_id: member.id, role_id: role.id }).then(() => say(text.changed(member.email, role.name)), complain);
+  if (ok) await api.put(`${state.base}/member`, { user_id: member.id, role_id: role.id }).then(() => say(text.changed(member.email, role.name)), showError);
   await state.read();
   document.querySelectorAll(`input[name="role-${member.id}"]`).forEach((input) => (input.touched = false));
   place.update();
@@ -59,7 +59,7 @@ async function invite(state, place) {
       try {
         finish(await api.post(`${state.base}/inviteMember`, { email: email.value.trim(), role_id: role.value }));
       } catch (error) {
-        complain(error);
+        showError(error);
       }
     };
     return [field(text.email, email), field(text.role, role), h("p", { class: "help" }, text.inviteHelp),

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
-import { button, complain, empty, errorText, field, head } from "../parts.js";
+import { button, showError, empty, errorText, field, head } from "../parts.js";
 import { openNewest } from "../services.js";
 import { words } from "../words.js";
 
@@ -58,7 +58,7 @@ function repository(state, place) {
   const set = (name) => (event) => (state[name] = event.target.value);
   const look = () => detect(state, place);
   return h("div", { key: "repository" },
-    h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(complain)) },
+    h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(showError)) },
       field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
       h("div", { class: "line" },
         field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: state.branches?.[0] || text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
@@ -104,7 +104,7 @@ function detected(state, place) {
   const why = (name) => found.reasons[name] || "";
   const what = [found.framework, found.language && `${found.language} ${found.language_version}`.trim(), found.package_manager].filter(Boolean).join(", ");
   const setting = ([name, key]) => field(text.settings[name], h("input", { id: key, value: state.settings[key] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[key] = event.target.value) }), why(name));
-  // What nothing was found for is folded, but for the command that an application cannot do without.
+  // Settings that were not detected are folded, except the start command, which an application needs.
   const isKnown = ([name]) => Boolean(found[name]) || (name === "start" && !found.static_folder);
   return h("section", { class: "panel", key: "found" },
     h("h2", {}, what ? text.found(what) : text.foundNothing),

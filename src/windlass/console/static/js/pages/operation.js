@@ -1,4 +1,4 @@
-// Any operation of the API as a form: what the palette leads to.
+// Any operation of the API as a form. The palette leads here.
 
 import { api } from "../api.js";
 import { h, own } from "../dom.js";
@@ -22,7 +22,7 @@ export async function load({ params, org, query }) {
   return { document, operation, names, ids: { org_id: org.id, ...Object.fromEntries(query) }, options: optionsFor(document, names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
 }
 
-// What a parameter may name: services by their kind, and the environments and projects that have some.
+// The choices for a parameter: services by their kind, and the environments and projects that have services.
 function optionsFor(document, names, services) {
   const unique = (id, label) => [...new Map(services.map((service) => [service[id], label(service)]))];
   const families = document.families();

@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { keepUp } from "../live.js";
+import { refreshOnEvents } from "../live.js";
 import { empty, head, link, panel, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { badge, byUrgency, dot, serviceKind } from "../states.js";
@@ -23,7 +23,7 @@ export async function load(place) {
   return state;
 }
 
-export const watch = (state, place, draw) => keepUp(`/organization/${place.org.id}/events/stream`, state, place, draw);
+export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw);
 
 export function render(state, place) {
   const { services, projects } = state;

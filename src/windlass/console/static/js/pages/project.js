@@ -5,8 +5,8 @@ import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
 import { schemaForm } from "../forms.js";
-import { keepUp } from "../live.js";
-import { button, dialog, empty, head, link, menu, say, table, complain, confirm } from "../parts.js";
+import { refreshOnEvents } from "../live.js";
+import { button, dialog, empty, head, link, menu, say, table, showError, confirm } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
@@ -25,7 +25,7 @@ export async function load({ params, org }) {
   return state;
 }
 
-export const watch = (state, place, draw) => keepUp(`/organization/${place.org.id}/events/stream`, state, place, draw, (event) => event.project_id === undefined || event.project_id === null || event.project_id === state.project.id);
+export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw, (event) => event.project_id === undefined || event.project_id === null || event.project_id === state.project.id);
 
 export function render(state, place) {
   const { document, project, environments, services, path } = state;
@@ -54,7 +54,7 @@ async function create({ document, path }, place) {
     try {
       finish(await api.post(`${path}/environment`, form.read()));
     } catch (error) {
-      complain(error);
+      showError(error);
     }
   };
   const made = await dialog(text.newEnvironment, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))]);

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
-import { keepUp } from "../live.js";
+import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, tabs } from "../parts.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
@@ -48,14 +48,14 @@ export async function load(place) {
 
 export function watch(state, place, draw) {
   let seen = JSON.stringify(state.status);
-  const isNews = (statuses) => {
+  const isRelevant = (statuses) => {
     const mine = Object.values(statuses).flat().find((status) => status.id === state.id);
     const text = JSON.stringify(mine);
     if (!mine || text === seen) return false;
     seen = text;
     return true;
   };
-  keepUp(`/environment/${state.environment.id}/status/stream`, state, place, draw, isNews);
+  refreshOnEvents(`/environment/${state.environment.id}/status/stream`, state, place, draw, isRelevant);
   state.inner.watch?.(state, place, draw);
 }
 

@@ -1,4 +1,4 @@
-// What the services of an environment use: the processor in the last hour as a small line, and the values of now.
+// The usage of the services of an environment: the processor in the last hour as a small line, and the latest values.
 
 import { api } from "../api.js";
 import { h, svg } from "../dom.js";

@@ -5,7 +5,7 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { parseDotenv } from "../dotenv.js";
 import { ago } from "../format.js";
-import { button, complain, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
+import { button, showError, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
@@ -72,7 +72,7 @@ function isOwn({ path }, row) {
   return row.scope === level;
 }
 
-// Who changed it: the audit names the level at which it is set.
+// The history of a variable; the audit names the level at which it is set.
 async function showHistory({ path, above }, place, row) {
   const levels = [path, ...above].map((other) => other.split("/").pop());
   const lists = await Promise.all(levels.map((targetId) => api.get(`/organization/${place.org.id}/events`, { targetId, pageSize: 100 })));
@@ -130,7 +130,7 @@ async function paste(state, place) {
       try {
         finish({ pairs: parseDotenv(content.value), isSecret: secret.checked });
       } catch (error) {
-        complain(error);
+        showError(error);
       }
     };
     return [h("p", {}, text.pasteHelp), content, field(text.allSecret, secret, "", { isSwitch: true }),

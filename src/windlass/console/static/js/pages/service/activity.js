@@ -1,4 +1,4 @@
-// What was done with a service, by whom, and what changed.
+// The activity of a service: each action, the person, and the changes.
 
 import { api } from "../../api.js";
 import { eventList } from "../audit.js";

@@ -49,7 +49,7 @@ export function render(state, place) {
   ];
 }
 
-// What can be read besides, such as the credentials of a database, is read when it is asked for.
+// Further readings, such as the credentials of a database, are requested only on a click.
 function reading({ content, document, path }, place, operation) {
   const name = familyOf(operation);
   const found = content.read?.[name];
