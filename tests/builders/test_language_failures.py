@@ -93,7 +93,7 @@ ROWS = [
     (
         "maven: other",
         "[ERROR] cannot find symbol",
-        "Mend what it reports, and deploy again: the step failed (exit",
+        "Fix what it reports, and deploy again: the step failed (exit",
     ),
 ]
 

@@ -43,7 +43,7 @@ async def test_a_build_command_that_is_set_and_fails_ends_the_build(site):
     said = await site.refused(
         {"requirements.txt": "", "main.py": ""}, settings=BuildSettings(build_command="python -c 1/0")
     )
-    assert said.startswith("Mend what it reports, and deploy again: python -c 1/0 failed (exit code 1): Zero")
+    assert said.startswith("Fix what it reports, and deploy again: python -c 1/0 failed (exit code 1): Zero")
 
 
 @needs_node
@@ -149,7 +149,7 @@ def test_a_lock_file_that_is_out_of_date_is_named_though_npm_prints_its_usage_be
 def test_the_reason_of_npm_is_the_first_line_and_no_line_of_its_usage():
     assert "(exit code 1): `npm ci` can only install" in _failure_of_npm(OUT_OF_DATE + USAGE)
     # Negative control: another failure with the same usage is not taken for an old lock file.
-    assert _failure_of_npm(f"npm error code EUSAGE\n{USAGE}").startswith("Mend what it reports")
+    assert _failure_of_npm(f"npm error code EUSAGE\n{USAGE}").startswith("Fix what it reports")
 
 
 def _failure_of_npm(output: str) -> str:

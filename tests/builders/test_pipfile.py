@@ -64,5 +64,5 @@ def test_no_value_begins_a_line_or_an_option_of_its_own(tmp_path):
 @pytest.mark.parametrize("text", ["{", "[1"])
 def test_a_malformed_lock_is_named(tmp_path, text):
     write(tmp_path, {"Pipfile.lock": text})
-    with pytest.raises(BuildError, match=r"^Mend Pipfile\.lock, which cannot be read"):
+    with pytest.raises(BuildError, match=r"^Fix Pipfile\.lock, which cannot be read"):
         pipfile_lines(tmp_path)

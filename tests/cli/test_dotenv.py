@@ -36,7 +36,7 @@ def test_a_file_of_variables_is_read(text, values):
     ("text", "line"), [("A=1\nnothing", 2), ("=1", 1), ("1A=2", 1), ('A="open', 1), ("\nA='a' b", 2)]
 )
 def test_a_line_that_is_none_is_named(text, line):
-    with pytest.raises(Misused, match=rf"^\.env: mend line {line}: "):
+    with pytest.raises(Misused, match=rf"^\.env: fix line {line}: "):
         parse_dotenv(text, ".env")
 
 

@@ -78,7 +78,7 @@ async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):
     assert (said.code, said.out) == (1, "")
     assert states(said)[-1] == "ERROR"
     assert "The last lines of the log of web:\n  KeyError: 'PORT'\n" in said.err
-    assert said.err.splitlines()[-1].startswith("windlass: mend this and deploy web again: ")
+    assert said.err.splitlines()[-1].startswith("windlass: fix this and deploy web again: ")
     assert "it ended with exit code 3" in said.err.splitlines()[-1]
 
 
@@ -105,7 +105,7 @@ def test_the_last_line_of_a_failure_leaves_out_the_output_that_was_printed_befor
     message = with_remarks("web exited with code 3", "v1 still serves", "KeyError: 'PORT'")
     assert "KeyError" in message
     failed = DeploymentFailed("web", {"status": "FAILED", "action": "DEPLOY", "message": message})
-    assert failed.message == "mend this and deploy web again: web exited with code 3. v1 still serves"
+    assert failed.message == "fix this and deploy web again: web exited with code 3. v1 still serves"
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ async def test_each_failure_in_an_environment_is_shown_with_its_reason(windlass)
     assert "The last lines of the log of web" in said.err
     for name in ("web", "api"):
         reason = f"no requirements.txt. No version of {name} serves now"
-        assert f"mend this and deploy {name} again: {reason}\n" in said.err
+        assert f"fix this and deploy {name} again: {reason}\n" in said.err
     assert said.err.endswith("windlass: 2 of 2 failed: see above what to do about each\n")
 
 

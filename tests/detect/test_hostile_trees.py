@@ -80,13 +80,13 @@ def test_no_form_of_a_json_document_raises(documents):
 @pytest.mark.parametrize(
     ("file", "text", "problem"),
     [
-        ("package.json", '{\n "scripts": {\n', "Mend package.json, line 3: "),
-        ("package.json", "[" * 100_000, "Mend package.json: it is nested too deep."),
-        ("package.json", "[]", "Mend package.json: it must hold an object."),
-        ("package.json", "1" * 5000, "Mend package.json: "),
-        ("pyproject.toml", "[project]\nname=\n", "Mend pyproject.toml, line 2: "),
-        ("pyproject.toml", "a=" + "[" * 100_000, "Mend pyproject.toml"),
-        ("Cargo.toml", "x", "Mend Cargo.toml"),
+        ("package.json", '{\n "scripts": {\n', "Fix package.json, line 3: "),
+        ("package.json", "[" * 100_000, "Fix package.json: it is nested too deep."),
+        ("package.json", "[]", "Fix package.json: it must hold an object."),
+        ("package.json", "1" * 5000, "Fix package.json: "),
+        ("pyproject.toml", "[project]\nname=\n", "Fix pyproject.toml, line 2: "),
+        ("pyproject.toml", "a=" + "[" * 100_000, "Fix pyproject.toml"),
+        ("Cargo.toml", "x", "Fix Cargo.toml"),
     ],
 )
 def test_a_malformed_file_is_a_problem_with_its_name_and_line(file, text, problem):

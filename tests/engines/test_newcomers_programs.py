@@ -79,7 +79,7 @@ PYTHONS = [
     (
         "an exception",
         "raise ValueError('no such shop')",
-        "Mend what shop reports: `ValueError: no such shop`",
+        "Fix what shop reports: `ValueError: no such shop`",
     ),
     ("an end at once", "print('done')", KEEPS_RUNNING),
     ("a missing module", "import no_such_module", MODULE),

@@ -60,7 +60,7 @@ FAILURES = [
      "ImportError: cannot import name 'url' from 'shop.urls' (/site-packages/s.py)",
      "Name an older version of shop in the dependencies: the installed one has no url"),
     ("python: a name of its own", "ImportError: cannot import name 'Shop' from 'shop' (/app/shop.py)",
-     "Mend what web reports: `ImportError: cannot import name 'Shop'"),
+     "Fix what web reports: `ImportError: cannot import name 'Shop'"),
     ("bash: line endings of Windows", "start.sh: line 2: $'\\r': command not found", LINE_ENDINGS),
     ("env: line endings of Windows", "/usr/bin/env: ‘bash\\r’: No such file or directory", LINE_ENDINGS),
     (("bash: interpreter "
@@ -114,19 +114,19 @@ FAILURES = [
     (("a folder of "
 "others"), "PermissionError: [Errno 13] Permission denied: '/data'", "Write to a volume of `storage`"),
     (("python: any "
-"exception"), f"{TRACEBACK}ValueError: no such shop", "Mend what web reports: `ValueError: no such shop`"),
+"exception"), f"{TRACEBACK}ValueError: no such shop", "Fix what web reports: `ValueError: no such shop`"),
     (("python: own "
-"exception"), f"{TRACEBACK}shop.errors.NoShopError", "Mend what web reports: `shop.errors.NoShopError`"),
+"exception"), f"{TRACEBACK}shop.errors.NoShopError", "Fix what web reports: `shop.errors.NoShopError`"),
     (("node: any excep"
 "tion"), ("TypeError: x is not a function\n    "
-"at main (/app/a.js:1:2)\n\nNode.js v20"), "Mend what web reports: `TypeError: x is not a function`"),
+"at main (/app/a.js:1:2)\n\nNode.js v20"), "Fix what web reports: `TypeError: x is not a function`"),
     ("go: any panic", ("panic: runtime error: index "
-"out of range\n\ngoroutine 1:"), "Mend what web reports: `panic: runtime error"),
+"out of range\n\ngoroutine 1:"), "Fix what web reports: `panic: runtime error"),
     ("pydantic", "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings\n"
      "db_url\n  Field required [type=missing]\nSECRET\n  Field required [type=missing]",
      "Set the variables DB_URL, SECRET, such as with `windlass env set NAME=…`: web needs them to start"),
     ("pydantic: no settings", "ValidationError: 1 validation error for Order\nname\n  Field required",
-     "Mend what web reports: `ValidationError"),
+     "Fix what web reports: `ValidationError"),
     ("openai", "openai.OpenAIError: pass api_key, or by setting the OPENAI_API_KEY environment variable",
      "Set the variable OPENAI_API_KEY"),
     ("django: no database", "ImproperlyConfigured: settings.DATABASES is improperly configured.", DATABASE),
@@ -134,7 +134,7 @@ FAILURES = [
     ("python: another package", "ModuleNotFoundError: No module named 'rest_framework.routers'",
      "Add djangorestframework to the dependencies, or correct the name: web has no module rest_"),
     ("java", ('Exception in thread "main" '
-'java.lang.IllegalStateException: no shop'), "Mend what web reports: `Exception in thread"),
+'java.lang.IllegalStateException: no shop'), "Fix what web reports: `Exception in thread"),
 ]  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def test_lines_that_tell_no_reason_are_left_to_the_person(output):
     told = with_remedy(failure, "web", output.splitlines())
     assert told in {
         failure,
-        "Mend what web reports: `KeyError: 'a'`. web exited with code 1 while it was starting",
+        "Fix what web reports: `KeyError: 'a'`. web exited with code 1 while it was starting",
     }
 
 
@@ -270,7 +270,7 @@ BUILDS = [
         "npm error network request to https://registry failed, reason: getaddrinfo ENOTFOUND registry",
         "Deploy again, or ask the operator to let builds reach their registries",
     ),
-    ("any other failure", 2, "src/main.ts(3,1): error TS2304", "Mend what it reports, and deploy again"),
+    ("any other failure", 2, "src/main.ts(3,1): error TS2304", "Fix what it reports, and deploy again"),
 ]
 
 
@@ -285,7 +285,7 @@ def test_the_first_sentence_of_a_failed_step_of_a_build_says_what_to_do(code, ou
         progress.take({"stream": f"{line}\n"})
     progress.take({"error": f"The command '/bin/sh -c x' returned a non-zero code: {code}"})
     progress.close()
-    usual = "Look at the build log, and mend the step that failed" if remedy.startswith("Mend") else remedy
+    usual = "Look at the build log, and fix the step that failed" if remedy.startswith("Fix") else remedy
     assert progress.failure.startswith(usual), progress.failure
 
 

@@ -93,7 +93,7 @@ async def test_a_failed_release_command_leaves_the_earlier_version_serving(
     world.git.push("broken")
     failed = await released(world, app)
     assert failed["status"] == "FAILED"
-    assert failed["message"].startswith("Mend the release command, or what it needs: it exited with code 3")
+    assert failed["message"].startswith("Fix the release command, or what it needs: it exited with code 3")
     assert "v1 (" in failed["message"]
     assert "still serves" in failed["message"]
     assert failed["message"].endswith("migrating")

@@ -264,7 +264,7 @@ def failure(what: str, code: int, last: Sequence[str]) -> str:
         return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
     reason = blamed_line(last) or _error(last) or _last_words(last) or "it gave no reason"
     end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
-    return f"{remedy} {end}" if remedy else f"Mend what it reports, and deploy again: {end}"
+    return f"{remedy} {end}" if remedy else f"Fix what it reports, and deploy again: {end}"
 
 
 def _error(last: Sequence[str]) -> str:

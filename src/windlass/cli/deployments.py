@@ -149,7 +149,7 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
     what = f"{_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:
         case Progress.FAILED:
-            return f"mend this and {what}"
+            return f"fix this and {what}"
         case Progress.CANCELED:
             return f"{what} if you still want to: this deployment was cancelled"
         case _:

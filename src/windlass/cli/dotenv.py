@@ -28,7 +28,7 @@ def parse_dotenv(text: str, source: str) -> dict[str, str]:
         head = _NAME.match(text, place)
         if head is None:
             line = text.count("\n", 0, place) + 1
-            raise Misused(f"{source}: mend line {line}: it must be like NAME=value")
+            raise Misused(f"{source}: fix line {line}: it must be like NAME=value")
         values[head["name"]], place = _value(text, head.end(), source)
     return values
 
@@ -40,7 +40,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
         quoted = (_SINGLE if mark == "'" else _DOUBLE).match(text, start)
         if quoted is None:
             line = text.count("\n", 0, start) + 1
-            raise Misused(f"{source}: mend line {line}: the quote {mark} is not closed, or text follows it")
+            raise Misused(f"{source}: fix line {line}: the quote {mark} is not closed, or text follows it")
         inner = quoted["text"]
         return (inner if mark == "'" else _unescape(inner)), quoted.end()
     bare = _BARE.match(text, start)

@@ -124,7 +124,7 @@ def _parse(file: Path, content: bytes) -> FolderLink:
         fields: dict[str, Any] = parse_toml(content.decode())
         link = msgspec.convert(fields, FolderLink)
     except (ValueError, msgspec.ValidationError) as error:
-        raise Stopped(f"mend {file}, or write it again with `windlass link`: {plain(str(error))}") from error
+        raise Stopped(f"fix {file}, or write it again with `windlass link`: {plain(str(error))}") from error
     if link.url:
         normal_url(link.url)
     return link

@@ -105,7 +105,7 @@ class BuildProgress:
         number = int(code[1]) if code else 0
         if remedy := build_remedy(number, [*self._last, self.error], is_image=True):
             return f"{remedy} The step that failed: {reason}"
-        return f"Look at the build log, and mend the step that failed: {reason}"
+        return f"Look at the build log, and fix the step that failed: {reason}"
 
     def _write(self, text: str) -> None:
         if text.startswith(_ITS_OWN):  # a message of the engine itself

@@ -66,7 +66,7 @@ class BuildState:
 
     def check(self) -> None:
         if _real_folders(self.sources) != self.real_folders:
-            raise BuildError("Mend the install script: it puts a link in the place of a folder.")
+            raise BuildError("Fix the install script: it puts a link in the place of a folder.")
 
     async def keep(self, fetched: Path, kind: str) -> Path:
         """Makes a fetched toolchain part of the artifact, whose instances see nothing else of ours."""

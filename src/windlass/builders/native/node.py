@@ -142,7 +142,7 @@ def _content(file: Path) -> dict[str, Any]:
     try:
         content = msgspec.json.decode(read_small(file))
     except msgspec.DecodeError as error:
-        raise BuildError(f"Mend package.json, which cannot be read: {error}.") from error
+        raise BuildError(f"Fix package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise BuildError("package.json must hold an object.")
     return content
@@ -222,7 +222,7 @@ async def install_apart(
     """Installs into `folder`/node_modules, where it stays. The manager sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
         if tree.inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
-            raise BuildError(f"Mend the install script: it makes {path.name} lead out of the application.")
+            raise BuildError(f"Fix the install script: it makes {path.name} lead out of the application.")
         target = folder / path.relative_to(needed.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():

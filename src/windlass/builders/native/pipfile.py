@@ -35,7 +35,7 @@ def _read(file: Path, decode: Any) -> dict[str, Any]:
     try:
         content = decode(read_small(file))
     except (ValueError, msgspec.DecodeError) as error:
-        raise BuildError(f"Mend {file.name}, which cannot be read: {error}.") from error
+        raise BuildError(f"Fix {file.name}, which cannot be read: {error}.") from error
     return _table(content)
 
 

@@ -24,7 +24,7 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
             return {}
         raise BuildError("Add a pyproject.toml to install the project by: there is none.") from error
     except ValueError as error:
-        raise BuildError(f"Mend pyproject.toml, which cannot be read: {error}.") from error
+        raise BuildError(f"Fix pyproject.toml, which cannot be read: {error}.") from error
 
 
 def dependencies_in(pyproject: Mapping[str, Any]) -> list[str] | None:

@@ -32,7 +32,7 @@ class Requirement(NamedTuple):
 def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
     """Reads a requirements file and those it includes."""
     if deep > DEEPEST:
-        raise BuildError(f"Mend {file.name}: it includes other files too deep, or itself.")
+        raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
     whole = tree.inside(top, file)
     if whole is None or not whole.is_file():
         raise BuildError(f"There is no {file.relative_to(top) if file.is_relative_to(top) else file.name}.")

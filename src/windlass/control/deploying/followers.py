@@ -76,7 +76,7 @@ async def fail_followers(ctx: Context, tx: Tx, job: Row, failed: DeploymentRow) 
                 is_same = particulars(row).request == request and (row.action in BUILDS) is begins
                 if is_same and row.status == Progress.QUEUED:
                     await _fail(
-                        tx, neighbour, row, f"Mend the job {name_of(job)}, which comes first: it failed"
+                        tx, neighbour, row, f"Fix the job {name_of(job)}, which comes first: it failed"
                     )
 
 

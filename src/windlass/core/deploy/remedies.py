@@ -232,7 +232,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         if pattern.search(end):
             return words.format(name=name)
     if line := next(_exceptions(output), ""):
-        return f"Mend what {name} reports: `{line}`"
+        return f"Fix what {name} reports: `{line}`"
     return ""
 
 

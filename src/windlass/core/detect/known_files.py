@@ -74,10 +74,10 @@ class KnownFiles:
             try:
                 content = parse(text) if text.strip() else {}
             except _Malformed as error:
-                self.problems.append(f"Mend {path}{error}.")
+                self.problems.append(f"Fix {path}{error}.")
                 content = {}
             if not isinstance(content, dict):
-                self.problems.append(f"Mend {path}: it must hold an object.")
+                self.problems.append(f"Fix {path}: it must hold an object.")
                 content = {}
             self._documents[path] = content
         return self._documents[path]

@@ -36,7 +36,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
         await _finish(ledger, report)
         await ledger.ctx.point("release command ended")
     if report.exit_code != 0:
-        raise ReleaseFailed(f"Mend the release command, or what it needs: it {report.reason}")
+        raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
 
 
 async def release_output(ledger: Ledger) -> str:
