@@ -228,13 +228,18 @@ def other_registry(url: str, image_name: str) -> str:
 def may_give_tokens(kind: str, url: str, realm: str) -> bool:
     """True if a login of the registry may be sent to this address, which asks for it on its behalf: the
     registry itself, a host that is known to belong to it, or a neighbour of it under the same domain."""
-    registry, server = urlsplit(api_url(url)), urlsplit(realm)
+    registry = urlsplit(api_url(url))
+    try:
+        server = urlsplit(realm)
+        port = server.port
+    except ValueError:  # the registry names no address
+        return False
     if server.scheme != registry.scheme or server.username is not None:
         return False
     if server.netloc.lower() == registry.netloc.lower():
         return True
     host = (server.hostname or "").lower()
-    if server.scheme != "https" or server.port not in (None, 443):
+    if server.scheme != "https" or port not in (None, 443):
         return False
     return host in KINDS[kind].tokens_at or _are_neighbours((registry.hostname or "").lower(), host)
 
