@@ -15,6 +15,7 @@ from msgspec import Struct
 from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict, Invalid, TooLarge
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
@@ -214,8 +215,8 @@ def _lock_info(info: bytes) -> LockInfo:
     if not info:
         return LockInfo()
     try:
-        return msgspec.json.decode(info, type=LockInfo)
-    except msgspec.MsgspecError as error:
+        return read_json(info, LockInfo)
+    except BadJson as error:
         raise Invalid(f"the lock is refused: {error}") from error
 
 
