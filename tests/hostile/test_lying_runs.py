@@ -64,6 +64,9 @@ STATE = b'{"version": 4, "outputs": {"a": {"value": %s}}}'
         ("PUT", "snapshot", STATE % DEEP),
         ("LOCK", "state", b'{"ID": "\xff"}'),
         ("LOCK", "state", b'{"else": %s}' % DEEP),
+        ("LOCK", "state", {"ID": "a\0b"}),
+        ("LOCK", "state", {"ID": "a", "Operation": "\x1b[2J"}),
+        ("LOCK", "state", {"ID": "a", "Info": "x" * 20_000}),
         ("PUT", "plan", b"\xff"),
         (
             "PUT",
