@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
 from tests.registries.test_protocol import Servers, registry
+from windlass.base.http_out import HttpResult
 from windlass.core.deploy.registries import may_give_tokens
 from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
-from windlass.registries.client import MOST_PAGES
+from windlass.registries.client import MOST_PAGES, RegistryClient, RequestPauses
 from windlass.registries.docker_hub import search_images
 from windlass.registries.failures import Problem, RegistryFailure
 
@@ -30,6 +33,25 @@ async def test_a_list_that_names_a_next_page_for_ever_is_read_to_a_limit():
     """Negative control: `test_pages_are_read_to_the_end_and_never_at_another_host`."""
     read = await registry(endless_registry(count(), MOST_PAGES + 1), URL).tags("a", 10)
     assert (read.names, read.is_complete) == ([], False)
+
+
+class SlowServers(Servers):
+    """Sends the first page of a list, and never the second."""
+
+    async def send(self, *words: str, **_: Any) -> HttpResult:
+        if len(self.asked) == 1:
+            await asyncio.Event().wait()
+        return await super().send(*words)
+
+
+async def test_a_list_that_comes_too_slowly_is_given_up():
+    """Negative control: a registry that sends the second page at once."""
+    link = {"link": '</v2/a/tags/list?last=1>; rel="next"'}
+    slow = SlowServers(lambda *_: (200, link, {"tags": []}))
+    client = RegistryClient(slow, "GENERIC_CR", URL, None, RequestPauses(), list_seconds=0.05)
+    with pytest.raises(RegistryFailure, match="does not send its list") as refused:
+        await client.tags("a", 10)
+    assert refused.value.problem is Problem.UNREACHABLE
 
 
 async def test_names_that_no_image_and_no_tag_has_are_left_out():

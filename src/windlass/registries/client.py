@@ -7,6 +7,7 @@ registry.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import time
@@ -42,6 +43,8 @@ SECONDS: Final = 10.0
 LONGEST: Final = 1024 * 1024
 """Bytes of an answer; a page of tags has far fewer."""
 PER_PAGE: Final = 1000
+LIST_SECONDS: Final = 60.0
+"""Seconds that a registry may take for all pages of a list."""
 MOST_PAGES: Final = 200
 """Pages of a list; a registry may name a next page for ever."""
 MANIFESTS: Final = (
@@ -111,7 +114,13 @@ class RegistryClient:
     """A registry that is asked for one caller: it keeps tokens, and is not kept itself."""
 
     def __init__(
-        self, out: Sends, kind: str, url: str, login: RegistryLogin | None, pauses: RequestPauses
+        self,
+        out: Sends,
+        kind: str,
+        url: str,
+        login: RegistryLogin | None,
+        pauses: RequestPauses,
+        list_seconds: float = LIST_SECONDS,
     ) -> None:
         self._out = out
         self._kind, self._url = kind, url
@@ -119,6 +128,7 @@ class RegistryClient:
         self._api = api_url(url)
         self._host = host_of(url)
         self._pauses = pauses
+        self._list_seconds = list_seconds
         self._authorization: dict[str, str] = {}
         """The header of requests, by scope."""
         self.allowance: Allowance | None = None
@@ -169,6 +179,18 @@ class RegistryClient:
                 raise
 
     async def _pages(
+        self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+    ) -> RegistryNames:
+        try:
+            async with asyncio.timeout(self._list_seconds):
+                return await self._read_pages(path, scope, image, most, shape)
+        except TimeoutError as error:
+            raise RegistryFailure(
+                Problem.UNREACHABLE,
+                f"Try again later: {self._host} does not send its list in {self._list_seconds:g} seconds",
+            ) from error
+
+    async def _read_pages(
         self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
     ) -> RegistryNames:
         names: list[str] = []

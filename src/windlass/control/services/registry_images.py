@@ -28,8 +28,8 @@ MOST_TAGS: Final = 10_000
 MOST_IMAGES: Final = 10_000
 _WITH_TAGS: Final = 100
 """Images of a page for which tags are asked for."""
-SECONDS: Final = 60
-"""Seconds that a registry may take for all requests of a list."""
+SECONDS: Final = 90
+"""Seconds that a registry may take for its images and the tags of each."""
 _AT_ONCE: Final = 4
 """Images whose tags are asked for at the same time."""
 
