@@ -22,6 +22,7 @@ from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.access import SYSTEM
 from windlass.core.declare.fields import Key, Note, Text
 from windlass.core.declare.resource import Family
+from windlass.core.deploy.injected_variables import PREFIX
 from windlass.core.deploy.progress import Initiator
 from windlass.families.variable import Secret, Variable, secret, variable
 from windlass.store import Row, RunRow, Tx
@@ -75,6 +76,10 @@ def read_outputs(content: bytes | None) -> Outputs:
             f"{error}"
         ) from error
     for key, output in outputs.items():
+        if key.startswith(PREFIX):
+            raise BadOutput(
+                f"Write another name than {key} to the output file: Windlass itself sets such names"
+            )
         if "\0" in output.text:
             raise BadOutput(f"Write no NUL to the output file: no process takes it in the variable {key}")
     if len(outputs) > MOST:
@@ -88,14 +93,21 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     environment = await tx.resources.get(job.parent) if job else None
     if job is None or environment is None:
         return ()
-    present = {
-        row.read(OutputVariable).key: row
-        for family in (variable, secret)
-        for row in await tx.resources.of_parent(environment.id, family.name)
-    }
+    present, above = await _variables_at(tx, environment.id), await _variables_at(tx, environment.parent)
     for key, output in outputs.items():
+        if key in above and key not in present:
+            raise Conflict(
+                f"Write another name than {key} to the output file, or delete that variable of the project: no "
+                "job has set it"
+            )
         await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
     return tuple(sorted(outputs))
+
+
+async def _variables_at(tx: Tx, level: str) -> dict[str, Row]:
+    """Returns the variables and secrets of a level by key."""
+    rows = [row for family in (variable, secret) for row in await tx.resources.of_parent(level, family.name)]
+    return {row.read(OutputVariable).key: row for row in rows}
 
 
 async def _set(
