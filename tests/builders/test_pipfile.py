@@ -61,7 +61,7 @@ def test_no_value_begins_a_line_or_an_option_of_its_own(tmp_path):
     assert pipfile_lines(tmp_path) == ["a--pre==1-r/etc/passwd"]
 
 
-@pytest.mark.parametrize("text", ["{", "[1"])
+@pytest.mark.parametrize("text", ["{", "[1", "[" * 100_000])
 def test_a_malformed_lock_is_named(tmp_path, text):
     write(tmp_path, {"Pipfile.lock": text})
     with pytest.raises(BuildError, match=r"^Fix Pipfile\.lock, which cannot be read"):

@@ -6,6 +6,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native.node import package
+from windlass.builders.native.node_engines import check_packages
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.requirements import requirements_in
 from windlass.builders.native.start import by_procfile
@@ -36,3 +37,17 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "package.json")
     with pytest.raises(BuildError, match=r"Make package\.json a file:"):
         read_small(tmp_path / "package.json")
+
+
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):
+    (tmp_path / "package.json").write_text("[" * 100_000)
+    with pytest.raises(BuildError, match=r"Mend package\.json, which cannot be read: it is nested too deep"):
+        package(tmp_path)
+
+
+def test_an_installed_package_that_cannot_be_read_asks_for_no_node(tmp_path):
+    package_json = tmp_path / "node_modules/hostile/package.json"
+    package_json.parent.mkdir(parents=True)
+    for content in (b'{"else": ' + b"[" * 100_000, b'{"engines": {"node": "\xff"}}'):
+        package_json.write_bytes(content)
+        check_packages(tmp_path, ["hostile"], "22.1.0")

@@ -222,11 +222,53 @@ async def test_an_output_replaces_no_variable_of_people(world: World) -> None:
     assert await variables(world, environment) == {"A": "mine"}
 
 
+@pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
+async def test_an_output_hides_no_variable_of_the_project(world: World, kind: str) -> None:
+    """Negative control: `test_the_output_file_of_a_run_becomes_variables_for_its_environment`."""
+    project = await world.project()
+    environment = await world.environment(project)
+    await world.made(f"/project/{project}/{kind}", {"key": "A", "value": "mine"})
+    world.engine.output = b'{"A": {"value": "1"}, "B": {"value": "1"}}'
+    job = await new_job(world, environment, schedule=events("on_start"))
+    deployment = await deployed(world, job)
+    assert deployment["status"] == "FAILED"
+    assert "or delete that variable of the project" in deployment["message"]
+    assert await variables(world, environment) == ({"A": "mine"} if kind == "environmentVariable" else {})
+
+
+@pytest.mark.parametrize("key", ["WINDLASS_PROJECT_ID", "QOVERY_POSTGRESQL_Z00000000_HOST_INTERNAL"])
+async def test_an_output_hides_nothing_that_windlass_sets(world: World, key: str) -> None:
+    world.engine.output = b'{"%s": {"value": "evil.test"}}' % key.encode()
+    job = await new_job(world, schedule=events("on_start"))
+    assert "Windlass itself sets such names" in (await deployed(world, job))["message"]
+
+
 @pytest.mark.parametrize(
-    "output", [b"[]", b"{", b'{"A": 1}', b'{"a b": {"value": ""}}', b'{"A": {"value": {}}}', b"\xff"]
+    "output",
+    [
+        b"[]",
+        b"{",
+        b'{"A": 1}',
+        b'{"a b": {"value": ""}}',
+        b'{"A": {"value": {}}}',
+        b'{"A": {"value": "%s"}}' % (b"x" * 65_537),
+        b'{"A": {"value": "", "description": "\\u001b[2J"}}',
+        b"\xff",
+    ],
 )
 async def test_an_output_file_in_another_form_fails_the_run(world: World, output: bytes) -> None:
     world.engine.output = output
     job = await new_job(world, schedule=events("on_start"))
     deployment = await deployed(world, job)
     assert (deployment["status"], "Write an object such as" in deployment["message"]) == ("FAILED", True)
+
+
+async def test_an_output_that_no_process_could_take_stops_no_other_service(world: World) -> None:
+    """Negative control: `test_the_output_file_of_a_run_becomes_variables_for_its_environment`."""
+    environment, _, job, app = await environment_with(world, "on_start")
+    world.engine.output = b'{"A": {"value": "x\\u0000y"}}'
+    assert "Write no NUL to the output file" in (await deployed(world, job))["message"]
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert await variables(world, environment) == {}

@@ -168,6 +168,44 @@ async def test_an_image_of_another_registry_is_refused(world, name):
     assert "image_name is relative to the registry" in refused.message
 
 
+def host_for_engines(name: str) -> str:
+    """The host that Docker reads in a name, as the reference of its project says."""
+    first, slash, _ = name.partition("/")
+    is_host = slash and ({".", ":"} & {*first} or first == "localhost" or first != first.lower())
+    return first if is_host else "docker.io"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docker.io/evil.test/x", "docker.io/evil.test:8443/x", "docker.io/localhost/x", "EVIL/x", "Evil/a/b",
+        "docker.io/docker.io/evil.test/x", "index.docker.io/evil.test/x", "docker.io/EVIL/x",
+    ],
+)  # fmt: skip
+async def test_a_login_for_docker_hub_is_sent_to_no_host_in_the_name_of_an_image(world, name):
+    """Negative control: an image of Docker Hub gets it."""
+    hub = await registry(world, "https://docker.io")
+    environment = await world.environment()
+    for image in (name, "acme/shop"):
+        body = {"name": world.name("c"), "image_name": image, "tag": "1", "registry_id": hub}
+        made = await world.post(f"/environment/{environment}/container", body)
+        if made.status == 201:
+            await deployed(world, made["id"])
+        else:
+            assert (made.status, image) == (400, name)
+    asked = [(host_for_engines(pull.ref), pull.login) for pull in world.engine.resolved]
+    assert asked[-1] == ("docker.io", LOGIN)
+    assert {host for host, _ in asked} <= {"docker.io", "index.docker.io"}
+
+
+async def test_a_login_for_a_host_of_one_word_is_not_sent_to_docker_hub(world):
+    service = await container(world, registry_id=await registry(world, "https://harbor"))
+    await deployed(world, service)
+    assert host_for_engines(world.engine.resolved[-1].ref) == "harbor:443"
+    restarted = world.engine.logins[-1]
+    assert restarted == LOGIN
+
+
 async def test_jobs_use_registries_as_containers_do(world):
     id, environment = await registry(world), await world.environment()
     body = {

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from windlass.base.http_out import HttpResult
-from windlass.core.deploy.registries import RegistryLogin, may_give_tokens
+from windlass.core.deploy.registries import BuildRegistry, RegistryLogin, may_give_tokens
 from windlass.core.deploy.tags import newer_than, newest_first
 from windlass.registries.aws import AccessKeys, ecr_login, sign
 from windlass.registries.challenge import next_page, read_challenge, wait_of
@@ -277,3 +277,20 @@ def test_newer_versions_are_tags_of_the_same_form(present, tags, newer):
 def test_tags_are_ordered_for_people():
     tags = ["latest", "1.9", "1.10", "2.0.0-rc1", "2.0.0", "edge", "1.10"]
     assert newest_first(tags) == ["2.0.0", "2.0.0-rc1", "1.10", "1.9", "edge", "latest"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "is_built"),
+    [
+        ("reg.example.com/windlass", "reg.example.com/windlass/x", True),
+        ("reg.example.com/windlass", "REG.example.com:443/windlass/x", True),
+        ("reg.example.com:443/windlass", "reg.example.com/windlass/x", True),
+        ("reg.example.com/windlass", "reg.example.com:5000/windlass/x", False),
+        ("reg.example.com/windlass", "reg.example.com/windlass-tools/x", False),
+        ("docker.io/acme", "acme/x", True),
+        ("acme", "index.docker.io/acme/x", True),
+        ("docker.io/acme", "other/x", False),
+    ],
+)
+def test_images_of_the_build_registry_are_known_by_each_of_their_names(prefix, name, is_built):
+    assert BuildRegistry(prefix).holds(name) is is_built

@@ -53,7 +53,7 @@ async def test_a_plan_is_kept_and_then_applied_as_it_is_once(service: Service):
 
     again = await service.run(plan_id=planned["id"])
     assert again["status"] == "FAILED"
-    assert "no longer true, because the state has changed since: plan again" in again["message"]
+    assert "apply that: the state has changed since this one" in again["message"]
     assert len(await service.results("stateVersion")) == 2
 
 

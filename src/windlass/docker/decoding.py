@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.docker.failures import EngineRefused
 
 NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
@@ -14,8 +13,8 @@ NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
 def decode(body: bytes, type: Any = Any) -> Any:
     """Raises EngineRefused for anything but JSON of this type, and for JSON nested too deep to be read."""
     try:
-        return msgspec.json.decode(body, type=type)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        return read_json(body, type)
+    except BadJson as error:
         raise EngineRefused(500, NONSENSE) from error
 
 

@@ -188,17 +188,18 @@ class TerraformRun:
         self.windlass.send("PUT", "/plan", json.dumps(plan).encode())
 
     def _apply(self, which: str) -> None:
+        unsaved = Path(_UNSAVED)
+        unsaved.unlink(missing_ok=True)  # the repository may hold one, of a run long ago
         try:
             self.command(
                 "apply", "-input=false", "-no-color", *self.arguments.get(which, ()), str(self.saved)
             )
         except CommandFailure:
-            self._recover_state()
+            self._recover_state(unsaved)
             raise
 
-    def _recover_state(self) -> None:
+    def _recover_state(self, unsaved: Path) -> None:
         """Hands over a state that the program could not send."""
-        unsaved = Path(_UNSAVED)
         if self.keeps_state and unsaved.exists():
             say("the program could not send the state to Windlass: it is sent now")
             self.windlass.send("POST", "/state", unsaved.read_bytes())

@@ -7,7 +7,6 @@ one for a day, a region and a service. The secret key itself is never sent.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import time
@@ -17,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
 from windlass.core.deploy.registries import RegistryLogin
 from windlass.registries.client import SECONDS, RegistryTransport
@@ -81,17 +81,17 @@ def _host(region: str) -> str:
 
 def _login_in(answer: HttpResult) -> EcrLogin:
     try:
-        entry = msgspec.json.decode(answer.body, type=AwsAuthorizations).data[0]
+        entry = read_json(answer.body, AwsAuthorizations).data[0]
         username, _, password = base64.b64decode(entry.token, validate=True).decode().partition(":")
-    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError, IndexError) as error:
+    except (ValueError, IndexError) as error:
         raise RegistryFailure(Problem.NOT_A_REGISTRY, "AWS answers with no login for the registry") from error
     return EcrLogin(RegistryLogin(username, password), entry.url.rstrip("/"))
 
 
 def _refusal(answer: HttpResult) -> RegistryFailure:
     try:
-        word = msgspec.json.decode(answer.body, type=AwsError).type.rpartition("#")[2]
-    except msgspec.DecodeError:
+        word = read_json(answer.body, AwsError).type.rpartition("#")[2]
+    except BadJson:
         word = ""
     if word == "AccessDeniedException":
         return RegistryFailure(

@@ -15,6 +15,7 @@ _PARAMETER: Final = re.compile(
 )
 _NEXT: Final = re.compile(r'<(?P<target>[^>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
 _LIMIT: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
+_SECONDS: Final = re.compile(r"[0-9]{1,12}\Z")
 LONGEST_WAIT: Final = 6 * 3600
 
 
@@ -65,7 +66,11 @@ def next_page(header: str, base: str) -> str:
     match = _NEXT.search(header)
     if match is None:
         return ""
-    target, own = urlsplit(match["target"]), urlsplit(base)
+    try:
+        target = urlsplit(match["target"])
+    except ValueError:
+        return ""
+    own = urlsplit(base)
     if target.netloc and target.netloc.lower() != own.netloc.lower():
         return ""
     path = target.path if target.path.startswith("/") else f"/v2/{target.path}"
@@ -84,7 +89,7 @@ def wait_of(headers: Mapping[str, str], now: float) -> int:
     """Returns the seconds after which a registry may be asked again: its header says seconds, a time since
     1970, or nothing."""
     text = headers.get("retry-after", "") or headers.get("x-retry-after", "")
-    if not text.isascii() or not text.isdigit():
+    if not _SECONDS.match(text):
         return 60
     seconds = int(text) if int(text) < 1_000_000_000 else int(text) - int(now)
     return min(max(seconds, 1), LONGEST_WAIT)

@@ -7,6 +7,7 @@ registry.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import time
@@ -14,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
 from windlass.core.deploy.registries import (
     RegistryLogin,
@@ -42,12 +43,18 @@ SECONDS: Final = 10.0
 LONGEST: Final = 1024 * 1024
 """Bytes of an answer; a page of tags has far fewer."""
 PER_PAGE: Final = 1000
+LIST_SECONDS: Final = 60.0
+"""Seconds that a registry may take for all pages of a list."""
+MOST_PAGES: Final = 200
+"""Pages of a list; a registry may name a next page for ever."""
 MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 _VERSION: Final = "docker-distribution-api-version"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
+"""Names of images and tags. A registry may list other texts, which name nothing there."""
 _LIMITED: Final = "ratelimitpreview/test"
 """The image with which Docker Hub tells the limit; a HEAD request does not count."""
 
@@ -107,7 +114,13 @@ class RegistryClient:
     """Asks a registry for one caller, whose tokens it keeps as long as the request of this caller lasts."""
 
     def __init__(
-        self, out: RegistryTransport, kind: str, url: str, login: RegistryLogin | None, pauses: RequestPauses
+        self,
+        out: RegistryTransport,
+        kind: str,
+        url: str,
+        login: RegistryLogin | None,
+        pauses: RequestPauses,
+        list_seconds: float = LIST_SECONDS,
     ) -> None:
         self._out = out
         self._kind, self._url = kind, url
@@ -115,6 +128,7 @@ class RegistryClient:
         self._api = api_url(url)
         self._host = host_of(url)
         self._pauses = pauses
+        self._list_seconds = list_seconds
         self._authorization: dict[str, str] = {}
         """The header of requests, by scope."""
         self.allowance: Allowance | None = None
@@ -167,16 +181,31 @@ class RegistryClient:
     async def _pages(
         self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
     ) -> RegistryNames:
+        try:
+            async with asyncio.timeout(self._list_seconds):
+                return await self._read_pages(path, scope, image, most, shape)
+        except TimeoutError as error:
+            raise RegistryFailure(
+                Problem.UNREACHABLE,
+                f"Try again later: {self._host} does not send its list in {self._list_seconds:g} seconds",
+            ) from error
+
+    async def _read_pages(
+        self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+    ) -> RegistryNames:
         names: list[str] = []
-        while path:
+        for _ in range(MOST_PAGES):
             answer = await self._ask("GET", path, scope, image)
             page = self._decode(answer, shape)
-            names += (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
+            listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
+            names += filter(_NAME.match, listed)
             following = next_page(answer.headers.get("link", ""), self._api)
             if len(names) >= most:
                 return RegistryNames(names[:most], is_complete=not following and len(names) == most)
-            path = following if following != path else ""
-        return RegistryNames(names, is_complete=True)
+            if following in ("", path):
+                return RegistryNames(names, is_complete=True)
+            path = following
+        return RegistryNames(names, is_complete=False)
 
     # One request, with the login that it takes
 
@@ -304,8 +333,8 @@ class RegistryClient:
         if answer.cut:
             raise self._not_a_registry(f"its answer is longer than {LONGEST} bytes")
         try:
-            return msgspec.json.decode(answer.body, type=shape)
-        except msgspec.DecodeError as error:
+            return read_json(answer.body, shape)
+        except BadJson as error:
             raise self._not_a_registry("its answer is not JSON of the expected form") from error
 
 

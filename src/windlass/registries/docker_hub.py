@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, NoAnswer
 from windlass.registries.client import LONGEST, SECONDS, RegistryTransport
 from windlass.registries.failures import Problem, RegistryFailure
@@ -62,7 +62,7 @@ async def _ask(out: RegistryTransport, url: str, page: int, size: int) -> Search
         return SearchAnswer()
     try:
         if answer.status == 200:
-            return msgspec.json.decode(answer.body, type=SearchAnswer)
-    except msgspec.DecodeError as error:
+            return read_json(answer.body, SearchAnswer)
+    except BadJson as error:
         raise RegistryFailure(Problem.UNREACHABLE, "Docker Hub answers with no list of images") from error
     raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: Docker Hub answers {answer.status}")

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.deploy.workload import Artifact
 from windlass.core.detect.recipe import SITE
@@ -40,6 +41,6 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
 
 def notes_of(labels: Mapping[str, str]) -> ImageNotes:
     try:
-        return msgspec.json.decode(labels.get(NOTES) or "{}", type=ImageNotes)
-    except msgspec.DecodeError:
+        return read_json(labels.get(NOTES) or "{}", ImageNotes)
+    except BadJson:
         return ImageNotes()  # an image from before this label, whose Dockerfile used its name

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import subprocesses as group
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
 from windlass.builders.native.node_managers import (
@@ -140,8 +141,8 @@ def package(folder: Path) -> Package | None:
 
 def _content(file: Path) -> dict[str, Any]:
     try:
-        content = msgspec.json.decode(read_small(file))
-    except msgspec.DecodeError as error:
+        content = read_json(read_small(file), object)
+    except BadJson as error:
         raise BuildError(f"Fix package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise BuildError("package.json must hold an object.")

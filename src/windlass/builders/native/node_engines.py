@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from windlass.base.atomic_files import write_whole
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.native import tree
 from windlass.builders.native.node_runtime import MAJORS
 from windlass.builders.small_files import read_small
@@ -56,8 +57,8 @@ def _engine(folder: Path, name: str) -> str:
     if file is None or not file.is_file():
         return ""
     try:
-        return msgspec.json.decode(read_small(file), type=_InstalledPackage).engines.get("node", "")
-    except msgspec.DecodeError:
+        return read_json(read_small(file), _InstalledPackage).engines.get("node", "")
+    except BadJson:
         return ""
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
+from windlass.base.foreign_json import read_json
 from windlass.base.toml import parse_toml
 from windlass.builders.builder import BuildError
 from windlass.builders.small_files import read_small
@@ -20,7 +19,7 @@ _SYSTEMS: Final = ("git", "hg", "svn", "bzr")
 def pipfile_lines(folder: Path) -> list[str]:
     """Returns the requirements of the lock, or of the Pipfile where there is none."""
     if (folder / LOCK).is_file():
-        content = _read(folder / LOCK, msgspec.json.decode)
+        content = _read(folder / LOCK, lambda text: read_json(text, object))
         listed, sources = content.get("default"), _table(content.get("_meta")).get("sources")
     else:
         content = _read(folder / FILE, lambda text: parse_toml(text.decode("utf-8-sig")))
@@ -34,7 +33,7 @@ def pipfile_lines(folder: Path) -> list[str]:
 def _read(file: Path, decode: Any) -> dict[str, Any]:
     try:
         content = decode(read_small(file))
-    except (ValueError, msgspec.DecodeError) as error:
+    except ValueError as error:
         raise BuildError(f"Fix {file.name}, which cannot be read: {error}.") from error
     return _table(content)
 

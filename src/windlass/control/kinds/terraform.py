@@ -57,7 +57,7 @@ from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, prefixes_of, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.terraform_state import outputs_of
+from windlass.core.deploy.terraform_state import shared_outputs
 from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
@@ -281,7 +281,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
             value=output.value,
             secret=output.is_sensitive,
         )
-        for output in (outputs_of(state) if state else ())
+        for output in (shared_outputs(state) if state else ())
     ]
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Missing
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.log import log
 from windlass.config import BadSetting
 from windlass.config.settings import OidcProvider
@@ -169,8 +170,8 @@ class SignIn:
         try:
             if answer.status != 200:
                 raise SignInFailed("refused")
-            return msgspec.json.decode(answer.body, type=_Grant).id_token
-        except (SignInFailed, msgspec.DecodeError) as error:
+            return read_json(answer.body, _Grant).id_token
+        except (SignInFailed, BadJson) as error:
             extra = {"provider": provider.name, "status": answer.status}
             _log.warning("a provider refuses the code of a sign-in", extra=extra)
             raise SignInFailed("refused") from error
@@ -179,8 +180,8 @@ class SignIn:
         """Returns the endpoints as the provider publishes them now: they may move."""
         address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
-            endpoints = msgspec.json.decode(await self._authenticator.fetch(address), type=_Endpoints)
-        except (OSError, msgspec.DecodeError, ValueError) as error:
+            endpoints = read_json(await self._authenticator.fetch(address), _Endpoints)
+        except (OSError, ValueError) as error:
             _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
             raise SignInFailed("unreachable") from error
         is_web = (

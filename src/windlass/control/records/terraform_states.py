@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict, Invalid, TooLarge
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
@@ -24,6 +25,8 @@ from windlass.store import DeploymentRow, Reads, Row, Tx
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
 from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
 
+MOST_OF_A_LOCK: Final = 16 * 1024
+"""Bytes of the description of a lock."""
 KEPT_PLANS: Final = 20
 """Number of plans of a service that are kept."""
 
@@ -152,11 +155,14 @@ async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> d
 # The lock
 
 
+LockWord = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+
+
 class LockInfo(Struct):
     """The description of a lock, as the programs send it."""
 
-    id: str = msgspec.field(name="ID", default="")
-    operation: str = msgspec.field(name="Operation", default="")
+    id: LockWord = msgspec.field(name="ID", default="")
+    operation: LockWord = msgspec.field(name="Operation", default="")
 
 
 async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
@@ -213,9 +219,11 @@ async def describe_lock(source: Reads, service: str, now: int) -> str:
 def _lock_info(info: bytes) -> LockInfo:
     if not info:
         return LockInfo()
+    if len(info) > MOST_OF_A_LOCK:
+        raise Invalid(f"the lock is refused: it has more than {MOST_OF_A_LOCK} bytes")
     try:
-        return msgspec.json.decode(info, type=LockInfo)
-    except msgspec.MsgspecError as error:
+        return read_json(info, LockInfo)
+    except BadJson as error:
         raise Invalid(f"the lock is refused: {error}") from error
 
 

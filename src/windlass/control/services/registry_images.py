@@ -28,6 +28,8 @@ MOST_TAGS: Final = 10_000
 MOST_IMAGES: Final = 10_000
 _WITH_TAGS: Final = 100
 """Images of a page for which tags are asked for."""
+SECONDS: Final = 90
+"""Seconds that a registry may take for its images and the tags of each."""
 _AT_ONCE: Final = 4
 """Images whose tags are asked for at the same time."""
 
@@ -37,14 +39,23 @@ async def list_images(ctx: Context, call: Call) -> Reply:
     row, query = await target(ctx.store.reads, call), call.asked(ImagesQuery)
     spec = registry_settings(ctx, row)
     try:
-        if query.imageName:
-            image = await _one_image(await open_registry(ctx, spec), query, slice_of(call))
-            return Reply(results([encode(image)], *paging(call), image.version_count))
-        if host_of(spec.url or "") == DOCKER_HUB:
-            return await _list_hub(ctx, spec, call, query)
-        return await _catalogue(await open_registry(ctx, spec), spec, call, query)
+        async with asyncio.timeout(SECONDS):
+            return await _list(ctx, spec, call, query)
     except RegistryFailure as failure:
         raise failure_answer(failure) from failure
+    except TimeoutError as error:
+        raise Conflict(
+            f"Ask for a smaller page, or for one image: the registry does not answer within {SECONDS} seconds"
+        ) from error
+
+
+async def _list(ctx: Context, spec: ContainerRegistry, call: Call, query: ImagesQuery) -> Reply:
+    if query.imageName:
+        image = await _one_image(await open_registry(ctx, spec), query, slice_of(call))
+        return Reply(results([encode(image)], *paging(call), image.version_count))
+    if host_of(spec.url or "") == DOCKER_HUB:
+        return await _list_hub(ctx, spec, call, query)
+    return await _catalogue(await open_registry(ctx, spec), spec, call, query)
 
 
 def failure_answer(failure: RegistryFailure) -> Failure:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict
@@ -25,10 +26,12 @@ from windlass.control.records.terraform_states import (
 from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
+from windlass.control.workloads.terraform_inputs import secrets_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import PlanQuery, RestoreRequest, TerraformRemoval
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.core.deploy.terraform_state import resources_of
+from windlass.core.words.masking import Mask
 from windlass.launch.terraform import PLAN_ONLY
 from windlass.store import Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
@@ -73,9 +76,9 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
     at = stamp(version.created)
     attributes = await attributes_of(ctx, source, version)
     resources = resources_of(state, service.id, attributes)
-    return Reply(
-        results([encode({**msgspec.structs.asdict(resource), "extracted_at": at}) for resource in resources])
-    )
+    mask = Mask(secrets_of(ctx, service).values())
+    shown = [{**asdict(resource), "address": mask.text(resource.address)} for resource in resources]
+    return Reply(results([encode({**resource, "extracted_at": at}) for resource in shown]))
 
 
 # Plans

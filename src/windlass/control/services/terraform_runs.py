@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
@@ -30,8 +30,7 @@ from windlass.control.records.terraform_states import (
     run_of,
     unlock_state,
 )
-from windlass.core.declare.document import Document
-from windlass.core.deploy.terraform_state import HIDDEN, sensitive_texts, shown_attributes
+from windlass.core.deploy.terraform_state import HIDDEN, ShownState, sensitive_texts, shown_attributes
 from windlass.core.words.masking import NOTHING, Mask
 from windlass.launch.terraform import UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
@@ -51,15 +50,18 @@ class RunMessage(Struct, frozen=True):
     body: bytes
 
 
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
 class SentPlan(Struct):
     """A plan as the run sends it."""
 
     text: str
     file: str
     resources: list[dict[str, str]]
-    added: int
-    changed: int
-    destroyed: int
+    added: Count
+    changed: Count
+    destroyed: Count
 
 
 def credential_of(header: bytes | None) -> str:
@@ -169,9 +171,10 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
         file = base64.b64decode(sent.file, validate=True)
     except binascii.Error as error:
         raise Invalid("file: must be Base64") from error
+    mask = _mask(ctx, run)
     record = PlanRecord(
-        text=_mask(ctx, run).text(sent.text),
-        resources=sent.resources,
+        text=mask.text(sent.text),
+        resources=[{name: mask.text(value) for name, value in item.items()} for item in sent.resources],
         file=file,
         state=await present_digest(tx, service.id),
     )
@@ -183,10 +186,13 @@ async def _take_resources(
     ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
-    shown = _decode(request.body, Document)
-    mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
-    attributes = {name: _mask_values(mask, value) for name, value in shown_attributes(shown).items()}
-    await note_attributes(ctx, tx, service.id, attributes)
+    shown = _decode(request.body, ShownState)
+    try:
+        mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
+        attributes = {name: _mask_values(mask, value) for name, value in shown_attributes(shown).items()}
+        await note_attributes(ctx, tx, service.id, attributes)
+    except RecursionError as error:
+        raise Invalid("the resources are nested too deep") from error
     return b""
 
 
@@ -197,7 +203,7 @@ def _mask_values(mask: Mask, value: object) -> object:
         case list():
             return [_mask_values(mask, item) for item in value]
         case dict():
-            return {name: _mask_values(mask, item) for name, item in value.items()}
+            return {mask.text(name): _mask_values(mask, item) for name, item in value.items()}
         case _:
             return value
 
@@ -214,8 +220,8 @@ def _mask(ctx: Context, run: DeploymentRow) -> Mask:
 
 def _decode(body: bytes, form: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=form)
-    except msgspec.MsgspecError as error:
+        return read_json(body, form)
+    except BadJson as error:
         raise Invalid(str(error)) from error
 
 

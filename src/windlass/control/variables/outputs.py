@@ -6,10 +6,10 @@ The file is an object of JSON: `{"BUCKET": {"value": "shop-7f3a", "sensitive": f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from windlass.base.errors import Conflict
 from windlass.control.context.call import ITSELF, Call, Dialect
@@ -20,8 +20,9 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import Requester, delete_resource
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.access import SYSTEM
-from windlass.core.declare.fields import Key
+from windlass.core.declare.fields import Key, Note, Text
 from windlass.core.declare.resource import Family
+from windlass.core.deploy.injected_variables import PREFIX
 from windlass.core.deploy.progress import Initiator
 from windlass.families.variable import Secret, Variable, secret, variable
 from windlass.store import Row, RunRow, Tx
@@ -41,9 +42,9 @@ class BadOutput(Exception):
 class OutputValue(Struct, forbid_unknown_fields=True):
     """A variable in the output file of a run."""
 
-    value: str | int | float | bool
+    value: Text | int | float | bool
     sensitive: bool = False
-    description: Annotated[str, Meta(max_length=_LONGEST_NOTE)] = ""
+    description: Note = ""
 
     @property
     def text(self) -> str:
@@ -74,6 +75,13 @@ def read_outputs(content: bytes | None) -> Outputs:
             'Write an object such as {"BUCKET": {"value": "shop", "sensitive": false}} to the output file: '
             f"{error}"
         ) from error
+    for key, output in outputs.items():
+        if key.startswith(PREFIX):
+            raise BadOutput(
+                f"Write another name than {key} to the output file: Windlass itself sets such names"
+            )
+        if "\0" in output.text:
+            raise BadOutput(f"Write no NUL to the output file: no process takes it in the variable {key}")
     if len(outputs) > MOST:
         raise BadOutput(f"Write at most {MOST} variables to the output file: it has {len(outputs)}")
     return outputs
@@ -85,14 +93,21 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     environment = await tx.resources.get(job.parent) if job else None
     if job is None or environment is None:
         return ()
-    present = {
-        row.read(OutputVariable).key: row
-        for family in (variable, secret)
-        for row in await tx.resources.of_parent(environment.id, family.name)
-    }
+    present, above = await _variables_at(tx, environment.id), await _variables_at(tx, environment.parent)
     for key, output in outputs.items():
+        if key in above and key not in present:
+            raise Conflict(
+                f"Write another name than {key} to the output file, or delete that variable of the project: no "
+                "job has set it"
+            )
         await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
     return tuple(sorted(outputs))
+
+
+async def _variables_at(tx: Tx, level: str) -> dict[str, Row]:
+    """Returns the variables and secrets of a level by key."""
+    rows = [row for family in (variable, secret) for row in await tx.resources.of_parent(level, family.name)]
+    return {row.read(OutputVariable).key: row for row in rows}
 
 
 async def _set(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from windlass.core.words.images import DOCKER_HUB, OURS, registry_host
+from windlass.core.words.images import DOCKER_HUB, OURS, registry_host, spelled_out
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -142,7 +142,7 @@ class BuildRegistry(Struct, frozen=True):
 
     def holds(self, name: str) -> bool:
         """True for the name of an image that may be one of the built ones."""
-        return f"{name.lower()}/".startswith(f"{self.prefix.lower()}/")
+        return f"{spelled_out(name)}/".startswith(f"{spelled_out(self.prefix)}/")
 
 
 class PullRequest(Struct, frozen=True):
@@ -190,7 +190,10 @@ def usual_url(kind: str, region: str) -> str:
 def host_of(url: str) -> str:
     """Returns the host of a registry as names of images begin with it."""
     host = urlsplit(url).netloc.lower()
-    return DOCKER_HUB if host in _HUB else host
+    if host in _HUB:
+        return DOCKER_HUB
+    # Without a port, engines take a host such as `harbor` for a part of the name of an image of Docker Hub.
+    return host if registry_host(f"{host}/image") == host else f"{host}:443"
 
 
 def api_url(url: str) -> str:
@@ -205,10 +208,12 @@ def is_loopback(url: str) -> bool:
 
 
 def full_name(url: str, image_name: str) -> str:
-    """Returns the name of an image of a registry, for engines: `ghcr.io/acme/shop`, or `acme/shop`."""
+    """Returns the name of an image of a registry, for engines: `ghcr.io/acme/shop`, or `acme/shop`. Engines
+    send the login of the registry to the host in this name, so it is never another one."""
     host = host_of(url)
     relative = image_name.removeprefix(f"{host}/")
-    return relative if host == DOCKER_HUB else f"{host}/{relative}"
+    is_plain = host == DOCKER_HUB == registry_host(relative)
+    return relative if is_plain else f"{host}/{relative}"
 
 
 def repository_of(url: str, image_name: str) -> str:
@@ -228,13 +233,18 @@ def other_registry(url: str, image_name: str) -> str:
 def may_give_tokens(kind: str, url: str, realm: str) -> bool:
     """True if a login of the registry may be sent to this address, which asks for it on its behalf: the
     registry itself, a host that is known to belong to it, or a neighbour of it under the same domain."""
-    registry, server = urlsplit(api_url(url)), urlsplit(realm)
+    registry = urlsplit(api_url(url))
+    try:
+        server = urlsplit(realm)
+        port = server.port
+    except ValueError:  # the registry names no address
+        return False
     if server.scheme != registry.scheme or server.username is not None:
         return False
     if server.netloc.lower() == registry.netloc.lower():
         return True
     host = (server.hostname or "").lower()
-    if server.scheme != "https" or server.port not in (None, 443):
+    if server.scheme != "https" or port not in (None, 443):
         return False
     return host in KINDS[kind].tokens_at or _are_neighbours((registry.hostname or "").lower(), host)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,9 +10,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.foreign_json import BadJson, read_json
+
 HIDDEN: Final = "(sensitive value)"
 FORM: Final = 4
 """The form of state files that the programs write since 2019."""
+MOST_OF_ONE: Final = 64 * 1024
+"""Bytes of an output that is a variable of others."""
+MOST_OF_ALL: Final = 128 * 1024
+"""Bytes of all outputs of a state that are."""
+_OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
 
@@ -67,12 +75,37 @@ class StateFile(Struct):
     resources: list[StoredResource] = []
 
 
+class ShownResource(Struct):
+    address: str
+    values: dict[str, Any] | None = None
+    sensitive_values: dict[str, Any] | bool | None = None
+
+
+class ShownModule(Struct):
+    resources: list[ShownResource] | None = None
+    child_modules: list[ShownModule] | None = None
+
+
+class ShownValues(Struct):
+    outputs: dict[str, StoredOutput] | None = None
+    root_module: ShownModule | None = None
+
+
+class ShownState(Struct):
+    """A state as `show -json` answers it."""
+
+    values: ShownValues | None = None
+
+
 def read_state(content: bytes) -> StateFile:
     """Raises BadState with the reason."""
     try:
-        state = msgspec.json.decode(content, type=StateFile)
-    except msgspec.MsgspecError as error:
+        state = read_json(content, StateFile)
+        outputs_of(state)
+    except BadJson as error:
         raise BadState(f"it is no state of Terraform: {error}") from error
+    except RecursionError as error:
+        raise BadState("an output is nested too deep") from error
     if state.version != FORM:
         raise BadState(f"it has the form {state.version}, and only {FORM} is known")
     return state
@@ -84,6 +117,19 @@ def outputs_of(state: StateFile) -> list[StateOutput]:
         for name, output in sorted(state.outputs.items())
         if output.value is not None
     ]
+
+
+def shared_outputs(state: StateFile) -> list[StateOutput]:
+    """Returns the outputs that are variables of other services. One that no process could take would keep all
+    of them from being deployed, so it is left out."""
+    shared: list[StateOutput] = []
+    left = MOST_OF_ALL
+    for output in outputs_of(state):
+        size = len(output.value.encode())
+        if size <= min(MOST_OF_ONE, left) and "\0" not in output.value and _OUTPUT_NAME.match(output.name):
+            shared.append(output)
+            left -= size
+    return shared
 
 
 def has_managed(state: StateFile) -> bool:
@@ -112,34 +158,33 @@ def resources_of(
     ]
 
 
-def shown_attributes(shown: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Returns the attributes of all resources by address, from what `show -json` answers; sensitive ones are
-    replaced."""
-    root = (shown.get("values") or {}).get("root_module") or {}
+def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
+    """Returns the attributes of all resources by address; sensitive ones are replaced."""
     return {
-        str(resource["address"]): _without_sensitive(
-            resource.get("values") or {}, resource.get("sensitive_values") or {}
-        )
-        for resource in _resources_below(root)
+        resource.address: _without_sensitive(resource.values or {}, resource.sensitive_values or {})
+        for resource in _resources_of(shown)
     }
 
 
-def sensitive_texts(shown: Mapping[str, Any]) -> list[str]:
+def sensitive_texts(shown: ShownState) -> list[str]:
     """Returns the values that are sensitive somewhere: they are hidden wherever else they are."""
-    values = shown.get("values") or {}
+    outputs = (shown.values and shown.values.outputs) or {}
     texts = [
-        _text(output.get("value"))
-        for output in (values.get("outputs") or {}).values()
-        if output.get("sensitive") and output.get("value") is not None
+        _text(output.value) for output in outputs.values() if output.sensitive and output.value is not None
     ]
-    for resource in _resources_below(values.get("root_module") or {}):
-        texts += _sensitive_in(resource.get("values") or {}, resource.get("sensitive_values") or {})
+    for resource in _resources_of(shown):
+        texts += _sensitive_in(resource.values or {}, resource.sensitive_values or {})
     return texts
 
 
-def _resources_below(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from module.get("resources") or ()
-    for child in module.get("child_modules") or ():
+def _resources_of(shown: ShownState) -> Iterator[ShownResource]:
+    if shown.values and shown.values.root_module:
+        yield from _resources_below(shown.values.root_module)
+
+
+def _resources_below(module: ShownModule) -> Iterator[ShownResource]:
+    yield from module.resources or ()
+    for child in module.child_modules or ():
         yield from _resources_below(child)
 
 

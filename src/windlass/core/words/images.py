@@ -30,7 +30,17 @@ def is_named_by_id(ref: str, id: str) -> bool:
 
 
 def registry_host(name: str) -> str:
-    """Returns the registry of an image: `ghcr.io` for `ghcr.io/acme/shop`, `docker.io` for `nginx`."""
+    """Returns the registry of an image, as engines read it: `ghcr.io` for `ghcr.io/acme/shop`, `docker.io`
+    for `nginx`. A part with capital letters is a host, too: no name of an image has any."""
     first, slash, _ = name.partition("/")
-    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
     return first if is_host and not _HUB_HOSTS.match(name) else DOCKER_HUB
+
+
+def spelled_out(name: str) -> str:
+    """Returns a name in the one spelling that stands for all others: with its registry, without the usual
+    port, and in small letters."""
+    name = name.lower()
+    host = registry_host(name)
+    rest = _HUB_HOSTS.sub("", name) if host == DOCKER_HUB else name.partition("/")[2]
+    return f"{host.removesuffix(':443')}/{rest}"

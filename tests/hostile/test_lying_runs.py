@@ -1,0 +1,145 @@
+"""Runs whose programs send what no program sends, with the credential of their own run."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.terraform.test_settings import body, made
+from tests.world import Answer, World, make_world
+from windlass.control.records.terraform_states import run_credential
+
+LONG = "x" * 64 * 1024
+"""The longest output that is a variable of others."""
+SECRET = "s3cret-of-the-module"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as opened:
+        yield opened
+
+
+class Run:
+    """A run that is under way, and its credential."""
+
+    def __init__(self, world: World, service: str, deployment: str) -> None:
+        self.world, self.service, self.deployment = world, service, deployment
+        pair = f"run:{run_credential(world.installation.ctx, deployment)}"
+        self.header = f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+    async def send(self, method: str, what: str, body: Any = b"", service: str = "") -> Answer:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        path = f"/terraform-run/{service or self.service}/{what}"
+        return await self.world.call(method, path, raw=raw, token=self.header)
+
+
+async def begun(world: World, **fields: Any) -> Run:
+    service = await made(world, **fields)
+    planned = await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"})
+    return Run(world, service, planned["id"])
+
+
+def state(outputs: Any, **fields: Any) -> dict[str, Any]:
+    return {"version": 4, "serial": 1, "lineage": "x", "outputs": outputs, "resources": []} | fields
+
+
+def plan(added: int) -> dict[str, Any]:
+    return {"text": "", "file": "", "resources": [], "added": added, "changed": 0, "destroyed": 0}
+
+
+DEEP = b"[" * 50_000 + b"]" * 50_000
+STATE = b'{"version": 4, "outputs": {"a": {"value": %s}}}'
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "sent"),
+    [
+        ("POST", "state", STATE % DEEP),
+        ("POST", "state", STATE % b'"\xff"'),
+        ("PUT", "snapshot", STATE % DEEP),
+        ("LOCK", "state", b'{"ID": "\xff"}'),
+        ("LOCK", "state", b'{"else": %s}' % DEEP),
+        ("LOCK", "state", {"ID": "a\0b"}),
+        ("LOCK", "state", {"ID": "a", "Operation": "\x1b[2J"}),
+        ("LOCK", "state", {"ID": "a", "Info": "x" * 20_000}),
+        ("PUT", "plan", b"\xff"),
+        (
+            "PUT",
+            "plan",
+            plan(10**30),
+        ),
+        ("PUT", "plan", plan(-1)),
+        ("PUT", "resources", b'{"values": %s}' % DEEP),
+        ("PUT", "resources", {"values": 5}),
+        ("PUT", "resources", {"values": {"root_module": {"resources": [{"values": {}}]}}}),
+        ("PUT", "resources", {"values": {"outputs": {"a": 1}}}),
+    ],
+)
+async def test_a_message_that_is_broken_is_refused(world: World, method: str, what: str, sent: Any):
+    """Negative control: `test_outputs_that_no_process_could_take_are_no_variables_of_others`."""
+    run = await begun(world)
+    await run.send("POST", "state", state({}))
+    refused = await run.send(method, what, sent)
+    assert refused.status == 400, refused
+
+
+async def test_modules_in_modules_without_an_end_are_refused(world: World):
+    run = await begun(world)
+    await run.send("POST", "state", state({}))
+    for depth in (200, 300, 350, 400, 450):
+        module: dict[str, Any] = {}
+        for _ in range(depth):
+            module = {"child_modules": [module]}
+        assert (await run.send("PUT", "resources", {"values": {"root_module": module}})).status in (200, 400)
+
+
+async def test_outputs_that_no_process_could_take_are_no_variables_of_others(world: World):
+    environment = await world.environment()
+    service = await world.made(f"/environment/{environment}/terraform", body())
+    planned = await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"})
+    run = Run(world, service, planned["id"])
+    hostile = {
+        "a=b": {"value": "x"},
+        "a\0b": {"value": "x"},
+        "nul": {"value": "x\0y"},
+        "long": {"value": LONG + "x"},
+        "good": {"value": "bucket-7f3a"},
+    } | {f"much_{number}": {"value": LONG} for number in range(40)}
+    assert (await run.send("POST", "state", state(hostile))).status == 200
+    app = await world.application(environment)
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    variables = world.engine.running[app].variables
+    prefix = f"WINDLASS_TERRAFORM_Z{service[:8].upper()}_"
+    assert variables[f"{prefix}GOOD"] == "bucket-7f3a"
+    assert not {f"{prefix}A=B", f"{prefix}NUL", f"{prefix}LONG"} & variables.keys()
+
+
+async def test_the_credential_of_a_run_opens_no_other_service_and_nothing_after_its_end(world: World):
+    """Negative control: the service of the run."""
+    run, other = await begun(world), await begun(world)
+    assert (await run.send("POST", "state", state({}))).status == 200
+    for method, what in (("GET", "state"), ("POST", "state"), ("DELETE", "state"), ("LOCK", "state")):
+        assert (await run.send(method, what, state({}), other.service)).status == 401
+    assert (await run.send("GET", f"plan/{other.deployment}")).status == 404
+    assert (await run.send("GET", "state")).status == 200
+    await world.settle()
+    assert (await run.send("GET", "state")).status == 401
+
+
+async def test_an_address_that_holds_a_secret_value_is_masked(world: World):
+    """Negative control: the rest of the address is shown."""
+    secret = {"tf_vars": [{"key": "who", "value": SECRET, "secret": True}]}
+    run = await begun(world, terraform_variables_source=secret)
+    instance = {"index_key": SECRET, "attributes": {}}
+    resource = {"mode": "managed", "type": "file", "name": "of", "provider": "p", "instances": [instance]}
+    assert (await run.send("POST", "state", state({}, resources=[resource]))).status == 200
+    shown = await world.get(f"/terraform/{run.service}/terraformResources")
+    assert shown["results"][0]["address"].startswith('file.of["')
+    assert SECRET not in str(shown.json)
