@@ -21,6 +21,7 @@ from windlass.terminal.tables import GAP, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE: Final = ("created_at", "updated_at")
+_NAMES: Final = ("name", "key")
 _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
 _SOON: Final = (
@@ -122,8 +123,8 @@ def _order(operation: Operation) -> tuple[str, ...]:
     if operation.answer is OrganizationEvent:
         return _EVENT
     has_no_name = operation.family is not None and operation.family.names is None
-    named = (operation.family.names if operation.family else None) or "name"
-    return (*(("id",) if has_no_name else ()), named, *_FIRST, *_SOON)
+    named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
+    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON)
 
 
 def _is_first(operation: Operation, name: str) -> bool:
