@@ -42,6 +42,25 @@ async def test_a_service_is_created_and_deployed_without_an_id(windlass):
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
 
 
+async def test_a_parameter_that_is_an_id_takes_a_name(windlass):
+    web = await shop(windlass)
+    ids = await windlass.done("variable", "list", "--parent-id", web)
+    names = await windlass.done("variable", "list", "--parent-id", "shop/production/web")
+    assert names == ids
+    assert (await windlass("variable", "list", "--parent-id", "nothing")).code != 0
+
+
+async def test_the_runs_of_a_job_are_listed_by_its_name(windlass):
+    await shop(windlass)
+    [environment] = (await windlass.done("environment", "list", "--project", "shop"))["results"]
+    image = {"image": {"image_name": "registry.example/report", "tag": "1"}}
+    schedule = {"cronjob": {"scheduled_at": "0 3 * * *"}}
+    body = {"name": "nightly", "source": image, "schedule": schedule}
+    await windlass.world.post(f"/environment/{environment['id']}/job", body)
+    assert (await windlass.done("job", "runs", "nightly"))["results"] == []
+    assert (await windlass("job", "runs", "nothing")).err == "windlass: There is no job 'nothing' here\n"
+
+
 async def test_a_name_that_several_have_is_not_guessed(windlass):
     await shop(windlass)
     await windlass.done("project", "create", "--name", "blog")

@@ -45,6 +45,24 @@ async def test_a_list_of_services_begins_with_name_state_and_address(windlass, w
     assert not UUID.search(said.out)
 
 
+async def test_a_list_of_variables_of_all_levels_begins_with_their_names(windlass):
+    await shop(windlass)
+    at = ("--variable-scope", "PROJECT", "--variable-parent-id", "shop")
+    await windlass.done("variable", "create", "--key", "COLOUR", "--value", "red", "--no-is-secret", *at)
+    said = await windlass("variable", "list", "--parent-id", "web", "--text")
+    assert said.out.split()[0] == "KEY"
+    assert said.out.splitlines()[1].startswith("COLOUR ")
+
+
+async def test_a_list_of_registries_shows_the_status_of_their_check(windlass):
+    home = (await windlass.world.get("/organization"))["results"][0]["id"]
+    registry = {"name": "hub", "kind": "GENERIC_CR", "url": "https://registry.invalid", "config": {}}
+    assert (await windlass.world.post(f"/organization/{home}/containerRegistry", registry)).status == 201
+    said = await windlass("container-registry", "list", "--text")
+    assert said.out.split()[:2] == ["NAME", "STATUS"]
+    assert said.out.splitlines()[1].split()[:2] == ["hub", "FAILED"]
+
+
 @pytest.mark.parametrize("width", [80, 140])
 async def test_a_list_of_links_shows_them_whole(windlass, width):
     url = await running(windlass)

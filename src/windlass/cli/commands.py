@@ -86,12 +86,13 @@ def _which(derived: DerivedCommand) -> str:
     if derived.takes_versions:
         newest = "; without it, the newest is meant" if derived.is_of_newest else ""
         return f"{derived.group.upper()} is a version, such as v3, or an id{newest}."
-    if derived.family is None or derived.family.names is None:
+    family = derived.named
+    if family is None or family.names is None:
         return f"{id_only}."
-    line = [kebab(family.name) for family in ancestry(registry(), derived.family)][-2::-1]
-    if isinstance(derived.family.parent, Trait) or not line:
+    line = [kebab(above.name) for above in ancestry(registry(), family)][-2::-1]
+    if isinstance(family.parent, Trait) or not line:
         own = "; without it, the token's own is meant" if derived.own else ""
-        names = derived.family.names
+        names = family.names
         return f"{id_only} or {'an' if names[0] in 'aeiou' else 'a'} {names}{own}."
     return f"{id_only}, or a name, or a path of names: {'/'.join([*line, derived.group])}."
 

@@ -183,7 +183,7 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
     if action is Do.RUN:
-        return f"{name} ran to its end ({_took(deployment)}, v{deployment['number']})"
+        return f"{name} is deployed ({_took(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""

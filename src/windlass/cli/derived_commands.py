@@ -1,6 +1,7 @@
 """The commands that follow from the registry. Pure; nothing here prints or calls the API.
 
 A family gives a group of commands, `windlass environment-variable …`; each of its verbs and actions is one.
+The list of a family nested below another is also a word of that one's group: `windlass job runs nightly`.
 Where a trait hangs a family below several others, one command has several paths.
 An operation of no family is named by its path: `GET /aws/region` is one path of `windlass region list`.
 """
@@ -21,6 +22,7 @@ from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.traits import CancelRequest, Deployment
+from windlass.core.words.naming import plural
 
 _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
@@ -52,6 +54,12 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
     @property
     def family(self) -> Family | None:
         return self.operation.family
+
+    @property
+    def named(self) -> Family | None:
+        """The family of the resource that is given without an option."""
+        of_above = self.operation.itself is None and self.paths[0].subject
+        return of_above[0].families[0] if of_above and of_above[0].families else self.family
 
     @property
     def own(self) -> bool:
@@ -111,6 +119,9 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
     paths: dict[str, dict[str, list[CommandPath]]] = {}
     for operation in registry.operations:
         paths.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_path(operation))
+        if above := _lister(operation):
+            word = kebab(plural(operation.own_family.segment))
+            paths[kebab(above.name)][word] = [_path(operation, of_above=True)]
     return {
         group: {word: _command(group, word, some) for word, some in words.items()}
         for group, words in sorted(paths.items())
@@ -156,8 +167,17 @@ def _word(operation: Operation) -> str:
     return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
-def _path(operation: Operation) -> CommandPath:
-    first = operation.itself.position if operation.itself else len(operation.ids)
+def _lister(operation: Operation) -> Family | None:
+    """Returns the family whose group lists this one too: the only one that it is nested below."""
+    family = operation.family
+    if family is None or not family.nested or operation.verb is not Verb.LIST:
+        return None
+    # An organization is above most families, and is rarely named.
+    return family.parent if isinstance(family.parent, Family) and family.parent.parent else None
+
+
+def _path(operation: Operation, *, of_above: bool = False) -> CommandPath:
+    first = operation.itself.position if operation.itself else len(operation.ids) - of_above
     above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
     choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
     return CommandPath(operation=operation, above=above, subject=operation.ids[first:], choice=choice)

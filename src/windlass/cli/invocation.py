@@ -130,7 +130,8 @@ class Invocation:
     def send(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.operation
         query = {
-            ".".join(field.path): value for field, value in values("query", self._options.query, self._given)
+            ".".join(field.path): self._resolve(field.refers, value)
+            for field, value in values("query", self._options.query, self._given)
         }
         headers = {"If-Match": self._given["if_match"]} if self._given.get("if_match") else {}
         sent = None if operation.body is None else msgspec.json.encode(self._body())

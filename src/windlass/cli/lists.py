@@ -21,6 +21,7 @@ from windlass.terminal.tables import GAP, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE: Final = ("created_at", "updated_at")
+_NAMES: Final = ("name", "key")
 _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
 _SOON: Final = (
@@ -88,7 +89,7 @@ def readable(
     `numbers` has the numbers of deployments that a rollback may have gone back to.
     """
     if operation.answer is not Deployment:
-        return with_counts(row)
+        return _with_outcome(with_counts(row))
     ended, repeated = row.get("finished_at"), numbers.get(row.get("repeats") or "")
     own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
         "version": f"v{row['number']}",
@@ -97,6 +98,12 @@ def readable(
         "took": duration(row["created_at"], ended) if ended else "",
     }
     return {name: own[name] for name in sorted(own, key=lambda name: _place(operation, name))}
+
+
+def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the status in it that has no column, such as that of the check of a registry."""
+    inner = next((value for value in row.values() if isinstance(value, dict) and "status" in value), None)
+    return row if inner is None or "status" in row else row | {"status": inner["status"]}
 
 
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
@@ -122,8 +129,8 @@ def _order(operation: Operation) -> tuple[str, ...]:
     if operation.answer is OrganizationEvent:
         return _EVENT
     has_no_name = operation.family is not None and operation.family.names is None
-    named = (operation.family.names if operation.family else None) or "name"
-    return (*(("id",) if has_no_name else ()), named, *_FIRST, *_SOON)
+    named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
+    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON)
 
 
 def _is_first(operation: Operation, name: str) -> bool:

@@ -143,7 +143,7 @@ def _is_edit(command: DerivedCommand) -> bool:
 
 def _above(registry: Registry, command: DerivedCommand) -> list[str]:
     """Returns the families that can be named: those that paths need, and those that narrow a search."""
-    families = [family.name for family in ancestry(registry, command.family)] if command.family else []
+    families = [family.name for family in ancestry(registry, command.named)] if command.named else []
     needed = [name for path in command.paths for name, _ in path.above if name not in families]
     return list(dict.fromkeys(needed + families))
 
@@ -164,7 +164,7 @@ def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
 
 def _completion(command: DerivedCommand) -> Callable[..., list[CompletionItem]] | None:
     """Returns the function that completes names of services, for commands about one."""
-    family = command.family
+    family = command.named
     if family is None or not is_service(family):
         return None
     return partial(complete_paths, kind=family.enum_value)

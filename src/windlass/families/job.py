@@ -191,8 +191,14 @@ class ForcedEvent(Spec):
 class JobRunRequest(Spec):
     """Another command for one run. Parts that are left out are those of the job."""
 
-    arguments: Annotated[Maybe[Arguments], example(["--only", "orders"])] = absent
-    entrypoint: Maybe[Line] = absent
+    arguments: Annotated[
+        Maybe[Arguments],
+        Meta(description="Arguments of this run, in the place of those of the job"),
+        example(["--only", "orders"]),
+    ] = absent
+    entrypoint: Annotated[
+        Maybe[Line], Meta(description="Program of this run, in the place of that of the job")
+    ] = absent
 
 
 class DueTimes(Shown):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
-from windlass.config import BadSetting, Settings
+from windlass.builders.terraform.programs import InstalledPrograms
+from windlass.config import BadSetting, Settings, for_tools
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
@@ -38,6 +39,7 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
     yield _git()
     yield _node(chosen)
+    yield await asyncio.to_thread(_terraform, chosen)
 
 
 # Engines
@@ -177,6 +179,17 @@ def _node(chosen: str) -> Finding:
     return ok(
         "Node.js", "not found; only applications in JavaScript need it: install nodejs and npm for them"
     )
+
+
+def _terraform(chosen: str) -> Finding:
+    if chosen != "process":
+        return ok("Terraform", "Terraform services run only on the engine process")
+    programs = InstalledPrograms(for_tools()).look()
+    if not programs:
+        return ok(
+            "Terraform", "not found; only Terraform services need it: install terraform or tofu for them"
+        )
+    return ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
 
 
 # Ports

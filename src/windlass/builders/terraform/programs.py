@@ -20,8 +20,8 @@ from windlass.base.log import log
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of the program of each engine."""
 _NO_CONTAINERS: Final = (
-    "use an environment whose cluster has the engine process: Terraform services run with the program of the "
-    "machine, and not in containers"
+    "use an environment whose cluster has the engine process (WINDLASS_ENGINE=process): Terraform services "
+    "run with the program of the machine, and not in containers"
 )
 _PATIENCE: Final = 20.0
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from msgspec import UNSET, Meta, UnsetType
 
 from windlass.base import ids
+from windlass.core.words.naming import to_words, with_article
 
 T = TypeVar("T")
 
@@ -164,7 +165,7 @@ def refers(family: str, *, opens: str = "") -> Meta:
     A credential is sent to an address: `opens` names the sibling field with that address.
     """
     extra = {"refers": family, "opens": opens}
-    return Meta(extra=extra, description=f"Id of a {family} of the organization")
+    return Meta(extra=extra, description=f"Id of {with_article(to_words(family))} of the organization")
 
 
 SERVICE_OR_ABOVE: Final = "service or above"

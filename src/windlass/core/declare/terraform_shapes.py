@@ -94,9 +94,12 @@ class FilesSource(Spec):
     git_repository: Annotated[GitRepositoryRequest, shown_in_examples()]
 
 
+_NO_BLUEPRINTS: Final = Meta(description="Refused: there are no blueprints here")
+
+
 class BlueprintBackend(Spec):
-    type: Line
-    config: Maybe[dict[str, str]] = absent
+    type: Annotated[Line, _NO_BLUEPRINTS]
+    config: Annotated[Maybe[dict[str, str]], _NO_BLUEPRINTS] = absent
 
 
 class StateBackend(Spec):
@@ -111,9 +114,7 @@ class StateBackend(Spec):
     user_provided: Annotated[
         Maybe[Nothing], Meta(description="The backend that the module names keeps the state")
     ] = absent
-    blueprint: Annotated[
-        Maybe[BlueprintBackend], Meta(description="Refused: there are no blueprints here")
-    ] = absent
+    blueprint: Annotated[Maybe[BlueprintBackend], _NO_BLUEPRINTS] = absent
 
 
 class ProgramVersion(Spec):
@@ -140,7 +141,7 @@ class JobResources(Spec):
 
     cpu_milli: Annotated[Millicores, example(500)] = 500
     ram_mib: Annotated[Mebibytes, example(512)] = 512
-    gpu: Count = 0
+    gpu: Annotated[Count, Meta(description="GPUs; more than the engine has are refused")] = 0
     storage_gib: Annotated[Count, WITHOUT_EFFECT] = 1
 
 

@@ -34,7 +34,7 @@ async function read(state) {
 
 export function render(state, place) {
   const { path, base, document, parent, creation, rows } = state;
-  const make = creation && button(`${words.new} ${noun(creation)}`, () => create(state, place), { main: true });
+  const make = creation && button(making(creation), () => create(state, place), { main: true });
   return [
     crumbs([parent.name, base], [state.title]),
     head(state.title, { about: rows.length ? document.describe(state.list.tags[0]) : "", actions: [make] }),
@@ -43,17 +43,22 @@ export function render(state, place) {
   ];
 }
 
+// What makes a thing in another way than "Create …" keeps its own words, such as "Run it once".
+const making = (operation) => (operation.summary.startsWith("Create ") ? `${words.new} ${noun(operation)}` : operation.summary.replace(/ \(.*\)$/, ""));
+
 export const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
 
 function columns({ document, list, path, rows, canOpen }) {
   const properties = document.row(list).properties || Object.fromEntries(Object.keys(rows[0] || {}).map((name) => [name, {}]));
   const schemaOf = (name) => document.resolve(properties[name]);
   const used = Object.keys(properties).filter((name) => !LATER.test(name) && !isIdle(schemaOf(name)) && rows.some((row) => hasValue(row[name])));
+  const checked = used.find((name) => rows.some((row) => typeof row[name]?.status === "string")); // such as the check of a registry
   const simple = used.filter((name) => rows.every((row) => isSimple(row[name])));
   const first = simple.find((name) => TITLES.includes(name)) || simple[0] || "id";
   const others = simple.filter((name) => name !== first && !TITLES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
   return [
     { title: title(first), wide: true, cell: (row) => [canOpen ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first])), row.description && h("p", { class: "message muted" }, row.description)] },
+    ...(checked ? [{ title: title(checked), cell: (row) => row[checked] && badge(row[checked].status) }] : []),
     ...others.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], schemaOf(name)) })),
     ...(properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : []),
   ];
@@ -83,7 +88,7 @@ export async function create(state, place) {
       showError(error);
     }
   };
-  const made = await dialog(`${words.new} ${noun(creation)}`, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))], { wide: true });
+  const made = await dialog(making(creation), (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))], { wide: true });
   if (!made) return;
   await showOnce(document, creation, made);
   state.page = 1;

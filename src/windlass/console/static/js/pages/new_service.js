@@ -161,7 +161,7 @@ function other(state, place) {
     if (state.kind === "database") offerVersions(state);
   }
   return h("section", { class: "panel", key: `other-${state.kind}` },
-    operation.description && h("p", { class: "muted" }, operation.description),
+    operation.description && h("p", { class: "muted" }, prose(operation.description)),
     own(state.form.node),
     h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false)), button(text.create, () => createOther(state, place, path, true), { main: true })));
 }

@@ -27,12 +27,12 @@ const TABS = {
 export async function load(place) {
   const { kind, id, tab = "overview" } = place.params;
   const path = `/${kind}/${id}`;
-  const state = { path, kind, id, tab, isLive: true };
   const document = await loadDocument();
-  const hasLinks = document.at("GET", `${path}/link`); // what serves nothing, such as a job, has none
+  const serves = Boolean(document.at("GET", `${path}/link`)); // a job, for example, serves nothing
+  const state = { path, kind, id, tab, serves, isLive: true };
   state.read = async () => {
     const [service, status, deployments, links] = await Promise.all([
-      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), hasLinks ? api.get(`${path}/link`) : { results: [] }]);
+      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), serves ? api.get(`${path}/link`) : { results: [] }]);
     Object.assign(state, { service: service.data, tag: service.tag, status, deployments: deployments.results, links: links.results });
   };
   await state.read();
@@ -76,10 +76,10 @@ export function presentKind({ status }) {
   return kindOf(status.state, { instances: status.instances, ready: status.ready_instances });
 }
 
-/** The deployment that serves now: the newest that succeeded, of those that begin a version. */
-export function serving({ deployments, status }) {
-  if (!status.running_instances && !status.instances) return null;
-  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART"].includes(deployment.action)) || null;
+/** The deployment that serves now: the newest that succeeded, of those that begin a version. Of what serves nothing, such as a job, the version that runs next. */
+export function serving({ deployments, status, serves }) {
+  if (serves && !status.running_instances && !status.instances) return null;
+  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART", "RUN"].includes(deployment.action)) || null;
 }
 
 function present(state) {
@@ -93,8 +93,8 @@ function present(state) {
   ];
 }
 
-function tabsOf({ has }) {
-  const optional = { metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: has("log") };
+function tabsOf({ has, serves }) {
+  const optional = { metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: serves && has("log") };
   return Object.keys(TABS).filter((name) => optional[name] !== false);
 }
 

@@ -3,8 +3,9 @@
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { familyOf } from "../../families.js";
+import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
-import { copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
+import { codeBlock, copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
 import { commitLine, deploy, deploymentLink } from "../../services.js";
 import { badge } from "../../states.js";
 import { words } from "../../words.js";
@@ -13,6 +14,7 @@ import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
 const READ = ["status", "metrics"]; // these have their places on the page
+const LISTS = ["commit", "deploymentHistory", "log"]; // so have these, and deployments a page
 const text = words.serviceOverview;
 
 export async function load(state) {
@@ -24,7 +26,7 @@ export function watch(state, place, draw) {
 }
 
 export function render(state, place) {
-  const { service, status, deployments, path, links } = state;
+  const { service, status, deployments, path, links, serves } = state;
   const now = serving(state);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
@@ -38,11 +40,12 @@ export function render(state, place) {
         [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
         [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
         [words.columns.deployed, now && ago(now.finished_at)],
-        [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        [words.columns.instances, !serves ? null : status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
         [text.source, source(service)],
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
-      panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+      serves && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+    !serves && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !READ.includes(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
@@ -57,8 +60,31 @@ function reading({ content, document, path }, place, operation) {
     content.read = { ...content.read, [name]: found ? undefined : await api.get(`${path}/${name}`) };
     place.update();
   };
-  return panel(title(name), found && facts(Object.entries(found).map(([field, value]) => [title(field), value === null || value === "" ? "" : [h("code", {}, String(value)), copyButton(String(value))]])),
+  return panel(title(name), found && facts(Object.entries(found).map(([field, value]) => [title(field), value === null || value === "" ? "" : Array.isArray(value) ? value.map((item) => h("div", {}, h("code", {}, String(item)))) : [h("code", {}, String(value)), copyButton(String(value))]])),
     h("div", { class: "actions" }, button(found ? words.hide : document.operation(operation.id).summary.replace(/ \(.*\)$/, ""), read, { key: name })));
+}
+
+// Lists without a page of their own, such as the plans of a Terraform service.
+function isShownHere(document, path, list) {
+  return !LISTS.includes(familyOf(list)) && !document.familiesBelow(path).includes(list);
+}
+
+function records({ content, document, path }, place, list) {
+  const name = familyOf(list);
+  const rows = content.read?.[name];
+  const read = async () => {
+    content.read = { ...content.read, [name]: rows ? undefined : await api.all(`${path}/${name}`) };
+    place.update();
+  };
+  return panel(title(name), rows && (rows.length ? rows.map(record) : h("p", { class: "muted" }, words.none)),
+    h("div", { class: "actions" }, button(rows ? words.hide : document.operation(list.id).summary.replace(/ \(.*\)$/, ""), read, { key: name })));
+}
+
+function record(row) {
+  const isText = (value) => typeof value === "string" && value.includes("\n");
+  return h("div", { class: "record" },
+    facts(Object.entries(row).filter(([, value]) => !isText(value)).map(([field, value]) => [title(field), /_at$/.test(field) ? ago(value) : shown(value, {})])),
+    Object.values(row).filter(isText).map((value) => codeBlock(value.trim())));
 }
 
 function source(service) {
