@@ -125,8 +125,11 @@ async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> No
 
         log = await reader.types(8)
         assert "2 sorts of goods" in log
-        (run,) = await reader.results(f"/job/{await id_of(reader, 'job', 'nightly')}/run")
-        assert (run["cause"], run["status"], run["exit_code"]) == ("FORCED", "SUCCEEDED", 0)
+        runs = await reader.results(f"/job/{await id_of(reader, 'job', 'nightly')}/run")
+        # Another one is due if this test runs in the night.
+        assert [(run["status"], run["exit_code"]) for run in runs if run["cause"] == "FORCED"] == [
+            ("SUCCEEDED", 0)
+        ]
         (first,) = await reader.results(f"/job/{await id_of(reader, 'job', 'migration')}/run")
         assert (first["cause"], first["output_variables"]) == ("EVENT", ["SCHEMA"])
 
