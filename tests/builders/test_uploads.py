@@ -109,11 +109,11 @@ GOOD = packed(entry("a", b"x" * 5000), entry("b", b"y"))
 HOSTILE = {
     "an absolute path": ([entry("/etc/passwd", b"")], "below the folder"),
     "a path that leaves": ([entry("a/../../b", b"")], "leaves the folder"),
-    "a link that leaves": ([entry("a", b""), link("l", "../../etc")], "leaves the folder"),
-    "an absolute link": ([entry("a", b""), link("l", "/etc")], "leaves the folder"),
+    "a link that leaves": ([entry("a", b""), link("l", "../../etc")], "leads out of the folder"),
+    "an absolute link": ([entry("a", b""), link("l", "/etc")], "leads out of the folder"),
     "links that leave together": (
         [entry("d/a", b""), link("d/up", ".."), link("l", "d/up/../x")],
-        "leaves the folder",
+        "leads out of the folder",
     ),
     "a file below a link": ([link("l", "d"), entry("l/a", b"")], "something else at once"),
     "a file below a file": ([entry("l", b""), entry("l/a", b"")], "something else at once"),

@@ -111,6 +111,7 @@ def test_every_secret_that_a_command_takes_can_be_read_from_a_file():
     # Names of variables, and ids, which are no secrets.
     assert {name.rpartition(" ")[2] for name in plain} <= {
         "--key",
+        "--secret-manager-access-id",
         "--config.access-key-id",
         "--config.scaleway-access-key",
         "--secret-manager-access-id",

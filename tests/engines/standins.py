@@ -18,7 +18,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.engines.dockers import PYTHON, VERSION, add_libraries, add_tools, build, give_python, load
+from tests.engines.dockers import (
+    BOX,
+    PYTHON,
+    VERSION,
+    add_libraries,
+    add_tools,
+    build,
+    give_box,
+    give_python,
+    load,
+)
 from windlass.docker import Docker
 from windlass.docker.images import image
 
@@ -137,5 +147,6 @@ def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 STAND_INS: Mapping[str, StandIn] = {
     "postgres:16": StandIn("windlass-test/postgres:16-1", _postgres),
+    "busybox:1.36": StandIn(BOX, lambda docker, _: give_box(docker)),
     "python:3-slim": StandIn(f"windlass-test/python-slim:{VERSION}-1", _slim),
 }

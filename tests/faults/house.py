@@ -26,6 +26,7 @@ from tests.faults.programs import Code
 from tests.faults.victim import Doom
 from tests.forks import Brood
 from tests.world import ADMIN
+from windlass.builders.git.kept import FOLDER as KEPT
 from windlass.core.deploy.states import OPEN
 
 ROOT = Path(__file__).parents[2]
@@ -384,7 +385,8 @@ class House:
         """Returns all remains that should be gone after the last service was deleted."""
         found = await self.ground.left()
         found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
-        for folder in ("work", "git", "logs", "sites", "uploads"):
+        found += [str(path) for path in (self.data / "git").glob("*") if path.name != KEPT]
+        for folder in ("work", f"git/{KEPT}", "logs", "sites", "uploads"):
             found += [str(path) for path in (self.data / folder).glob("*")]
         return f"these are left: {found}" if found else ""
 

@@ -44,6 +44,9 @@ class Silent:
     async def sweep(self) -> None:
         """Has nothing to remove."""
 
+    async def stop(self) -> None:
+        """Has nothing to end."""
+
 
 @pytest.fixture
 def git() -> Any:

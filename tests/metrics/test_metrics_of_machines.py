@@ -35,5 +35,5 @@ async def test_work_at_a_further_machine_is_counted_with_that_of_the_first(secon
 
 
 @pytest.mark.parametrize("place", ["local", "second"])
-def test_the_queues_of_each_place_have_the_same_two_classes_of_work(place: str):
-    assert [work_class(queue) for queue in queues_of(place)] == [Queue.RECONCILE, Queue.LOCAL]
+def test_the_queues_of_each_place_have_the_same_three_classes_of_work(place: str):
+    assert [work_class(queue) for queue in queues_of(place)] == [Queue.RECONCILE, Queue.LOCAL, Queue.RUNS]

@@ -23,9 +23,9 @@ WITH RECURSIVE below (id) AS (
     SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
 )
 SELECT DISTINCT target.id FROM below
-JOIN link ON link.source = below.id
-JOIN resource AS target ON target.id = link.target
-WHERE target.family = $2 ORDER BY target.id"""
+CROSS JOIN link
+CROSS JOIN resource AS target
+WHERE link.source = below.id AND target.id = link.target AND target.family = $2 ORDER BY target.id"""
 SET: Final = """
 INSERT INTO link (source, field, target) VALUES ($1, $2, $3)
 ON CONFLICT (source, field) DO UPDATE SET target = excluded.target"""
