@@ -5,14 +5,15 @@ import { h } from "../../dom.js";
 import { familyOf } from "../../families.js";
 import { ago, duration, title } from "../../format.js";
 import { copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
-import { commitLine, deploy, deploymentLink } from "../../services.js";
+import { commitLine, deploy, deploymentLink, version } from "../../services.js";
 import { badge } from "../../states.js";
 import { words } from "../../words.js";
 import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
-const READ = ["status", "metrics"]; // these have their places on the page
+const READ = ["status", "metrics", "lock", "dueTimes"]; // these have their places on the pages
+const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
 export async function load(state) {
@@ -24,8 +25,9 @@ export function watch(state, place, draw) {
 }
 
 export function render(state, place) {
-  const { service, status, deployments, path, links } = state;
-  const now = serving(state);
+  const { service, status, deployments, path, links, can } = state;
+  const isLasting = can("restart-service"); // a job, for instance, ends and has no instances between
+  const now = isLasting ? serving(state) : deployments.find(isMade);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
   if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true }), `windlass deploy ${service.name}`);
@@ -38,16 +40,18 @@ export function render(state, place) {
         [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
         [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
         [words.columns.deployed, now && ago(now.finished_at)],
-        [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        isLasting && [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
         [text.source, source(service)],
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
-      panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+      isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
     state.document.readingsOf(path).filter((operation) => !READ.includes(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
+
+const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !ONLY_LOOKS.test(deployment.status_details?.sub_action || "");
 
 // What can be read besides, such as the credentials of a database, is read when it is asked for.
 function reading({ content, document, path }, place, operation) {
@@ -62,9 +66,11 @@ function reading({ content, document, path }, place, operation) {
 }
 
 function source(service) {
-  const repository = service.git_repository;
+  const parts = [service, service.source?.docker, service.source?.image, service.terraform_files_source].filter(Boolean);
+  const repository = parts.find((part) => part.git_repository)?.git_repository;
+  const image = parts.find((part) => part.image_name);
   if (repository?.url) return [outside(repository.url, repository.url), ` (${repository.branch}${repository.root_path && repository.root_path !== "/" ? `, ${repository.root_path}` : ""})`];
-  if (service.image_name) return h("code", {}, `${service.image_name}:${service.tag || ""}`);
+  if (image) return h("code", {}, `${image.image_name}:${image.tag || ""}`);
   if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;
   return service.source === "UPLOAD" ? text.uploaded : "";
 }
