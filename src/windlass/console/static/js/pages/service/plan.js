@@ -72,7 +72,7 @@ function earlier(state, place, present) {
     { title: text.title, wide: true, cell: (plan) => titleOf(state, plan) },
     { title: text.changes, cell: (plan) => h("code", {}, inShort(plan)) },
     { title: words.columns.when, cell: (plan) => ago(plan.created_at) },
-    { title: "", cell: (plan) => (plan === present ? h("span", { class: "tag" }, text.shown) : button(text.show, choose(plan), { small: true })) },
+    { title: "", kind: "number", cell: (plan) => (plan === present ? h("span", { class: "tag" }, text.shown) : button(text.show, choose(plan), { small: true })) },
   ], state.content.plans, { key: (plan) => plan.deployment_id, label: text.earlier }));
 }
 
@@ -97,7 +97,7 @@ function versions(state, place) {
     { title: words.columns.version, cell: (row) => [`${row.number}`, row.restored_from && h("span", { class: "muted" }, ` ${text.restoredFrom(row.restored_from)}`)] },
     { title: words.columns.when, cell: (row) => ago(row.created_at) },
     { title: text.size, kind: "number", cell: (row) => bytes(row.bytes) },
-    { title: "", cell: restore },
+    { title: "", kind: "number", cell: restore },
   ], rows, { key: (row) => row.number, label: text.versions }));
 }
 

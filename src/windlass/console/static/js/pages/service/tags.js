@@ -26,23 +26,22 @@ export function render(state, place) {
     panel(null, facts([
       [text.present, [h("code", {}, `${service.image_name}:${service.tag}`), copyButton(`${service.image_name}:${service.tag}`)]],
       [text.digest, serving(state)?.image_digest && h("code", {}, serving(state).image_digest)],
-    ])),
+    ]), h("div", { class: "actions" }, button(text.look, content.again, { small: true }))),
     content.error ? errorBox(content.error, content.again) : list(state, place),
   ];
 }
 
 function list(state, place) {
   const { content, service, path } = state;
-  const look = button(text.look, content.again, { small: true });
-  if (!content.rows.length) return panel(text.title, h("p", { class: "muted" }, text.none(service.tag)), h("div", { class: "actions" }, look));
+  if (!content.rows.length) return panel(text.title, h("p", { class: "muted" }, text.none(service.tag)));
   return panel(text.title, table([
     { title: text.tag, wide: true, cell: (row) => [h("strong", {}, row.name), row.name === service.tag && h("span", { class: "muted" }, ` ${text.moved}`)] },
-    { title: text.digest, cell: (row) => row.digest && h("code", { title: row.digest }, row.digest.replace(/^sha256:/, "").slice(0, 12)) },
-    { title: "", cell: (row) => button(text.deploy, () => deployTag(state, place, path, row.name), { small: true }) },
-  ], content.rows, { key: (row) => row.name, label: text.title }), h("div", { class: "actions" }, look));
+    ...(content.rows.some((row) => row.digest) ? [{ title: text.digest, cell: (row) => row.digest && h("code", { title: row.digest }, row.digest.replace(/^sha256:/, "").slice(0, 12)) }] : []),
+    { title: "", kind: "number", cell: (row) => button(text.deploy, () => deployTag(state, place, path, row.name), { small: true }) },
+  ], content.rows, { key: (row) => row.name, label: text.title }));
 }
 
 async function deployTag({ service, status }, place, path, tag) {
-  const will = status.running_instances ? words.tags.replaces(status.running_instances) : words.tags.begins;
+  const will = status.running_instances ? text.replaces(status.running_instances) : text.begins;
   if (await confirm(text.deployTitle(service.name, tag), will, { action: text.deploy })) await deploy(place, path, { image_tag: tag });
 }
