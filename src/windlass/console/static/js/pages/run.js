@@ -7,9 +7,8 @@ import { whileSeen } from "../live.js";
 import { logView } from "../log_view.js";
 import { button, confirm, copyButton, facts, head, panel, say } from "../parts.js";
 import { crumbs, siblings } from "../shell.js";
-import { badge, isBusy } from "../states.js";
 import { words } from "../words.js";
-import { causeOf, exitCode, took } from "./service/runs.js";
+import { causeOf, exitCode, isOpen, runBadge, took } from "./service/runs.js";
 
 const text = words.runs;
 
@@ -24,22 +23,21 @@ export async function load(place) {
 export function watch(state, place, draw) {
   state.view.start();
   place.onStop(state.view.stop);
-  if (!isBusy(state.run.status)) return;
+  if (!isOpen(state.run)) return;
   const stop = whileSeen(place, async () => {
     state.run = await api.get(state.path);
     draw();
-    if (!isBusy(state.run.status)) stop();
+    if (!isOpen(state.run)) stop();
   }, () => true);
 }
 
 export function render(state, place) {
   const { base, service, run, near, view } = state;
-  const isOpen = isBusy(run.status);
   return [
     crumbs([service.name, base], [words.tabs.runs, `${base}/runs`], [text.number(run.number)]),
     siblings(near.map(({ id }) => `${base}/runs/${id}`).reverse(), `${base}/runs/${run.id}`),
-    head(text.one(run.number), { actions: [isOpen && button(text.cancel, () => cancel(state, place), { key: "cancel" })] }),
-    h("div", { class: "service-line" }, badge(run.status), h("span", {}, causeOf(run)), ago(run.started_at || run.created_at), took(run) && h("span", { class: "muted" }, text.took(took(run)))),
+    head(text.one(run.number), { actions: [isOpen(run) && button(text.cancel, () => cancel(state, place), { key: "cancel" })] }),
+    h("div", { class: "service-line" }, runBadge(run), h("span", {}, causeOf(run)), ago(run.started_at || run.created_at), took(run) && h("span", { class: "muted" }, text.took(took(run)))),
     run.message && h("section", { class: run.status === "FAILED" ? "panel failure" : "panel" }, h("p", { class: "first" }, prose(run.message))),
     panel(null, facts([
       [text.exit, exitCode(run)],

@@ -6,7 +6,7 @@ import { schemaForm } from "../../forms.js";
 import { ago, clockTime, dayTime, duration, exactTime } from "../../format.js";
 import { whileSeen } from "../../live.js";
 import { button, complain, dialog, empty, facts, link, panel, table } from "../../parts.js";
-import { badge, isBusy } from "../../states.js";
+import { badge, kindOf } from "../../states.js";
 import { words } from "../../words.js";
 
 const PAGE = 50;
@@ -25,7 +25,7 @@ export async function load(state) {
 }
 
 export function watch({ content }, place, draw) {
-  whileSeen(place, async () => (await content.read(), draw()), () => content.newest.some((run) => isBusy(run.status)));
+  whileSeen(place, async () => (await content.read(), draw()), () => content.newest.some(isOpen));
 }
 
 export function render(state, place) {
@@ -42,7 +42,7 @@ export function render(state, place) {
 
 function columns(path) {
   return [
-    { title: words.columns.state, cell: (run) => badge(run.status) },
+    { title: words.columns.state, cell: runBadge },
     { title: words.columns.number, cell: (run) => link(`${path}/runs/${run.id}`, text.number(run.number)) },
     { title: text.cause, wide: true, cell: (run) => [causeOf(run), run.message && run.status !== "SUCCEEDED" && h("p", { class: "message" }, run.message)] },
     { title: text.started, cell: (run) => ago(run.started_at || run.scheduled_for || run.created_at) },
@@ -50,6 +50,11 @@ function columns(path) {
     { title: text.exit, kind: "number titled", cell: (run) => exitCode(run) },
   ];
 }
+
+/** True for a run that waits or goes on. For a service, RUNNING is an end; for a run, it is not. */
+export const isOpen = (run) => ["QUEUED", "RUNNING"].includes(run.status);
+
+export const runBadge = (run) => badge(run.status, run.status === "RUNNING" ? "busy" : kindOf(run.status));
 
 /** Why it runs: the timetable, an event, a person, or an earlier run that failed. */
 export function causeOf(run) {
