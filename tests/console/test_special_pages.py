@@ -61,7 +61,7 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     tab(page, "Runs")
     timetable = page.locator(".panel", has_text="Timetable")
     expect(timetable).to_contain_text("In Asia/Tokyo")
-    expect(timetable.locator("tbody tr")).to_have_count(5)
+    expect(timetable.locator("tbody tr")).to_have_count(3)
     expect(timetable.locator("tbody tr").first).to_contain_text("02:30")
     expect(timetable.locator("tbody tr").first).to_contain_text("18:30")
 

@@ -25,8 +25,8 @@ _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
 _SOON: Final = (
     "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
-    "duration_seconds", "added", "changed", "destroyed", "applicable", "message", "environment_name",
-    "project_name",
+    "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
+    "environment_name", "project_name",
 )  # fmt: skip
 _REASONS: Final = frozenset({"message"})
 """Texts that may be long: their column takes what is left of the width, or they are below the table."""
@@ -62,7 +62,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
         _show_wide(rows, _names(operation, rows))
     else:
         numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
-        _show_short(operation, [readable(operation, row, numbers) for row in rows])
+        _show_short(operation, [_in_short(readable(operation, row, numbers)) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
@@ -79,7 +79,7 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
     if left := len(names) - len(widths) - len(below) - len(texts):
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
     for name in texts:
-        click.echo(f"\n{plain(str(rows[0][name])).strip()}")
+        click.echo("\n" + plain(str(rows[0][name])).strip("\n"))
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
@@ -88,6 +88,14 @@ def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
         if text := short_cell(row.get(reason)):
             label = short_cell(row.get("version") if first == "status" else row.get(first))
             click.echo(f"{label}: {wrap_indented(text, 2, first=len(label) + 2)}")
+
+
+def _in_short(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the status in the place of a part that has one, such as the check of a registry."""
+    return {
+        name: value["status"] if isinstance(value, dict) and isinstance(value.get("status"), str) else value
+        for name, value in row.items()
+    }
 
 
 def readable(

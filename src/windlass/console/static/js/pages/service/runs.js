@@ -17,7 +17,7 @@ export const hasMainAction = true;
 export async function load(state) {
   const content = { page: 1, more: [] };
   content.read = async () => {
-    const [runs, due] = await Promise.all([api.get(`${state.path}/run`, { page_size: PAGE }), state.has("dueTimes") ? api.get(`${state.path}/dueTimes`, { count: 5 }) : null]);
+    const [runs, due] = await Promise.all([api.get(`${state.path}/run`, { page_size: PAGE }), state.has("dueTimes") ? api.get(`${state.path}/dueTimes`, { count: 3 }) : null]);
     Object.assign(content, { newest: runs.results, pages: runs.pagination.total_pages, due });
   };
   await content.read();
