@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, Final
 
 import click
 import msgspec
 
-from windlass.terminal.tables import pairs, plain
+from windlass.terminal.tables import pairs, plain, table
 
 STATES: Final = ("state", "status")
 SERVING_AFTER_ERROR: Final = "ERROR, serving"
 """The state of a service whose last deployment failed, while instances of it still serve."""
+_ZONED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _LONGEST: Final = 60 * 86_400
 """Seconds up to which a time is shown by its distance from now; others are shown as a day."""
@@ -67,7 +70,35 @@ def is_state(name: str) -> bool:
 
 def show_fields(document: dict[str, Any]) -> None:
     """Prints a document as a list of fields."""
-    pairs(((name, value, "") for name, value in _flat(with_counts(document))), states=is_state)
+    times = {name: value for name, value in document.items() if _are_times(value)}
+    others = {name: value for name, value in document.items() if name not in times}
+    pairs(((name, value, "") for name, value in _flat(with_counts(others))), states=is_state)
+    if times:
+        click.echo()
+        _show_times(times)
+
+
+def _show_times(lists: dict[str, list[str]]) -> None:
+    """Prints lists of times beside one another, a moment in each row."""
+    rows = [[_clock(value) for value in moments] for moments in zip_longest(*lists.values(), fillvalue="")]
+    titles = [name.upper().replace("_", " ") for name in lists]
+    widths = [max(len(text) for text in column) for column in zip(titles, *rows, strict=True)]
+    table(titles, widths, rows)
+
+
+def _are_times(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_time(item) for item in value)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and _ZONED.fullmatch(value) is not None
+
+
+def _clock(text: str) -> str:
+    """Returns a time as a clock shows it: that of the reader for UTC, otherwise that of its own zone."""
+    if text.endswith("Z"):
+        return moment(text)
+    return f"{text[:19].replace('T', ' ')} {text[19:]}" if text else ""
 
 
 def with_counts(row: dict[str, Any]) -> dict[str, Any]:

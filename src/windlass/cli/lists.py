@@ -17,7 +17,7 @@ from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
-from windlass.terminal.tables import GAP, room, table, wrap_indented
+from windlass.terminal.tables import GAP, plain, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE: Final = ("created_at", "updated_at")
@@ -25,10 +25,16 @@ _NAMES: Final = ("name", "key")
 _ADDRESSES: Final = ("url",)
 _FIRST: Final = (*STATES, *_ADDRESSES)
 _SOON: Final = (
-    "engine", "engine_address", "instances", "version", "message", "environment_name", "project_name",
+    "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
+    "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
+    "environment_name", "project_name",
 )  # fmt: skip
 _REASONS: Final = frozenset({"message"})
 """Texts that may be long: their column takes what is left of the width, or they are below the table."""
+_TEXTS: Final = frozenset({"text"})
+"""Texts of many lines: that of the first row is below the table."""
+_MADE_BY: Final = "deployment_id"
+"""Names a row without an id of its own, such as a plan."""
 _FOR_PROGRAMS: Final = frozenset({"icon_uri"})
 """Fields that people do not read."""
 _DEPLOYMENT: Final = (
@@ -40,6 +46,7 @@ _EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "trigg
 _OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
 _TITLES: Final = {
     "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
+    "exit_code": "EXIT", "duration_seconds": "SECONDS", "deployment_id": "DEPLOYMENT",
 }  # fmt: skip
 _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
@@ -56,7 +63,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
         _show_wide(rows, _names(operation, rows))
     else:
         numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
-        _show_short(operation, [readable(operation, row, numbers) for row in rows])
+        _show_short(operation, [_in_short(readable(operation, row, numbers)) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
@@ -69,8 +76,11 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
     below = _REASONS & {*names} - {*widths}
     for name in below:
         _show_below(rows, next(iter(widths)), name)
-    if left := len(names) - len(widths) - len(below):
+    texts = _TEXTS & {*names}
+    if left := len(names) - len(widths) - len(below) - len(texts):
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
+    for name in texts:
+        click.echo("\n" + plain(str(rows[0][name])).strip("\n"))
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
@@ -79,6 +89,14 @@ def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
         if text := short_cell(row.get(reason)):
             label = short_cell(row.get("version") if first == "status" else row.get(first))
             click.echo(f"{label}: {wrap_indented(text, 2, first=len(label) + 2)}")
+
+
+def _in_short(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the status in the place of a part that has one, such as the check of a registry."""
+    return {
+        name: value["status"] if isinstance(value, dict) and isinstance(value.get("status"), str) else value
+        for name, value in row.items()
+    }
 
 
 def readable(
@@ -130,12 +148,14 @@ def _order(operation: Operation) -> tuple[str, ...]:
         return _EVENT
     has_no_name = operation.family is not None and operation.family.names is None
     named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
-    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON)
+    own_id = _find_field(operation.answer, "id") is not None
+    made_by = () if own_id else (_MADE_BY,)
+    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON, *made_by)
 
 
 def _is_first(operation: Operation, name: str) -> bool:
     order = _order(operation)
-    return name in order and name not in _SOON and order is not _DEPLOYMENT
+    return name in order and name not in {*_SOON, _MADE_BY} and order is not _DEPLOYMENT
 
 
 def _is_id(rows: Sequence[Any], name: str) -> bool:
@@ -166,7 +186,7 @@ def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -
     if left < 0:
         return {}
     for name in names:
-        if name in widths or not all(_is_flat(row.get(name)) for row in rows):
+        if name in widths or name in _TEXTS or not all(_is_flat(row.get(name)) for row in rows):
             continue
         width = _width(rows, name)
         if name in _REASONS and left - GAP >= _NARROWEST:

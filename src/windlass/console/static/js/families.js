@@ -5,7 +5,7 @@ import { link } from "./parts.js";
 import { words } from "./words.js";
 
 // These are shown by the pages of their parents.
-const ON_PAGES = new Set(["project", "environment", "environmentVariable", "secret", "deployment", "upload", "inviteMember"]);
+const ON_PAGES = new Set(["project", "environment", "environmentVariable", "secret", "deployment", "upload", "inviteMember", "run"]);
 
 export const familyOf = (list) => list.path.split("/").pop();
 

@@ -7,10 +7,12 @@ const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const dayOfYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
+const dayClock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const numbers = new Intl.NumberFormat();
 
 export const number = (value) => numbers.format(value);
 export const exactTime = (text) => exact.format(new Date(text));
+export const dayTime = (text) => dayClock.format(new Date(text));
 export const clockTime = (text) => clock.format(new Date(text));
 
 /** How long ago, as a node with the exact time on hover. It is kept up to date. */

@@ -5,6 +5,8 @@ import { headers } from "./api.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
+const SOON = 1500;
+const SELDOM = 7; // of these
 
 /**
  * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(): the events
@@ -86,6 +88,21 @@ export function pause(milliseconds, signal) {
     const timer = setTimeout(resolve, milliseconds);
     signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
   });
+}
+
+/** Calls `read` again and again while the page is seen: soon while `isUrgent()`, otherwise seldom. Returns what ends it. */
+export function whileSeen(place, read, isUrgent) {
+  let isReading = false;
+  let skipped = 0;
+  const timer = setInterval(async () => {
+    if (document.hidden || isReading || (!isUrgent() && ++skipped % SELDOM)) return;
+    isReading = true;
+    await read().catch(() => {}); // What is shown stays until the server answers again.
+    isReading = false;
+  }, SOON);
+  const stop = () => clearInterval(timer);
+  place.onStop(stop);
+  return stop;
 }
 
 /** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */

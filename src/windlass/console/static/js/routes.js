@@ -2,7 +2,7 @@
 
 const ID = "([0-9a-f-]{36})";
 const NAME = "([a-zA-Z]+)";
-const TAB = "(deployments|logs|variables|metrics|terminal|settings|activity)";
+const TAB = "(runs|plan|tags|deployments|logs|variables|metrics|terminal|settings|activity)";
 
 // Lists of families that have pages made by hand; all others have derived ones.
 const LISTS = {
@@ -22,6 +22,7 @@ const ROUTES = [
   [`organization/${ID}`, () => import("./pages/organization.js"), ["organization"]],
   [`organization/${ID}/audit`, () => import("./pages/audit.js"), ["organization"]],
   [`${NAME}/${ID}/deployments/${ID}`, () => import("./pages/deployment.js"), ["kind", "id", "deployment"]],
+  [`${NAME}/${ID}/runs/${ID}`, () => import("./pages/run.js"), ["kind", "id", "run"]],
   [`${NAME}/${ID}(?:/${TAB})?`, () => import("./pages/service.js"), ["kind", "id", "tab"]],
   [`${NAME}/${ID}/${NAME}`, ({ family }) => (LISTS[family] || (() => import("./pages/derived_list.js")))(), ["parent", "parentId", "family"]],
   [`${NAME}/${ID}/${NAME}/${ID}`, () => import("./pages/derived_item.js"), ["parent", "parentId", "family", "id"]],

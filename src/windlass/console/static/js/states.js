@@ -5,7 +5,7 @@ import { words } from "./words.js";
 
 const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "‖" };
 const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
-const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS"]);
+const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS", "OK"]);
 
 /** The kind of a state: ok, busy, off, warn, bad or wait. */
 export function kindOf(state, { instances = 0, ready = instances } = {}) {

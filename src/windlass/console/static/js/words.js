@@ -8,7 +8,7 @@ const states = {
   RESTARTING: "restarting", DELETING: "deleting", CANCELED: "cancelled", CANCELING: "cancelling", SUPERSEDED: "replaced by a newer one",
   DEPLOYMENT_QUEUED: "queued", STOP_QUEUED: "stop queued", RESTART_QUEUED: "restart queued", DELETE_QUEUED: "delete queued",
   DEPLOYMENT_ERROR: "failed", BUILD_ERROR: "build failed", STOP_ERROR: "stop failed", RESTART_ERROR: "restart failed", DELETE_ERROR: "delete failed",
-  COMPLETED: "completed", UNAVAILABLE: "unavailable", EXECUTING: "running once",
+  COMPLETED: "completed", OK: "OK", UNAVAILABLE: "unavailable", EXECUTING: "running once", SKIPPED: "skipped",
 };
 
 export const words = {
@@ -20,7 +20,7 @@ export const words = {
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
-  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
+  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
@@ -32,7 +32,7 @@ export const words = {
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
-  tabs: { overview: "Overview", deployments: "Deployments", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
+  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
@@ -97,6 +97,26 @@ export const words = {
   },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, ports: "Change the port", settings: "Change the settings",
+  },
+  runs: {
+    start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
+    one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Most memory", variables: "Variables set", took: (length) => `took ${length}`,
+    causes: { SCHEDULE: "timetable" }, events: { ON_START: "deployment", ON_STOP: "stop", ON_DELETE: "deletion", CRON: "timetable" }, forcedBy: (name) => (name ? `run by ${name}` : "run by hand"), retry: (number) => `retry ${number}`, madeUp: (count) => `timetable, in place of ${plural(count, "missed time")}`,
+    timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "it is going", inactive: "it is not going: deploy the job", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
+    cancel: "Cancel run", cancelWill: "Its program is ended. It is not tried again.", canceled: (number) => `Run ${number} is being cancelled.`,
+  },
+  plan: {
+    title: "Plan", make: "Plan", asked: "The plan is being made.", underWay: (number) => `Deployment v${number} is under way.`, empty: "A plan says what a deployment would add, change and destroy. It changes nothing.", of: (number) => (number ? `Plan of v${number}` : "Plan"),
+    isTrue: "still true: it can be applied as it is", isPast: "applied, or the state has changed since", noChange: "It changes no resource.", asText: "The plan as text", counts: { added: "to add", changed: "to change", destroyed: "to destroy" },
+    actions: { create: "add", update: "change", destroy: "destroy", replace: "replace", read: "read", forget: "forget" }, apply: "Apply this plan", applyTitle: (name) => `Apply the plan of ${name}`, applyWill: (counts) => `Exactly these changes are made (${counts}). If the state changes before, nothing is done.`,
+    earlier: "Newest plans", changes: "Changes", show: "Show", shown: "shown", lock: "Lock on the state", isFree: "No run holds it.", owner: "Owner", operation: "Operation", age: "For", run: "Deployment", isHeld: "Its run is under way, and releases it.",
+    isLeft: "Its run has ended without releasing it. Later runs fail until it is released.", unlock: "Release the lock", unlockWill: "Make sure that no program elsewhere still works on this state.",
+    versions: "Versions of the state", noVersions: "No state is kept here yet.", current: "present", size: "Size", restore: "Restore", restoredFrom: (number) => `(again ${number})`, restoreTitle: (number) => `Restore version ${number} of the state`,
+    restoreWill: "Its content becomes the newest version. Resources are not changed until the next deployment.", restored: (number) => `Version ${number} of the state is the present one again.`,
+  },
+  tags: {
+    title: "Newer tags", present: "Image", digest: "Digest", tag: "Tag", moved: "the same tag, another image now", look: "Look again", deploy: "Deploy this tag", none: (tag) => `The registry has no newer tag than ${tag}.`, deployTitle: (name, tag) => `Deploy ${tag} to ${name}`,
+    begins: "This tag is pulled and started, and becomes the tag in the settings.", replaces: (count) => `This tag is pulled. Then ${plural(count, "instance")} ${count === 1 ? "is" : "are"} replaced, while requests go on being served.`,
   },
   logs: {
     follow: "Follow", pause: "Pause", search: "Search these lines", everywhere: "Search the whole log", only: "only matches", wrap: "wrap", jump: "Go to", copy: "Copy", download: "Download", open: "Open this line",

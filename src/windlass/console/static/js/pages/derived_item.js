@@ -7,11 +7,13 @@ import { familyOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
+import { pause } from "../live.js";
 import { save as saveEdited } from "../saving.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 import { cell, showOnce } from "./derived_list.js";
 
+const PATIENCE = 1000;
 const SHOWN = /^(id|description|icon_uri)$/;
 
 export async function load({ params }) {
@@ -24,17 +26,27 @@ export async function load({ params }) {
   const operations = Object.fromEntries(["PATCH", "DELETE"].map((method) => [method, document.at(method, path)]));
   const lists = document.listsBelow(path);
   const readings = document.readingsOf(path);
-  const below = (operation, query) => api.get(`${path}/${familyOf(operation)}`, query).catch(() => null);
-  const [inner, told] = await Promise.all([Promise.all(lists.map((operation) => below(operation, { page_size: 50 }))), Promise.all(readings.map((operation) => below(operation)))]);
+  const parts = [...lists, ...readings].map((operation) => ({ operation, found: null, error: null }));
+  const reading = Promise.all(parts.map((part) => read(path, part)));
+  await Promise.race([reading, pause(PATIENCE)]);
   const name = item.name || item.email || item.url || item.target_url || item.key || params.id;
   const edit = operations.PATCH && schemaForm(document, document.body(operations.PATCH), { values: item });
   return {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
-    lists: lists.map((operation, index) => ({ operation, rows: inner[index]?.results || [] })),
-    readings: readings.map((operation, index) => ({ operation, found: told[index] })).filter(({ found }) => found),
-    actions: document.actionsOf(path),
+    lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
   };
 }
+
+// Some parts are read from other servers, such as a registry: they may take long, or fail with a reason to be shown.
+async function read(path, part) {
+  try {
+    part.found = await api.get(`${path}/${familyOf(part.operation)}`, part.operation.parameters?.some(({ name }) => name === "page_size") ? { page_size: 50 } : {});
+  } catch (error) {
+    part.error = error;
+  }
+}
+
+export const watch = (state, place, draw) => void state.reading.then(draw);
 
 export function render(state, place) {
   const { base, list, path, document, parent, item, operations, lists, readings, edit, name, actions } = state;
@@ -43,7 +55,7 @@ export function render(state, place) {
     crumbs([parent.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(nameOf(action), () => run(state, place, action))) }),
     panel(words.present, values(item, schema, document)),
-    readings.map(({ operation, found }) => panel(title(familyOf(operation)), values(found, document.answer(operation), document))),
+    readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(found, document.answer(operation), document) : absent(error))),
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
     operations.DELETE && panel(words.settings.danger, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true })),
@@ -52,21 +64,34 @@ export function render(state, place) {
 
 const nameOf = (action) => action.summary.replace(/ \(.*\)$/, "");
 
-// Fields without effect or without a value are left out.
+const absent = (error) => h("p", { class: error ? "message trouble" : "muted" }, error ? prose(error.message) : words.reading);
+
+// Fields without effect or without a value are left out; the fields of a part stand beside those of the whole.
 function values(found, schema, document) {
+  return facts(pairs(found, schema, document));
+}
+
+function pairs(found, schema, document, above = "") {
   const properties = schema.properties || {};
   const isOwner = (value) => typeof value === "object" && Object.keys(value).join() === "id";
   const has = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length) && !isOwner(value);
   const fields = Object.entries(found).filter(([field, value]) => !SHOWN.test(field) && has(value) && !isIdle(document.resolve(properties[field])));
-  return facts(fields.map(([field, value]) => [title(field), cell(field, value, document.resolve(properties[field]))]));
+  return fields.flatMap(([field, value]) => {
+    const inner = document.resolve(properties[field]);
+    const name = above ? `${above}: ${title(field).toLowerCase()}` : title(field);
+    const isPart = inner.properties && !Array.isArray(value) && typeof value === "object" && !value.name;
+    return isPart ? pairs(value, inner, document, name) : [[name, cell(field, value, inner)]];
+  });
 }
 
 // A row has the actions of the thing that name it, such as `replay` with `event_id`; a click shows the whole of it.
-function rowsOf(state, place, { operation, rows }) {
+function rowsOf(state, place, { operation, found, error }) {
+  if (!found) return absent(error);
+  const rows = found.results;
   if (!rows.length) return h("p", { class: "muted" }, words.nothingYet);
   const { document, actions } = state;
   const properties = document.row(operation).properties || {};
-  const names = Object.keys(properties).filter((name) => !/^id$|_id$/.test(name) && rows.some((row) => row[name] !== null && row[name] !== "" && typeof row[name] !== "object")).slice(0, 6);
+  const names = Object.keys(properties).filter((name) => !/^id$|_id$/.test(name) && rows.some((row) => isShort(row[name]))).slice(0, 6);
   const id = `${familyOf(operation)}_id`;
   const onRow = actions.filter((action) => document.body(action).properties?.[id]);
   const whole = (row) => dialog(document.titleOf(operation), (finish) => [codeBlock(JSON.stringify(row, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true });
@@ -75,6 +100,8 @@ function rowsOf(state, place, { operation, rows }) {
     { title: "", cell: (row) => h("div", { class: "actions" }, onRow.map((action) => button(title(familyOf(action)), () => send(state, place, action, { [id]: row.id }), { small: true })), button(words.whole, () => whole(row), { small: true, plain: true })) },
   ], rows, { key: (row) => row.id });
 }
+
+const isShort = (value) => value !== null && value !== "" && (typeof value !== "object" || (Array.isArray(value) && value.length > 0 && typeof value[0] !== "object"));
 
 async function save(state, place) {
   const changes = state.edit.changes();
@@ -108,8 +135,14 @@ async function run(state, place, action) {
   });
   if (!answer) return;
   if (answer.data) await showOnce(state.document, action, answer.data);
-  say(words.doneWith(heading));
+  if (answer.data && !answer.data.id) await showOutcome(state, action, answer.data);
+  else say(words.doneWith(heading));
   await place.go(`${state.list}/${state.item.id}`, { replace: true });
+}
+
+// An answer that is no thing tells how it went, such as a check.
+function showOutcome({ document }, action, outcome) {
+  return dialog(nameOf(action), (finish) => [values(outcome, document.answer(action), document), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))]);
 }
 
 async function remove(state, place) {

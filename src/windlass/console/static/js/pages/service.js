@@ -15,7 +15,10 @@ import { stale } from "./overview.js";
 
 const TABS = {
   overview: () => import("./service/overview.js"),
+  runs: () => import("./service/runs.js"),
+  plan: () => import("./service/plan.js"),
   deployments: () => import("./service/deployments.js"),
+  tags: () => import("./service/tags.js"),
   logs: () => import("./service/logs.js"),
   variables: () => import("./service/variables.js"),
   metrics: () => import("./service/metrics.js"),
@@ -93,8 +96,9 @@ function present(state) {
   ];
 }
 
-function tabsOf({ has, serves }) {
-  const optional = { metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: serves && has("log") };
+function tabsOf({ has, can, document, path }) {
+  const takesTag = Boolean(document.body(document.at("POST", `${path}/deploy`)).properties?.image_tag);
+  const optional = { runs: has("run"), plan: has("plan"), tags: has("version") && takesTag, metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: has("log") && can("restart-service") };
   return Object.keys(TABS).filter((name) => optional[name] !== false);
 }
 
@@ -104,7 +108,7 @@ function actions(state, place) {
   const going = deployments.find((deployment) => ["QUEUED", "BUILDING", "DEPLOYING"].includes(deployment.status));
   const main = going && isBusy(status.state) && state.can("cancelDeployment")
     ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" })
-    : button(words.actions.deploy.button, () => start(state, place), { main: true, key: "deploy" });
+    : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy" });
   return [
     isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart" }),
     main,

@@ -6,15 +6,16 @@ import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
 import { codeBlock, copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
-import { commitLine, deploy, deploymentLink } from "../../services.js";
+import { commitLine, deploy, deploymentLink, version } from "../../services.js";
 import { badge } from "../../states.js";
 import { words } from "../../words.js";
 import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
-const READ = ["status", "metrics"]; // these have their places on the page
-const LISTS = ["commit", "deploymentHistory", "log"]; // so have these, and deployments a page
+const READ = ["status", "metrics", "lock", "dueTimes"]; // these have their places on the pages
+const LISTS = ["commit", "deploymentHistory", "log", "plan", "stateVersion", "version", "run"]; // so have these
+const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
 export async function load(state) {
@@ -26,8 +27,9 @@ export function watch(state, place, draw) {
 }
 
 export function render(state, place) {
-  const { service, status, deployments, path, links, serves } = state;
-  const now = serving(state);
+  const { service, status, deployments, path, links, can } = state;
+  const isLasting = can("restart-service"); // a job, for instance, ends and has no instances between
+  const now = isLasting ? serving(state) : deployments.find(isMade);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
   if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true }), `windlass deploy ${service.name}`);
@@ -40,17 +42,19 @@ export function render(state, place) {
         [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
         [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
         [words.columns.deployed, now && ago(now.finished_at)],
-        [words.columns.instances, !serves ? null : status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        isLasting && [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
         [text.source, source(service)],
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
-      serves && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
-    !serves && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
+      isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+    !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !READ.includes(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
+
+const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !ONLY_LOOKS.test(deployment.status_details?.sub_action || "");
 
 // Further readings, such as the credentials of a database, are requested only on a click.
 function reading({ content, document, path }, place, operation) {
@@ -88,9 +92,11 @@ function record(row) {
 }
 
 function source(service) {
-  const repository = service.git_repository;
+  const parts = [service, service.source?.docker, service.source?.image, service.terraform_files_source].filter(Boolean);
+  const repository = parts.find((part) => part.git_repository)?.git_repository;
+  const image = parts.find((part) => part.image_name);
   if (repository?.url) return [outside(repository.url, repository.url), ` (${repository.branch}${repository.root_path && repository.root_path !== "/" ? `, ${repository.root_path}` : ""})`];
-  if (service.image_name) return h("code", {}, `${service.image_name}:${service.tag || ""}`);
+  if (image) return h("code", {}, `${image.image_name}:${image.tag || ""}`);
   if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;
   return service.source === "UPLOAD" ? text.uploaded : "";
 }

@@ -1,0 +1,177 @@
+"""A job and a Terraform service have pages of what is special about them: runs with their logs, and a plan
+before it is applied; an image has its newer tags."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.servers import Repository, Server
+from tests.console.test_newcomer import confirm, tab
+from tests.registries.docker_registry import DockerRegistry
+from tests.terraform.modules import document, needs_program
+
+REPORT = """\
+import sys, time
+print("reports on", sys.argv[1], flush=True)
+if sys.argv[1] == "forever":
+    time.sleep(600)
+sys.exit("no orders" if sys.argv[1] == "nothing" else 0)
+"""
+MODULE = """\
+variable "size" { default = SIZE }
+resource "terraform_data" "box" { input = var.size }
+"""
+
+
+def deployed(server: Server, path: str) -> Any:
+    """Deploys a service, and waits for its end."""
+    server.call("POST", f"{path}/deploy", {})
+    until = time.monotonic() + 60
+    while True:
+        (newest,) = server.call("GET", f"{path}/deployment?page_size=1")["results"]
+        if newest["status"] in {"SUCCEEDED", "FAILED"}:
+            assert newest["status"] == "SUCCEEDED", newest
+            return newest
+        assert time.monotonic() < until, newest
+        time.sleep(0.1)
+
+
+def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    repository.commit({"app.py": REPORT}, "A report")
+    schedule = {"scheduled_at": "30 2 1 1 *", "timezone": "Asia/Tokyo", "entrypoint": "python app.py"}
+    body = {
+        "name": "report",
+        "source": {"docker": {"git_repository": {"url": repository.url, "branch": "main"}}},
+        "schedule": {"cronjob": schedule | {"arguments": ["orders"]}},
+    }
+    job = server.call("POST", f"/environment/{server.environment(project='Jobs')}/job", body)["id"]
+    deployed(server, f"/job/{job}")
+    page = new_page(f"/job/{job}", timezone_id="Europe/Berlin")
+    expect(page.locator(".tabs")).not_to_contain_text("Terminal")
+
+    # The next due times, as the clock of the job and that of the reader show them.
+    tab(page, "Runs")
+    timetable = page.locator(".panel", has_text="Timetable")
+    expect(timetable).to_contain_text("In Asia/Tokyo")
+    expect(timetable.locator("tbody tr")).to_have_count(3)
+    expect(timetable.locator("tbody tr").first).to_contain_text("02:30")
+    expect(timetable.locator("tbody tr").first).to_contain_text("18:30")
+
+    # A run with other arguments fails, and says why.
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_label("Arguments")).to_have_value("orders")
+    page.get_by_label("Arguments").fill("nothing")
+    confirm(page, "Run now")
+    expect(page.locator(".service-line")).to_contain_text("failed")
+    expect(page.locator(".log")).to_contain_text("reports on nothing")
+    expect(page.locator(".log")).to_contain_text("no orders")
+    page.locator(".crumbs").get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("row", name="#1")).to_contain_text("run by operator")
+
+    # Another is cancelled while it goes on.
+    page.get_by_role("button", name="Run now").click()
+    page.get_by_label("Arguments").fill("forever")
+    confirm(page, "Run now")
+    expect(page.locator(".log")).to_contain_text("reports on forever")
+    page.get_by_role("button", name="Cancel run").click()
+    confirm(page, "Cancel run")
+    expect(page.locator(".service-line")).to_contain_text("cancelled")
+    expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+
+
+def test_a_plan_is_seen_before_it_is_applied(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    needs_program()
+    (repository.folder / "infra").mkdir()
+    repository.commit({"infra/main.tf": MODULE.replace("SIZE", "1")}, "A module")
+    environment = server.environment(project="Terraform")
+    made = server.call("POST", f"/environment/{environment}/terraform", document(repository.url))
+    page = new_page(f"/terraform/{made['id']}")
+    tab(page, "Plan")
+    expect(page.locator(".empty")).to_contain_text("It changes nothing.")
+
+    page.get_by_role("button", name="Plan", exact=True).click()
+    plan = page.locator("section.panel", has_text="Plan of v1").first
+    expect(plan).to_contain_text("+1 to add")
+    expect(plan.locator(".resources")).to_contain_text("terraform_data.box")
+    plan.get_by_text("The plan as text").click()
+    expect(plan.locator(".lines")).to_contain_text("will be created")
+    assert server.call("GET", f"/terraform/{made['id']}/stateVersion")["results"] == []
+
+    plan.get_by_role("button", name="Apply this plan").click()
+    confirm(page, "Apply this plan")
+    expect(page.locator(".service-line")).to_contain_text("succeeded")
+    page.locator(".crumbs").get_by_role("link", name="bucket", exact=True).click()
+    tab(page, "Plan")
+    expect(page.locator(".panel", has_text="Versions of the state")).to_contain_text("present")
+    expect(page.get_by_role("button", name="Apply this plan")).to_have_count(0)  # it is applied
+    expect(page.locator(".panel", has_text="Lock on the state")).to_contain_text("No run holds it.")
+
+
+@pytest.fixture
+def docker_registry(tmp_path: Path) -> Iterator[DockerRegistry]:
+    running = DockerRegistry(tmp_path, tls=False, login=False)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def server_with_images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Its cluster would run images. No test of this one runs any, so that it needs no Docker."""
+    settings = {
+        "WINDLASS_ENGINE": "docker",
+        "WINDLASS_DOCKER_HOST": "unix:///nowhere.sock",
+        "WINDLASS_OUTBOUND_ALLOW": "127.0.0.0/8,::1/128",
+    }
+    running = Server(tmp_path_factory.mktemp("images"), settings=settings)
+    yield running
+    running.end()
+
+
+def test_newer_tags_of_an_image_are_offered_and_a_registry_is_looked_at(
+    server_with_images: Server,
+    docker_registry: DockerRegistry,
+    chromium: Browser,
+) -> None:
+    server = server_with_images
+    for tag in ("1.4.1", "1.4.2", "1.10.0"):
+        docker_registry.push("acme/shop", tag, tag.encode())
+    body = {"name": "ours", "kind": "GENERIC_CR", "url": docker_registry.url, "config": {}}
+    registry = server.call("POST", f"/organization/{server.org}/containerRegistry", body)["id"]
+    image = {"name": "shop", "registry_id": registry, "image_name": "acme/shop", "tag": "1.4.2"}
+    container = server.call("POST", f"/environment/{server.environment()}/container", image)["id"]
+    page = chromium.new_context().new_page()
+    page.goto(server.link())
+    page.wait_for_selector("main h1")
+
+    page.goto(f"{server.url}/console/organization/{server.org}/containerRegistry/{registry}")
+    expect(page.get_by_role("row", name="acme/shop")).to_contain_text("1.10.0, 1.4.2, 1.4.1")
+    page.get_by_role("button", name="Look at the registry now").click()
+    confirm(page, "Look at the registry now")
+    expect(page.locator("dialog[open] .facts")).to_contain_text("OK")
+    confirm(page, "Close")
+
+    page.goto(f"{server.url}/console/container/{container}")
+    tab(page, "Tags")
+    newer = page.get_by_role("table", name="Newer tags").locator("tbody tr")
+    expect(newer).to_have_count(1)
+    newer.get_by_role("button", name="Deploy this tag").click()
+    confirm(page, "Deploy this tag")
+    expect(page.get_by_role("heading", name="Deploy v1")).to_be_visible()
+    assert server.call("GET", f"/container/{container}/deployment")["results"][0]["image_tag"] == "1.10.0"
+
+    # A registry that is away is told, in place of an empty list.
+    docker_registry.stop()
+    page.goto(f"{server.url}/console/container/{container}/tags")
+    expect(page.get_by_role("alert")).to_contain_text("refuses connections")
+    page.context.close()
