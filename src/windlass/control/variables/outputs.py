@@ -97,8 +97,8 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     for key, output in outputs.items():
         if key in above and key not in present:
             raise Conflict(
-                f"Write another name than {key} to the output file, or delete that variable of the project: no "
-                "job has set it"
+                f"Write another name than {key} to the output file, or delete that variable of the project: "
+                "no job has set it"
             )
         await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
     return tuple(sorted(outputs))
