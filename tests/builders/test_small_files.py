@@ -6,7 +6,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native.node import package
-from windlass.builders.native.node_engines import check_packages
+from windlass.builders.native.node_engines import OtherNode, check_packages
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.requirements import requirements_in
 from windlass.builders.native.start import by_procfile
@@ -50,4 +50,7 @@ def test_an_installed_package_that_cannot_be_read_asks_for_no_node(tmp_path):
     package_json.parent.mkdir(parents=True)
     for content in (b'{"else": ' + b"[" * 100_000, b'{"engines": {"node": "\xff"}}'):
         package_json.write_bytes(content)
+        check_packages(tmp_path, ["hostile"], "22.1.0")
+    package_json.write_text('{"engines": {"node": "18"}}')
+    with pytest.raises(OtherNode):  # the control
         check_packages(tmp_path, ["hostile"], "22.1.0")

@@ -114,7 +114,6 @@ def test_every_secret_that_a_command_takes_can_be_read_from_a_file():
         "--secret-manager-access-id",
         "--config.access-key-id",
         "--config.scaleway-access-key",
-        "--secret-manager-access-id",
     }
     assert "cluster create --engine-key" in secret
 

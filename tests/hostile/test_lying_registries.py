@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -38,10 +37,12 @@ async def test_a_list_that_names_a_next_page_for_ever_is_read_to_a_limit():
 class SlowServers(Servers):
     """Sends the first page of a list, and never the second."""
 
-    async def send(self, *words: str, **_: Any) -> HttpResult:
+    async def send(
+        self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] = {}, **_: object
+    ) -> HttpResult:
         if len(self.asked) == 1:
             await asyncio.Event().wait()
-        return await super().send(*words)
+        return await super().send(method, url, body, headers)
 
 
 async def test_a_list_that_comes_too_slowly_is_given_up():

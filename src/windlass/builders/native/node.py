@@ -344,8 +344,5 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
 
 
 def _texts(texts: Any) -> dict[str, str]:
-    return (
-        {name: value for name, value in texts.items() if isinstance(value, str)}
-        if isinstance(texts, dict)
-        else {}
-    )
+    pairs = texts.items() if isinstance(texts, dict) else ()
+    return {name: value for name, value in pairs if isinstance(value, str)}
