@@ -17,9 +17,7 @@ class DeploymentRestriction(Spec):
         Meta(description="EXCLUDE leaves out what is at the path; MATCH leaves out everything else"),
         example("EXCLUDE"),
     ]
-    type: Annotated[
-        Literal["PATH"], Meta(description="What is compared: the paths of changed files"), example("PATH")
-    ]
+    type: Annotated[Literal["PATH"], Meta(description="Paths of changed files are compared"), example("PATH")]
     value: Annotated[
         RestrictedPath,
         Meta(description="A file or a folder of the repository, from its root; * and ** are allowed"),
