@@ -51,6 +51,13 @@ def referring(operation: Operation, body: Any, path: str, id: str) -> Any:
     return laid(without_references(operation, body), path.split("."), id)
 
 
+def chooses(body: Any, path: str) -> bool:
+    """False if a reference belongs to an alternative that the body does not choose."""
+    for step in path.split(".")[:-1]:
+        body = body.get(step) if isinstance(body, dict) else None
+    return isinstance(body, dict)
+
+
 def laid(body: Any, path: Sequence[str], value: Any) -> Any:
     if not isinstance(body, dict) or (path[0] not in body and value is MISSING):
         return body

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.contract.contract import is_refused
-from tests.derived.stage import together
 from tests.running.deployments import deployed
 from tests.running.test_auto_deploy import commits, look, said
 from tests.world import World
@@ -66,17 +65,6 @@ async def test_a_deploy_that_is_asked_for_is_not_restricted(world: World):
     await world.post(f"/application/{app}/deploy")
     await world.settle()
     assert (await commits(world, app))[0] == commit
-
-
-async def test_twins_make_one_restriction(world: World):
-    app = await world.application()
-    answers = await together(*(restrict(world, app, "MATCH", "web") for _ in range(4)))
-    assert sorted(answer.status for answer in answers) == [201, 409, 409, 409]
-    other = await restrict(world, app, "EXCLUDE", "web")
-    path = f"/application/{app}/deploymentRestriction"
-    same = {"mode": "MATCH", "type": "PATH", "value": "web"}
-    is_refused(await world.put(f"{path}/{other['id']}", same), 409, "value: ")
-    assert len((await world.get(path))["results"]) == 2
 
 
 @pytest.mark.parametrize("value", ["", "../web", "!web", "#web", "/", "web\n"])

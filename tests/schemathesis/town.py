@@ -27,6 +27,7 @@ from windlass.families.application import application
 from windlass.families.cluster import cluster
 from windlass.families.deployment import deployment
 from windlass.families.environment import environment
+from windlass.families.job_run import job_run
 from windlass.families.member import invitation
 from windlass.families.organization import organization
 from windlass.families.project import project
@@ -138,9 +139,17 @@ class Town:
             (one for one in _services() if one in (operation.family, operation.parent)), application
         )
         service = await self._new(family, above)
-        cast(Holding, self.world.engine).held.add(service)
         known = {environment.param: above, family.param: service}
-        known[deployment.param] = await self._deployed(family, service)
+        if job_run.param in operation.params:
+            await self._deployed(family, service)
+            await self.world.settle()
+        cast(Holding, self.world.engine).held.add(service)
+        if job_run.param in operation.params:
+            answer = await self.world.post(f"/{family.name}/{service}/{job_run.segment}")
+            assert answer.status == 202, answer
+            known[job_run.param] = str(answer["id"])
+        else:
+            known[deployment.param] = await self._deployed(family, service)
         return {param: known[param] for param in operation.params}
 
     async def _new(self, family: Family, above: str) -> str:

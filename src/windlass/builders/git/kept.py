@@ -11,6 +11,7 @@ counts until the machine starts again, because git does not sync what it writes 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -72,10 +73,11 @@ class KeptCopy:
         self._note.unlink(missing_ok=True)
         if note and note.url == url and note.boot == _boot() and (self._copy / ".git").is_dir():
             into.rmdir()
-            self._copy.rename(into)
-            self.taken = note
-        else:
-            self.forget()
+            if _moves(self._copy, into):
+                self.taken = note
+                return
+            into.mkdir(mode=0o700)
+        self.forget()
 
     def forget(self) -> None:
         self.taken = self._next = None
@@ -88,7 +90,10 @@ class KeptCopy:
         private_folder(self._folder)
         shutil.rmtree(self._copy, ignore_errors=True)
         self._copy.mkdir(mode=0o700)
-        (copy / ".git").rename(self._copy / ".git")
+        if not _moves(copy / ".git", self._copy / ".git"):
+            shutil.rmtree(copy / ".git")
+            self.forget()
+            return
         self._times = dict(_times(copy))
         self._next = KeptCommit(url, commit, _boot(), attributes)
 
@@ -150,6 +155,17 @@ def _times(top: Path, below: str = "") -> list[tuple[str, int]]:
             else:
                 times.append((path, entry.stat(follow_symlinks=False).st_mtime_ns))
     return times
+
+
+def _moves(folder: Path, to: Path) -> bool:
+    """Moves a folder. False if that is on another disk: a copy would cost more than a whole fetch."""
+    try:
+        folder.rename(to)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    return True
 
 
 def _boot() -> str:

@@ -1,16 +1,14 @@
-"""Deployment restrictions: each exists once at a service, and there are not too many."""
+"""Deployment restrictions of a service: there are not too many. Twins are harmless, as in a .dockerignore."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import astuple
-
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.families.deployment_restriction import DeploymentRestriction, deployment_restriction
-from windlass.store import Reads, Row, Tx
+from windlass.store import Reads, Tx
 
 MOST: Final = 1000
 """Restrictions of one service."""
@@ -27,13 +25,3 @@ class DeploymentRestrictions(Behaviour[DeploymentRestriction]):
         rows = await tx.resources.of_parent(draft.above.id, deployment_restriction.name)
         if len(rows) >= MOST:
             raise Conflict(f"Delete a restriction first: a service has at most {MOST}")
-        _refuse_twin(rows, draft.spec)
-
-    async def updating(self, ctx: Context, tx: Tx, change: Change[DeploymentRestriction]) -> None:
-        rows = await tx.resources.of_parent(change.row.parent, deployment_restriction.name)
-        _refuse_twin([row for row in rows if row.id != change.row.id], change.spec)
-
-
-def _refuse_twin(rows: list[Row], spec: DeploymentRestriction) -> None:
-    if any(astuple(row.read(DeploymentRestriction)) == astuple(spec) for row in rows):
-        raise Conflict(f"value: choose another one: {spec.mode} {spec.value} is a restriction already")
