@@ -23,6 +23,7 @@ from windlass.core.declare.document import apply_patch, narrow_document
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
+from windlass.families.application import application
 
 ADDRESS = re.compile(r"https?")
 
@@ -47,6 +48,8 @@ class Change(Struct, frozen=True):
 def changes(family: Family) -> list[Change]:
     """Every way to turn an address of the credential, or of what refers to it."""
     referring = [other for other in registry().families.values() if family.name in referred(other)]
+    # Jobs and Terraform services refer to git tokens by the same struct as applications do.
+    referring = [other for other in referring if other is application]
     return [change for one in (family, *referring) for change in changes_of(one)]
 
 
@@ -114,12 +117,15 @@ SENT = [(family, secret) for family in registry().families.values() for secret i
 
 KEYS = {("cluster", "engine_key")}
 """Private keys sign and are never sent themselves; tests/running/test_clusters.py has their rules."""
+WITH_PROTOCOLS = {"containerRegistry"}
+"""Families whose secrets are sent in a protocol of their own; tests/registries and test_lying_registries have
+their rules."""
 
 
 SOMEWHERE = [
     (family, secret)
     for family, secret in SENT
-    if family.sent_to[secret] and (family.name, secret) not in KEYS
+    if family.sent_to[secret] and (family.name, secret) not in KEYS and family.name not in WITH_PROTOCOLS
 ]
 
 

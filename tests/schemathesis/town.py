@@ -27,6 +27,7 @@ from windlass.families.application import application
 from windlass.families.cluster import cluster
 from windlass.families.deployment import deployment
 from windlass.families.environment import environment
+from windlass.families.job import job
 from windlass.families.job_run import job_run
 from windlass.families.member import invitation
 from windlass.families.organization import organization
@@ -85,6 +86,8 @@ class Town:
         """By service: a deployment that one can go back to."""
         self.cancellable: dict[str, list[Ids]] = defaultdict(list)
         """By operation: what goes on until that operation ends it."""
+        self.idle_jobs: list[str] = []
+        """Jobs that are deployed, without a run."""
         self._numbers = itertools.count(1)
 
     async def build(self) -> None:
@@ -123,6 +126,10 @@ class Town:
                 above = (await self.world.get(f"/{family.name}/{service}"))["environment"]["id"]
                 self.services[above][family.name].append(service)
         await self.world.settle()
+        self.idle_jobs = [await self._new(job, await self.world.environment()) for _ in range(DOOMED)]
+        for service in self.idle_jobs:
+            await self._deployed(job, service)
+        await self.world.settle()
         for above in self.services:
             self.erasable[above] = [await self._new(application, above) for _ in range(DOOMED)]
 
@@ -134,23 +141,24 @@ class Town:
                     self.cancellable[operation.id].append(await self._held(operation))
 
     async def _held(self, operation: Operation) -> Ids:
+        if job_run.param in operation.params:
+            return await self._held_run()
         above = await self.world.environment()
         family = next(
             (one for one in _services() if one in (operation.family, operation.parent)), application
         )
         service = await self._new(family, above)
-        known = {environment.param: above, family.param: service}
-        if job_run.param in operation.params:
-            await self._deployed(family, service)
-            await self.world.settle()
         cast(Holding, self.world.engine).held.add(service)
-        if job_run.param in operation.params:
-            answer = await self.world.post(f"/{family.name}/{service}/{job_run.segment}")
-            assert answer.status == 202, answer
-            known[job_run.param] = str(answer["id"])
-        else:
-            known[deployment.param] = await self._deployed(family, service)
+        known = {environment.param: above, family.param: service}
+        known[deployment.param] = await self._deployed(family, service)
         return {param: known[param] for param in operation.params}
+
+    async def _held_run(self) -> Ids:
+        service = self.idle_jobs.pop()
+        cast(Holding, self.world.engine).held.add(service)
+        answer = await self.world.post(f"/{job.name}/{service}/{job_run.segment}")
+        assert answer.status == 202, answer
+        return {job.param: service, job_run.param: str(answer["id"])}
 
     async def _new(self, family: Family, above: str) -> str:
         return await self._made(family, environment, {environment.param: above})
