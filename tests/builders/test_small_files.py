@@ -41,7 +41,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
 
 def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):
     (tmp_path / "package.json").write_text("[" * 100_000)
-    with pytest.raises(BuildError, match=r"Mend package\.json, which cannot be read: it is nested too deep"):
+    with pytest.raises(BuildError, match=r"Fix package\.json, which cannot be read: it is nested too deep"):
         package(tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Said, say
 from tests.cli.listener import listening
-from tests.cli.test_stories import on_a_terminal
+from tests.cli.on_a_terminal import on_a_terminal
 from tests.world import ADMIN
 
 

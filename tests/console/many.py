@@ -54,7 +54,7 @@ window.fetch = (url, options) => {
   const answer = (body, type) => Promise.resolve(new Response(body, { headers: { 'content-type': type } }));
   const services = () => JSON.stringify({ results: all(serviceOf) });
   if (String(url).includes('/services?')) return answer(services(), 'application/json');
-  if (/\\/metrics$/.test(url)) return answer('{"times": [], "instances": []}', 'application/json');
+  if (/\\/metrics\\??$/.test(url)) return answer('{"times": [], "instances": []}', 'application/json');
   if (!/\\/(status|events)\\/stream$/.test(url)) return real(url, options);
   let timer;
   const encoder = new TextEncoder();
@@ -107,7 +107,7 @@ def answer_with_services(page: Page, environment: str, count: int) -> None:
         route.fulfill(json={"results": rows, "pagination": pagination})
 
     page.route("**/services?*", answer)
-    page.route("**/metrics", lambda route: route.fulfill(json={"times": [], "instances": []}))
+    page.route("**/metrics*", lambda route: route.fulfill(json={"times": [], "instances": []}))
 
 
 def _service(index: int, environment: str) -> dict[str, object]:

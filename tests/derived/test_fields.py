@@ -203,7 +203,7 @@ NOT_THESE = {
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
     "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),
-    **dict.fromkeys(("follow", "skipReconcile", "toUpdate"), ("", "maybe", "2", "null")),
+    **dict.fromkeys(("follow", "skipReconcile", "toUpdate", "resources_only"), ("", "maybe", "2", "null")),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,
     "continueToken": ("x", "-1", "1.0", "1" * 19),
@@ -215,7 +215,8 @@ NOT_THESE = {
     "below": ("x" * 65,),
     "is_secret": ("", "maybe", "2"),
     **dict.fromkeys(("scope", "service_type"), ("", "7", "project")),
-    **dict.fromkeys(("parent_id", "service_id"), ("", "7", "x" * 36)),
+    **dict.fromkeys(("parent_id", "service_id", "deployment_id"), ("", "7", "x" * 36)),
+    "force_terraform_action": ("", "DESTROY", "skip_destroy"),
     **dict.fromkeys(("project_id", "environment_id", "cluster_id"), ("", "7", "x" * 36)),
     **dict.fromkeys(
         ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),

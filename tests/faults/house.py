@@ -384,10 +384,10 @@ class House:
     async def left(self) -> str:
         """Returns all remains that should be gone after the last service was deleted."""
         found = await self.ground.left()
-        found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
-        found += [str(path) for path in (self.data / "git").glob("*") if path.name != KEPT]
-        for folder in ("work", f"git/{KEPT}", "logs", "sites", "uploads"):
-            found += [str(path) for path in (self.data / folder).glob("*")]
+        for folder in ("builds", "work", "git", f"git/{KEPT}", "logs", "sites", "uploads"):
+            found += [
+                str(path) for path in (self.data / folder).glob("*") if path.name not in ("cache", KEPT)
+            ]
         return f"these are left: {found}" if found else ""
 
 

@@ -106,7 +106,7 @@ async def test_a_stop_through_another_server_ends_what_runs_at_the_owner(pair):
 @pytest.mark.parametrize("queue", queues_of("local"))
 async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queue):
     world, _ = pair
-    kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard"}[Queue(queue)]
+    kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard", Queue.RUNS: "run"}[Queue(queue)]
     store = world.installation.ctx.store
     await store.write(lambda tx: tx.work.ask(kind, "a", 0))
     claim = partial(_claim, world, queue)
