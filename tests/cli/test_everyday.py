@@ -11,7 +11,8 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from tests.cli.conftest import say
-from tests.cli.test_stories import on_a_terminal, shop
+from tests.cli.on_a_terminal import on_a_terminal
+from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
 from windlass.cli.git_folder import for_server, git_folder

@@ -1,7 +1,6 @@
 """One data directory, the Windlasses that live in it one after the other, and what they have promised.
 
-Whatever is told to people is heard over HTTP; whether it was true is looked up in the books, on the disk and
-among the processes of this machine.
+What is told to people is heard over HTTP; the books, the disk and the processes say whether it was true.
 """
 
 from __future__ import annotations
@@ -363,8 +362,8 @@ class House:
     async def delete_everything(self) -> None:
         async with self.books.opened() as reads:
             ids = [id for id in await reads.statuses.services() if id != self.environment]
-            services = [await reads.resources.get(id) for id in ids]
-        for service in filter(None, services):
+            services = filter(None, [await reads.resources.get(id) for id in ids])
+        for service in services:
             await self.call("DELETE", f"/{service.family}/{service.id}")
 
     async def tidied(self) -> None:
@@ -384,10 +383,9 @@ class House:
     async def left(self) -> str:
         """Returns all remains that should be gone after the last service was deleted."""
         found = await self.ground.left()
-        for folder in ("builds", "work", "git", f"git/{KEPT}", "logs", "sites", "uploads"):
-            found += [
-                str(path) for path in (self.data / folder).glob("*") if path.name not in ("cache", KEPT)
-            ]
+        folders = ("builds", "work", "git", f"git/{KEPT}", "logs", "sites", "uploads")
+        paths = [path for folder in folders for path in (self.data / folder).glob("*")]
+        found += [str(path) for path in paths if path.name not in ("cache", KEPT)]
         return f"these are left: {found}" if found else ""
 
 

@@ -252,3 +252,10 @@ def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Bo
         body["source"] = {"docker": docker}
     if isinstance(body.get("schedule"), dict):
         body["schedule"] = dict(_SCHEDULE)
+
+
+@rule
+def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operation, body: Body) -> None:
+    """The id of a registry would have to be that of one that is there."""
+    if operation.id == "checkContainerImage":
+        body.pop("registry_id", None)
