@@ -257,5 +257,5 @@ def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Bo
 @rule
 def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operation, body: Body) -> None:
     """The id of a registry would have to be that of one that is there."""
-    if operation.id == "checkContainerImage":
+    if operation.verb is None:
         body.pop("registry_id", None)
