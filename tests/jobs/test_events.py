@@ -178,8 +178,8 @@ async def test_an_event_that_the_job_does_not_have_is_refused(
 ) -> None:
     job = await new_job(world, schedule=schedule)
     answer = await world.post(f"/job/{job}/deploy?forceEvent={word}")
-    assert answer.status == 400
-    assert answer.message.startswith("forceEvent: must be one of the events of the job")
+    assert answer.status == 409
+    assert answer.message.startswith("forceEvent: choose one of the events of the job")
 
 
 async def variables(world: World, environment: str) -> dict[str, Any]:

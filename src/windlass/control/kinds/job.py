@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
@@ -106,7 +107,7 @@ class JobKind(ServiceKind[Job]):
             return ""
         event = _EVENTS[word]
         if event not in (commands := _commands(service.read(Job))):
-            raise clash("forceEvent", f"must be one of the events of the job: {_words_of(commands)}")
+            raise Conflict(f"forceEvent: choose one of the events of the job: {_words_of(commands)}")
         return event
 
     def event_at(self, do: Do) -> str:
