@@ -197,6 +197,8 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
     if operation.family and operation.family.name == "containerRegistry" and operation.verb:
         body.update({"kind": "GENERIC_CR"} if "kind" in body else {})
         body["url"] = "https://registry.example.com"
+        if "kind" not in body:
+            body.pop("url")  # the kind of one that is there decides
         body["config"] = {"username": "acme", "password": "printable"}
 
 
@@ -259,3 +261,14 @@ def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operati
     """The id of a registry would have to be that of one that is there."""
     if operation.verb is None:
         body.pop("registry_id", None)
+
+
+@rule
+def a_module_is_run_at_a_commit_and_without_a_token(operation: Operation, body: Body) -> None:
+    """A plan would have to be one that is there, and a git token one of the host."""
+    if operation.family and operation.family.name == "terraform":
+        for field in ("id", "plan_id"):
+            body.pop(field, None)
+        source = body.get("terraform_files_source")
+        if isinstance(source, dict) and isinstance(repository := source.get("git_repository"), dict):
+            repository.pop("git_token_id", None)
