@@ -73,5 +73,5 @@ def test_a_list_of_registries_says_how_the_last_check_ended():
     head, line = shown(
         {"results": [row]}, "container-registry", "list", "--organization", JOB
     ).out.splitlines()
-    assert columns(head)[:3] == ["NAME", "URL", "CHECK"]
-    assert columns(line)[:3] == ["ours", "https://registry.example.com", "FAILED"]
+    assert columns(head)[:3] == ["NAME", "STATUS", "URL"]
+    assert columns(line)[:3] == ["ours", "FAILED", "https://registry.example.com"]

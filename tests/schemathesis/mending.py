@@ -23,6 +23,7 @@ from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.application import application
+from windlass.families.variable import variable
 
 Case = schemathesis.Case[Any]
 Context = schemathesis.HookContext
@@ -53,6 +54,8 @@ def mending(schema: schemathesis.BaseSchema, town: Town) -> Iterator[None]:
         """In a story a case is complete only now: what the steps before left behind was put into it."""
         if _is_told(case):
             story.mend(case)
+        elif _is_example(case):  # `map_case` does not see those that stand whole in the document
+            lone.mend(case)
 
     @schema.hook
     def after_call(context: Context, case: Case, response: schemathesis.Response) -> None:
@@ -104,6 +107,12 @@ class Mending:
         asked for in one direction."""
         if case.query and "continueToken" in case.query:
             case.query.pop("stepBackToken", None)
+        if operation.id in {"listVariables", "importVariables"}:
+            query = dict(case.query or {})
+            id, scope = ("service_id", "service_type") if operation.writes else ("parent_id", "scope")
+            case.query = {**query, id: self._town.application} | (
+                {scope: "APPLICATION"} if scope in query else {}
+            )
         if operation.id == "findResources" and case.query:
             path = str(case.query.get("path", "")).replace("/", "")
             case.query = {**case.query, "family": "project", "path": path, "below": ""}
@@ -122,6 +131,8 @@ class Mending:
             case.path_parameters.update(there[choice // 5 % len(there)])
 
     def _there(self, operation: Operation) -> list[Ids]:
+        if [*operation.params] == [variable.param]:
+            return self._variables(operation)
         if _ends(operation):
             return self._town.doomed.of(*operation.params)
         if operation.id in self._town.cancellable:
@@ -130,6 +141,12 @@ class Mending:
         if _overrides(operation):
             return self._town.inherited.of(*operation.params) or standing
         return standing
+
+    def _variables(self, operation: Operation) -> list[Ids]:
+        """Variables whose path names no level: those that a service inherits, or such as may be deleted."""
+        below = (application.param, variable.param)
+        found = self._town.doomed.of(*below) if _ends(operation) else self._town.inherited.of(*below)
+        return [{variable.param: ids[variable.param]} for ids in found]
 
     def _mend_headers(self, case: Case) -> None:
         """Removes an invented ETag, and a key that was used with another body, which is refused."""
@@ -153,7 +170,10 @@ class Mending:
         if body.get("limited_to"):
             at_home = case.path_parameters.get("org_id") == town.world.org
             body["limited_to"] = [town.project] if at_home else None
+        if body.get("environment_id"):
+            body["environment_id"] = town.environment
         self._choose_services(case, body)
+        _name_levels(town, case, body, "variable", "alias", "override")
         if "deployment_id" in body:
             ran = [town.ran[id] for id in case.path_parameters.values() if id in town.ran]
             body.update(deployment_id=ran[0]) if ran else body.pop("deployment_id")
@@ -190,6 +210,17 @@ class Mending:
         token = self._town.tokens.get(str(case.path_parameters.get("org_id")), ADMIN)
         if case.headers.get("Authorization") == AUTHORIZATION and token != ADMIN:
             case.headers["Authorization"] = f"Token {token}"
+
+
+def _name_levels(town: Town, case: Case, body: Body, *sorts: str) -> None:
+    """Names the level of a new variable, or one that sees the variable of the path."""
+    known = town.inherited.of(application.param, variable.param)
+    by_variable = {ids[variable.param]: ids[application.param] for ids in known}
+    level = by_variable.get(str(case.path_parameters.get(variable.param)), town.application)
+    for sort in sorts:
+        if f"{sort}_parent_id" in body:
+            body[f"{sort}_parent_id"] = level
+            body[f"{sort}_scope"] = "APPLICATION"
 
 
 def _id_field(family: Family) -> str:

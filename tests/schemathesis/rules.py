@@ -272,3 +272,9 @@ def a_module_is_run_at_a_commit_and_without_a_token(operation: Operation, body: 
         source = body.get("terraform_files_source")
         if isinstance(source, dict) and isinstance(repository := source.get("git_repository"), dict):
             repository.pop("git_token_id", None)
+
+
+@rule
+def a_value_is_sent_and_not_read_elsewhere(operation: Operation, body: Body) -> None:
+    """Windlass refuses the id of a secret manager, because it reads none."""
+    body.pop("secret_manager_access_id", None)

@@ -206,6 +206,14 @@ class Town:
         return self.standing.of(organization.param, cluster.param)[0][cluster.param]
 
     @property
+    def environment(self) -> str:
+        return self.standing.of(environment.param)[0][environment.param]
+
+    @property
+    def application(self) -> str:
+        return self.standing.of(application.param)[0][application.param]
+
+    @property
     def project(self) -> str:
         return self.standing.of(project.param)[0][project.param]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from windlass.base.errors import Forbidden, Missing
+from windlass.base.errors import Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.request.creating import NewResource, create_in
@@ -38,7 +38,7 @@ async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _environment(tx: Tx, call: Call, service: Row, id: str) -> Row:
     row = await tx.resources.find(environment.name, id)
     if row is None or row.org != service.org or not await is_visible(tx, call.actor, row):
-        raise Missing("environment_id: choose another one: no environment of this organization has this id")
+        raise Invalid("environment_id: choose another one: no environment of this organization has this id")
     if not await allows(tx, call.actor, Scope.WRITE, row):
         raise Forbidden("environment_id: use a token that may write in this environment")
     return row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from windlass.base.errors import Forbidden, Invalid, Missing
+from windlass.base.errors import Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.request.changing import apply_changes, check_tag
@@ -139,7 +139,7 @@ class NamedLevel(Struct, frozen=True):
 async def _level_to_write(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -> Row:
     row = await _level(ctx, tx, call.actor, named.id)
     if row is None:
-        raise Missing(f"{named.id_field}: choose another one: nothing that you may see has this id")
+        raise Invalid(f"{named.id_field}: choose another one: nothing that you may see has this id")
     if not await allows(tx, call.actor, call.operation.need, row):
         raise Forbidden(
             f"{named.id_field}: use another token: this one is limited to less than the {row.family}"
