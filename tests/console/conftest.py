@@ -25,7 +25,7 @@ from tests.console.servers import Repository, Server
 from windlass.api.openapi import encoded_document
 from windlass.families import registry
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = Path(__file__).parent / "steady_chromium"
 PATIENCE = 60_000
 """Milliseconds: a machine under load is slow, and no test asserts a time."""
 OPTIONS = (
@@ -60,7 +60,7 @@ def playwright_driver() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
-    if CHROMIUM is None:
+    if shutil.which("chromium") is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     browser = playwright_driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
     yield browser

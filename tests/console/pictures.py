@@ -7,7 +7,6 @@ python -m tests.console.pictures /tmp/pictures --all    # every page
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 import time
 import urllib.request
@@ -16,7 +15,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
-from tests.console.conftest import OPTIONS
+from tests.console.conftest import CHROMIUM, OPTIONS
 from tests.console.servers import Repository, Server
 
 WIDTHS: Final = (390, 820, 1280)
@@ -57,8 +56,7 @@ def main() -> None:
         server = Server(Path(made))
         try:
             town = Town(server, Path(made) / "repositories")
-            program = shutil.which("chromium")
-            browser = driver.chromium.launch(executable_path=program, args=list(OPTIONS))
+            browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
             if given.all:
                 take_all(browser, server, town, given.folder)
             else:
