@@ -7,12 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.world import World, make_world
+from msgspec.structs import replace
+
+from tests.terraform.modules import document
+from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
+from windlass.control.records.terraform_states import PlanRecord, add_version, note_attributes, put_plan
 from windlass.install.database import looking
+from windlass.store import Tx
 from windlass.store.archive import Snapshot
 
 Contents = dict[str, Any]
+STATE = b'{"version": 4, "serial": 1, "lineage": "0123", "outputs": {}, "resources": []}'
 
 
 async def furnish(world: World) -> str:
@@ -32,11 +38,31 @@ async def furnish(world: World) -> str:
     await world.made(f"/organization/{world.org}/webhook", hook)
     await world.post(f"/application/{app}/deploy", None, headers={"Idempotency-Key": "once"})
     await world.settle()
+    await _furnish_terraform(world, environment, app)
     gone = await world.project()
     await world.delete(f"/project/{gone}")
     await world.new_token("Deploy")
     world.installation.ctx.logs.write(app, world.clock.now(), "listening", "on port 8080")
     return app
+
+
+async def _furnish_terraform(world: World, environment: str, app: str) -> None:
+    """A Terraform service with a state and a plan, as runs of the program leave them."""
+    ctx, service = (
+        world.installation.ctx,
+        await world.made(f"/environment/{environment}/terraform", document(REPOSITORY)),
+    )
+    (newest,) = await ctx.store.reads.deployments.latest(app, 1)
+    run = replace(newest, service=service)
+
+    async def leave(tx: Tx) -> None:
+        row = await tx.resources.get(service)
+        assert row
+        await add_version(ctx, tx, row, run.id, STATE)
+        await note_attributes(ctx, tx, service, {"random_pet.shop": {"id": "precious"}})
+        await put_plan(ctx, tx, run, (1, 0, 0), PlanRecord("+ random_pet.shop", [], b"plan", ""))
+
+    await ctx.store.write(leave)
 
 
 async def contents(settings: Settings) -> Contents:
