@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Answering = Callable[[bytes], bytes]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -29,13 +30,13 @@ class Receiver:
         self.requests.append(whole)
         return whole
 
-    def says(self, answer: bytes) -> Behaviour:
-        """The same to each request, and the connection stays."""
+    def says(self, answer: bytes | Answering) -> Behaviour:
+        """The same to each request, or what the function says, and the connection stays."""
 
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while True:
-                await self.request(reader)
-                writer.write(answer)
+                request = await self.request(reader)
+                writer.write(answer if isinstance(answer, bytes) else answer(request))
 
         return behave
 
@@ -44,11 +45,12 @@ class Receiver:
 async def receiver(
     behave: Behaviour | bytes = OK,
     *,
+    answering: Answering | None = None,
     at: Sequence[str] = ("127.0.0.1",),
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Receiver]:
     made, tasks = Receiver(), set[asyncio.Task[None]]()
-    how = made.says(behave) if isinstance(behave, bytes) else behave
+    how = behave if callable(behave) else made.says(answering or behave)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         made.connections += 1

@@ -7,10 +7,13 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from tests.loopback import Receiver, receiver
+from tests.fakes.engine import FakeEngine
+from tests.loopback import OK, Receiver, receiver
+from tests.terraform.modules import document
 from tests.world import World, make_world
 from windlass.builders.git import Git
 
@@ -18,6 +21,17 @@ CANARY = "ghp_CANARY0123456789"
 
 
 LOOPBACK = ["127.0.0.0/8"]
+
+
+UNAUTHORIZED = (
+    b'HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm="images"\r\nContent-Length: 0\r\n\r\n'
+)
+
+
+def asks_for_a_login(request: bytes) -> bytes:
+    """Answers as a registry does that serves nobody without a login, and everything else with 200."""
+    is_stranger = b"/v2/" in request and b"uthorization:" not in request
+    return UNAUTHORIZED if is_stranger else OK
 
 
 class Ears(Struct):
@@ -52,9 +66,9 @@ class Ground(Struct):
 async def listening(tmp_path: Path) -> AsyncIterator[tuple[World, Ears]]:
     git = Git(allow_local=True, outbound_allow=LOOPBACK, home=tmp_path / "git")
     async with (
-        receiver() as own,
-        receiver() as elsewhere,
-        make_world(outbound_allow=LOOPBACK, out=None, git=git) as world,
+        receiver(answering=asks_for_a_login) as own,
+        receiver(answering=asks_for_a_login) as elsewhere,
+        make_world(engine=FakeEngine("image"), outbound_allow=LOOPBACK, out=None, git=git) as world,
     ):
         yield world, Ears(own, elsewhere)
 
@@ -63,15 +77,48 @@ async def git_ground(world: World, ears: Ears) -> Ground:
     body = {"name": "g", "type": "GITHUB", "token": CANARY, "git_api_url": ears.own.url(path="/api/v3")}
     token = await world.made(f"/organization/{world.org}/gitToken", body)
     repository = {"url": ears.own.url(path="/acme/shop.git"), "branch": "main", "git_token_id": token}
-    app = await world.application(git_repository=repository)
+    environment = await world.environment()
+    bodies: Mapping[str, dict[str, Any]] = {
+        "application": {"git_repository": repository},
+        "job": {"source": {"docker": {"git_repository": repository}}, "schedule": {"on_start": {}}},
+        "terraform": document("") | {"terraform_files_source": {"git_repository": repository}},
+    }
+    paths = {"gitToken": f"/organization/{world.org}/gitToken/{token}"}
+    for family, fields in bodies.items():
+        id = await world.made(f"/environment/{environment}/{family}", fields | {"name": family})
+        paths[family] = f"/{family}/{id}"
 
     async def use() -> None:
-        await world.get(f"/application/{app}/commit")
-        await world.post(f"/application/{app}/deploy")
+        for family in bodies:
+            await world.get(f"{paths[family]}/commit")
+            await world.post(f"{paths[family]}/deploy")
         await world.settle()
 
-    paths = {"gitToken": f"/organization/{world.org}/gitToken/{token}", "application": f"/application/{app}"}
     return Ground(world, ears, paths, use)
+
+
+def registry_ground(kind: str, **config: str) -> Callable[[World, Ears], Awaitable[Ground]]:
+    async def make(world: World, ears: Ears) -> Ground:
+        body = {"name": world.name("registry"), "kind": kind, "url": ears.own.url(path=""), "config": config}
+        registries = f"/organization/{world.org}/containerRegistry"
+        registry = await world.made(registries, body)
+        path, environment = f"{registries}/{registry}", await world.environment()
+        image = {"image_name": "acme/shop", "tag": "1", "registry_id": registry}
+        job = {"name": "job", "source": {"image": image}, "schedule": {"on_start": {}}}
+        paths = {
+            "containerRegistry": path,
+            "job": f"/job/{await world.made(f'/environment/{environment}/job', job)}",
+        }
+
+        async def use() -> None:
+            await world.post(f"{path}/check")
+            await world.get(f"{path}/images?imageName=acme/shop")
+            await world.post(f"{paths['job']}/deploy")
+            await world.settle()
+
+        return Ground(world, ears, paths, use)
+
+    return make
 
 
 async def webhook_ground(world: World, ears: Ears, *, send_secret: bool = True) -> Ground:

@@ -13,17 +13,16 @@ import pytest
 from msgspec import Struct, inspect
 
 from tests.forms import either
-from tests.hostile.credentials import Ground, git_ground, listening, webhook_ground
+from tests.hostile.credentials import CANARY, Ground, git_ground, listening, registry_ground, webhook_ground
 from tests.hostile.fields import fields_of
 from tests.world import ADMIN, Answer
 from windlass.control.request import changing, creating
-from windlass.control.services import git_tokens
+from windlass.control.services import container_registries, git_tokens
 from windlass.control.workloads import repositories
 from windlass.core.declare.document import apply_patch, narrow_document
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
-from windlass.families.application import application
 
 ADDRESS = re.compile(r"https?")
 
@@ -32,7 +31,17 @@ Caller = tuple[str, str]
 """Method and token."""
 
 
-GROUNDS = {("gitToken", "token"): git_ground, ("webhook", "target_secret"): webhook_ground}
+GROUNDS = {
+    ("gitToken", "token"): git_ground,
+    ("webhook", "target_secret"): webhook_ground,
+    ("containerRegistry", "config.password"): registry_ground("GENERIC_CR", username="acme", password=CANARY),
+    ("containerRegistry", "config.scaleway_secret_key"): registry_ground(
+        "SCALEWAY_CR", region="fr-par", scaleway_secret_key=CANARY
+    ),
+    ("containerRegistry", "config.json_credentials"): registry_ground(
+        "GCP_ARTIFACT_REGISTRY", region="europe-west1", json_credentials=f'{{"key": "{CANARY}"}}'
+    ),
+}
 """The use of each credential that the server sends."""
 
 
@@ -47,9 +56,11 @@ class Change(Struct, frozen=True):
 
 def changes(family: Family) -> list[Change]:
     """Every way to turn an address of the credential, or of what refers to it."""
-    referring = [other for other in registry().families.values() if family.name in referred(other)]
-    # Jobs and Terraform services refer to git tokens by the same struct as applications do.
-    referring = [other for other in referring if other is application]
+    referring = [
+        other
+        for other in registry().families.values()
+        if other is not family and family.name in referred(other)
+    ]
     return [change for one in (family, *referring) for change in changes_of(one)]
 
 
@@ -61,7 +72,8 @@ def changes_of(family: Family) -> Iterator[Change]:
     declared = {field for fields in family.sent_to.values() for field in fields}
     for path, kind in fields_of(inspect.type_info(family.spec), in_lists=False):
         if isinstance(kind, inspect.StrType) and ADDRESS.search(kind.pattern or ""):
-            yield Change(family, path, "elsewhere")
+            takes_path = re.search(kind.pattern or "", "http://127.0.0.1:80/acme/shop.git")
+            yield Change(family, path, "elsewhere" if takes_path else "another host")
         elif path[0] in declared and isinstance(kind, inspect.BoolType):
             yield Change(family, path, "on")
         elif path[0] in declared and isinstance(kind, inspect.LiteralType):
@@ -72,9 +84,9 @@ def changes_of(family: Family) -> Iterator[Change]:
 async def make(ground: Ground, change: Change, method: str, token: str) -> Answer:
     """With PUT it sends the document back as it is shown, with this change; with PATCH the change alone."""
     path, known = ground.paths[change.family.name], {fact.name for fact in change.family.sent_fields}
-    value = {"elsewhere": ground.ears.elsewhere.url(path="/acme/shop.git"), "on": True}.get(
-        change.kind, change.kind
-    )
+    elsewhere = ground.ears.elsewhere
+    values = {"elsewhere": elsewhere.url(path="/acme/shop.git"), "another host": elsewhere.url(path="")}
+    value = (values | {"on": True}).get(change.kind, change.kind)
     body: Any = value
     for step in reversed(change.field):
         body = {step: body}
@@ -108,24 +120,22 @@ async def leaks(family: Family, secret: str, tmp_path: Path) -> AsyncGenerator[s
             await ground.use()
             if ears.heard(ears.elsewhere):
                 yield " then ".join(map(str, way))
-            for path in ground.paths.values():
+            for path in [*ground.paths.values()][::-1]:
                 await world.delete(path)
 
 
 SENT = [(family, secret) for family in registry().families.values() for secret in family.sent_to]
 
 
-KEYS = {("cluster", "engine_key")}
-"""Private keys sign and are never sent themselves; tests/running/test_clusters.py has their rules."""
-WITH_PROTOCOLS = {"containerRegistry"}
-"""Families whose secrets are sent in a protocol of their own; tests/registries and test_lying_registries have
-their rules."""
+KEYS = {("cluster", "engine_key"), ("containerRegistry", "config.secret_access_key")}
+"""Keys sign and are never sent themselves; tests/running/test_clusters.py and tests/registries have their
+rules."""
 
 
 SOMEWHERE = [
     (family, secret)
     for family, secret in SENT
-    if family.sent_to[secret] and (family.name, secret) not in KEYS and family.name not in WITH_PROTOCOLS
+    if family.sent_to[secret] and (family.name, secret) not in KEYS
 ]
 
 
@@ -161,7 +171,8 @@ async def test_without_the_rules_a_credential_would_follow_the_address(
     async def nothing(*_: Any) -> None:
         """Judges nothing."""
 
-    monkeypatch.setattr(changing, "check_addresses", lambda *_: False)
+    for module in (changing, container_registries):
+        monkeypatch.setattr(module, "check_addresses", lambda *_: False)
     for module in (creating, changing):
         monkeypatch.setattr(module, "check_openings", nothing)
     for module in (git_tokens, repositories):
