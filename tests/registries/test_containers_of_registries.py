@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -135,29 +136,48 @@ async def test_services_show_the_new_name_of_their_registry(world):
     assert (await world.get(f"/container/{service}"))["registry"]["name"] == "renamed"
 
 
-async def test_a_registry_of_another_organization_does_not_exist(world):
+def naming(family: str, id: str, image: str = "acme/shop") -> dict[str, Any]:
+    """The body of a service that runs an image of this registry."""
+    source = {"image_name": image, "tag": "1", "registry_id": id}
+    if family == "container":
+        return {"name": "c", **source}
+    return {"name": "j", "source": {"image": source}, "schedule": {"on_start": {}}}
+
+
+FIELDS = {"container": "registry_id", "job": "source.image.registry_id"}
+each_family = pytest.mark.parametrize("family", FIELDS)
+
+
+@each_family
+async def test_a_registry_of_another_organization_does_not_exist(world, family):
     id, environment = await registry(world), await world.environment()
     other, token = await world.organization()
     assert (await world.get(f"/organization/{other}/containerRegistry/{id}", token=token)).status == 404
     project = await world.made(f"/organization/{other}/project", {"name": "p"}, token=token)
     theirs = await world.made(f"/project/{project}/environment", {"name": "e"}, token=token)
-    body = {"name": "c", "image_name": "acme/shop", "tag": "1", "registry_id": id}
-    refused = await world.post(f"/environment/{theirs}/container", body, token=token)
-    assert (refused.status, refused.message.partition(":")[0]) == (400, "registry_id")
-    assert (await world.post(f"/environment/{environment}/container", body)).status == 201
+    refused, unknown = [
+        await world.post(f"/environment/{theirs}/{family}", naming(family, named), token=token)
+        for named in (id, str(uuid.uuid4()))
+    ]
+    assert (refused.status, refused.message.partition(":")[0]) == (400, FIELDS[family])
+    assert refused.message == unknown.message
+    assert (await world.post(f"/environment/{environment}/{family}", naming(family, id))).status == 201
 
 
-async def test_a_limited_token_names_no_registry_and_no_other_image_of_one(world):
+@each_family
+async def test_a_limited_token_names_no_registry_and_no_other_image_of_one(world, family):
     environment = await world.environment()
     id = await registry(world)
     limited = await world.new_token("Write", "Deploy", limited_to=[environment])
-    body = {"name": "c", "image_name": "acme/shop", "tag": "1", "registry_id": id}
-    refused = await world.post(f"/environment/{environment}/container", body, token=limited)
-    assert (refused.status, refused.message.partition(":")[0]) == (400, "registry_id")
-    service = await container(world, environment, registry_id=id)
-    moved = await world.patch(f"/container/{service}", {"image_name": "acme/payroll"}, token=limited)
-    assert moved.status == 403
-    assert (await world.post(f"/container/{service}/deploy", {"image_tag": "2"}, token=limited)).status == 202
+    body = naming(family, id)
+    refused = await world.post(f"/environment/{environment}/{family}", body, token=limited)
+    assert (refused.status, refused.message.partition(":")[0]) == (400, FIELDS[family])
+    service = await world.made(f"/environment/{environment}/{family}", body)
+    change = {
+        name: naming(family, id, "acme/payroll")[name] for name in body.keys() & {"image_name", "source"}
+    }
+    assert (await world.patch(f"/{family}/{service}", change, token=limited)).status == 403
+    assert (await world.post(f"/{family}/{service}/deploy", {"image_tag": "2"}, token=limited)).status == 202
 
 
 @pytest.mark.parametrize("name", ["ghcr.io/acme/shop", "localhost:5000/acme/shop"])
