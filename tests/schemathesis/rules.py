@@ -203,13 +203,6 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
 
 
 @rule
-def an_image_is_relative_to_its_registry(operation: Operation, body: Body) -> None:
-    """A name with a host is refused where the registry is named, too."""
-    if body.get("registry_id"):
-        body["image_name"] = "acme/shop"
-
-
-@rule
 def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> None:
     """A git token is for one host, and there is none that fits every address."""
     if isinstance(repository := body.get("git_repository"), dict):
@@ -259,8 +252,46 @@ def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Bo
 @rule
 def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operation, body: Body) -> None:
     """The id of a registry would have to be that of one that is there."""
-    if operation.verb is None:
-        body.pop("registry_id", None)
+    body.pop("registry_id", None)
+
+
+@rule
+def any_instance_serves_a_request(operation: Operation, body: Body) -> None:
+    """`sticky_session` is refused with the reason."""
+    if "sticky_session" in body:
+        body["sticky_session"] = False
+
+
+@rule
+def a_job_of_a_repository_has_no_tag(operation: Operation, body: Body) -> None:
+    chosen = body.get("jobs")
+    alone = [body] if operation.family and operation.family.name == "job" else []
+    for job in (*alone, *(chosen if isinstance(chosen, list) else ())):
+        job.pop("image_tag", None)
+
+
+@rule
+def a_state_is_kept_in_one_place(operation: Operation, body: Body) -> None:
+    if operation.family and operation.family.name == "terraform" and "backend" in body:
+        body["backend"] = {"kubernetes": {}}
+
+
+@rule
+def the_program_of_terraform_is_called_as_it_knows(operation: Operation, body: Body) -> None:
+    """Arguments are for its known commands; and no image is made of it."""
+    body.pop("dockerfile_fragment", None)
+    if body.get("action_extra_arguments"):
+        body["action_extra_arguments"] = {"plan": ["-compact-warnings"]}
+
+
+@rule
+def variables_of_a_module_have_values(operation: Operation, body: Body) -> None:
+    """One without a value has to be secret and there already; their files are files of the repository."""
+    if isinstance(source := body.get("terraform_variables_source"), dict):
+        if source.get("tf_var_file_paths"):
+            source["tf_var_file_paths"] = ["prod.tfvars"]
+        for variable in source.get("tf_vars") or ():
+            variable["value"] = variable.get("value") or "1"
 
 
 @rule
