@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
+from windlass import control
 from windlass.core.deploy.workload import Workload
 
 IMAGE = {"image": {"image_name": "acme/report", "tag": "1.0"}}
@@ -74,3 +77,18 @@ class Programs:
         if self.gate is not None:
             await self.gate.wait()
         return self.codes.pop(0) if self.codes else 0
+
+
+def left(world: World, job: str) -> list[Any]:
+    return [instance for instance in world.engine.instances.values() if instance.service == job]
+
+
+FILES = ("deploying/job_runs.py", "deploying/steps/job_commands.py", "background/timetables.py")
+
+
+def points() -> list[str]:
+    """All failpoints of runs, as the code names them."""
+    folder = Path(next(iter(control.__path__)))
+    return [
+        point for file in FILES for point in re.findall(r'\.point\("([^"]+)"\)', (folder / file).read_text())
+    ]

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import force_setattr
 
-from tests.jobs.sites import MINUTE, Programs, cron, new_job, ready_job, runs
+from tests.jobs.sites import MINUTE, Programs, cron, left, new_job, points, ready_job, runs
 from tests.world import World
-from windlass import control
 
 LEASE = 16
 """Seconds after which work of a killed worker is due again."""
-FILES = ("deploying/job_runs.py", "deploying/steps/job_commands.py", "background/timetables.py")
-
-
-def points() -> list[str]:
-    """All failpoints of runs, as the code names them."""
-    folder = Path(next(iter(control.__path__)))
-    return [
-        point for file in FILES for point in re.findall(r'\.point\("([^"]+)"\)', (folder / file).read_text())
-    ]
 
 
 class Death:
@@ -51,10 +38,6 @@ async def recover(world: World, seconds: int = 3 * LEASE) -> None:
         await world.settle()
         world.clock.turn(LEASE)
     await world.settle()
-
-
-def left(world: World, job: str) -> list[Any]:
-    return [instance for instance in world.engine.instances.values() if instance.service == job]
 
 
 @pytest.mark.parametrize("point", points())
