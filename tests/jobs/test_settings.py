@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.sites import DOCKER, IMAGE, cron, deployed, new_job, ready_job
+from tests.jobs.sites import DOCKER, IMAGE, MINUTE, cron, deployed, new_job, ready_job
 from tests.world import REPOSITORY, World, make_world
 
 ON_START: dict[str, Any] = {"on_start": {}}
@@ -185,3 +185,50 @@ async def test_a_git_token_opens_the_repository_of_a_job_on_its_own_host_only(wo
     body = {"name": "job", "source": source, "schedule": cron()}
     answer = await world.post(f"/environment/{environment}/job", body)
     assert (answer.status, "source.docker.git_repository" in answer.message) == (400, True)
+
+
+async def test_a_job_of_a_repository_deploys_new_commits_by_itself(world: World) -> None:
+    """Negative control: a job without `auto_deploy`."""
+    watching = await ready_job(world, source=DOCKER, auto_deploy=True)
+    waiting = await ready_job(world, source=DOCKER)
+    commit = world.git.push("second")
+    await later(world)
+    assert await deployed_commits(world, waiting) == ["first"]
+    assert await deployed_commits(world, watching) == [commit, "first"]
+
+
+async def test_a_job_that_changes_to_an_image_follows_no_branch_any_more(world: World) -> None:
+    job = await ready_job(world, source=DOCKER, auto_deploy=True)
+    assert (await world.put(f"/job/{job}", {"source": IMAGE})).status == 200
+    world.git.push("second")
+    await later(world)
+    assert await deployed_commits(world, job) == ["first"]
+
+
+async def test_following_a_branch_needs_the_right_to_deploy(world: World) -> None:
+    token = await world.new_token("Write")
+    environment, job = await world.environment(), await ready_job(world, source=DOCKER)
+    body = {"name": "nightly", "source": DOCKER, "schedule": cron(), "auto_deploy": True}
+    for answer in (
+        await world.post(f"/environment/{environment}/job", body, token=token),
+        await world.patch(f"/job/{job}", {"auto_deploy": True}, token=token),
+    ):
+        assert (answer.status, answer.message.partition(":")[0]) == (403, "auto_deploy")
+    assert (await world.patch(f"/job/{job}", {"auto_deploy": True})).status == 200
+    moved = {"docker": {"git_repository": {"url": REPOSITORY, "branch": "other"}}}
+    answer = await world.patch(f"/job/{job}", {"source": moved}, token=token)
+    assert (answer.status, answer.message.partition(":")[0]) == (403, "source.docker.git_repository")
+
+
+async def later(world: World) -> None:
+    """Lets the time pass after which branches are looked at."""
+    await world.settle()
+    world.clock.turn(MINUTE + 1)
+    await world.settle()
+
+
+async def deployed_commits(world: World, job: str) -> list[str]:
+    """The commits that were deployed, the newest first, and `first` for that of the beginning."""
+    listed = (await world.get(f"/job/{job}/deployment"))["results"]
+    commits = [one["git_commit_id"] for one in listed]
+    return [*commits[:-1], "first"]

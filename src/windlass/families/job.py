@@ -123,7 +123,10 @@ class Job(Spec):
     schedule: Annotated[JobSchedule, shown_in_examples()]
     auto_deploy: Annotated[
         bool | None,
-        Meta(description="True deploys a new tag of its image that deployJobsOfImage names"),
+        Meta(
+            description="True deploys new commits of its branch, or a new tag of its image that "
+            "deployJobsOfImage names"
+        ),
     ] = False
     annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
     labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []

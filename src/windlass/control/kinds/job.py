@@ -15,6 +15,7 @@ from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import NO_IMAGES, ServiceKind
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.images import (
@@ -73,6 +74,7 @@ class JobKind(ServiceKind[Job]):
         if why := self.hindrance_of(place, draft.spec):
             raise clash(*why.split(": ", 1))
         draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **await _shown_fields(tx, draft.spec))
+        await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
@@ -82,6 +84,7 @@ class JobKind(ServiceKind[Job]):
             raise clash(
                 "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
             )
+        await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
         change.extras |= await _shown_fields(tx, change.spec)
         if (docker := change.spec.source.docker) and docker.git_repository:
             shown = change.row.read(JobShown).source.docker or JobDockerShown()
@@ -93,6 +96,9 @@ class JobKind(ServiceKind[Job]):
         if not isinstance(body, JobDeployRequest | ChosenJob):
             return ChosenVersion()
         return ChosenVersion(git_commit_id=body.git_commit_id or None, image_tag=body.image_tag or None)
+
+    def deploys_new_commits(self, service: Row) -> bool:
+        return _branch_choice(service.read(Job)).is_watched
 
     def check_version(self, service: Row, version: ChosenVersion) -> None:
         has_image = bool(service.read(Job).source.image)
@@ -175,6 +181,12 @@ class JobKind(ServiceKind[Job]):
 
     def main_port(self, service: Row) -> MainPort | None:
         return None
+
+
+def _branch_choice(spec: Job) -> BranchChoice:
+    repository = (spec.source.docker and spec.source.docker.git_repository) or None
+    is_watched = bool(spec.auto_deploy and repository)
+    return BranchChoice(is_watched, repository, "source.docker.git_repository")
 
 
 def _type_of(spec: Job) -> str:
