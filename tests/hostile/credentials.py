@@ -29,7 +29,7 @@ UNAUTHORIZED = (
 
 
 def asks_for_a_login(request: bytes) -> bytes:
-    """Answers as a registry does that serves nobody without a login, and everything else with 200."""
+    """Answers as a registry does that asks for a login, and everything else with 200."""
     is_stranger = b"/v2/" in request and b"uthorization:" not in request
     return UNAUTHORIZED if is_stranger else OK
 
