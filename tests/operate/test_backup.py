@@ -17,6 +17,7 @@ from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.backup import backup, restore
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
+from windlass.store.sqlite_line import SqliteLine
 
 
 async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
@@ -43,6 +44,20 @@ async def test_a_restored_database_has_every_index_and_a_wal_once_it_is_used(fur
     assert restored.pragma("journal_mode") == "wal"
     restored.close()
     fresh.close()
+
+
+async def test_a_restore_makes_indexes_after_the_rows(furnished, tmp_path, monkeypatch):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    await backup(settings, file)
+    fill, counts = SqliteLine.fill, set()
+
+    async def count_indexes(line, table, rows):
+        counts.add(await line.one("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql <> ''"))
+        await fill(line, table, rows)
+
+    monkeypatch.setattr(SqliteLine, "fill", count_indexes)
+    await restore(elsewhere(settings, tmp_path / "new"), file, force=False)
+    assert counts == {(0,)}
 
 
 async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished, tmp_path):

@@ -147,7 +147,7 @@ class Refill:
         await self._line.run(RECORDS)
         for migration in migrations()[: level(applied)]:
             for statement in migration.statements:
-                await self._line.run(statement)
+                await self._run_or_put_off(statement)
         emptied = tables(level(applied))
         for table in emptied:
             await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
