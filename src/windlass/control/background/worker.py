@@ -40,18 +40,18 @@ _LONGEST_SLEEP = 60.0
 _PAUSE = 1.0
 """Seconds after an error."""
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
-"""Slots: of what is soon done, of what waits for other people's servers, and of what starts git for that."""
+"""Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
 RUN_SLOTS = 1024
-"""Runs of jobs only wait, for an engine."""
+"""Slots for runs of jobs, which only wait for an engine."""
 _MOST_CLAIMED = 64
-"""Pieces in one transaction: requests wait for it."""
+"""Pieces of work that one transaction claims: requests wait for it."""
 _log = log("worker")
 
-Job = Callable[[Context, Claim], Coroutine[Any, Any, None]]
+WorkFunction = Callable[[Context, Claim], Coroutine[Any, Any, None]]
 
 
-def jobs() -> dict[str, Job]:
-    """Every kind of work, and what does it."""
+def work_functions() -> dict[str, WorkFunction]:
+    """Returns the function that does each kind of work."""
     return {
         RECONCILE: reconcile,
         housekeeping.SWEEP: housekeeping.sweep,
@@ -83,7 +83,7 @@ class Worker:
         self._ctx = ctx
         self._lease = lease
         self._wake = asyncio.Event()
-        self._jobs = jobs()
+        self._functions = work_functions()
         self._budget = TurnBudget()
         self._queues: dict[int, WorkQueue] = {}
         self._outage = Outage(_log, "the worker waits for the database", "the worker goes on")
@@ -229,7 +229,7 @@ class Worker:
         try:
             if earlier:
                 await asyncio.wait(earlier)
-            await self._budget.run(self._jobs[claim.kind](self._ctx, claim))
+            await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
             keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
