@@ -20,16 +20,17 @@ from windlass.core.words.due_times import due_times, zone
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100
-"""Jobs in one transaction: requests wait for it."""
+"""Jobs whose runs one transaction starts: requests wait for it."""
 LATE: Final = MINUTE
 """A due time that passed longer ago was missed."""
 _MOST_COUNTED: Final = 1000
+"""Missed due times that are counted one by one."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
 """Minutes in which the last due time is looked for: the shortest time with one is enough."""
 
 
 async def start_due_runs(ctx: Context, claim: Claim) -> None:
-    """Starts all runs that are due, and is due again with the next one."""
+    """Starts all runs that are due. The work is due again with the next run."""
     while await ctx.store.write(lambda tx: _start_some(tx, claim)) == AT_ONCE:
         pass
     await ctx.point("due runs started")
@@ -38,9 +39,8 @@ async def start_due_runs(ctx: Context, claim: Claim) -> None:
 async def _start_some(tx: Tx, claim: Claim) -> int:
     await fence(tx, claim)
     due = await tx.timetables.due(tx.now, AT_ONCE)
-    queues: dict[str, int] = {}
     for timetable in due:
-        await _start(tx, timetable, queues)
+        await _start(tx, timetable)
     if len(due) < AT_ONCE:
         following = await tx.timetables.next_due()
         if following is None or following == FAR:
@@ -50,7 +50,7 @@ async def _start_some(tx: Tx, claim: Claim) -> int:
     return len(due)
 
 
-async def _start(tx: Tx, timetable: TimetableRow, queues: dict[str, int]) -> None:
+async def _start(tx: Tx, timetable: TimetableRow) -> None:
     plan = plan_of(timetable)
     last = last_due(plan, timetable.due, tx.now)
     await tx.timetables.move(timetable.job, due_after(plan, tx.now))

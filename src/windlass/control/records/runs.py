@@ -41,7 +41,10 @@ KEPT: Final = 1000
 """Runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
 ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
-_NUMBERS: Final = 1000
+_TRIM_EVERY: Final = 16
+"""Runs after which older ones are deleted."""
+_PER_MILLISECOND: Final = 1000
+"""Generations of one job for each millisecond."""
 
 _details = msgspec.json.Decoder(RunDetails).decode
 _plan = msgspec.json.Decoder(JobPlan).decode
@@ -72,7 +75,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     awaited_by: str = ""
 
 
-async def add_run(tx: Tx, new: NewRun, queue: int | None = None) -> RunRow | None:
+async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
     """Stores a run with the work that executes it. None if there was one for this due time before."""
     details = RunDetails(
         event=new.event,
@@ -82,7 +85,7 @@ async def add_run(tx: Tx, new: NewRun, queue: int | None = None) -> RunRow | Non
         retries=new.retries,
         missed=new.missed,
     )
-    return await _store(tx, new, RunState.QUEUED, details, queue, tx.now)
+    return await _store(tx, new, RunState.QUEUED, details, work_due=tx.now)
 
 
 async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
@@ -90,12 +93,13 @@ async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
     details = RunDetails(
         event=new.event, command=new.command, missed=new.missed, message=reason, ended=tx.now
     )
-    await _store(tx, new, RunState.SKIPPED, details, None, 0)
+    await _store(tx, new, RunState.SKIPPED, details)
 
 
 async def _store(
-    tx: Tx, new: NewRun, state: RunState, details: RunDetails, queue: int | None, due: int
+    tx: Tx, new: NewRun, state: RunState, details: RunDetails, *, work_due: int | None = None
 ) -> RunRow | None:
+    """Stores a run; with `work_due`, also the work that executes it from this time on."""
     number = await tx.runs.next_number(new.job)
     run = RunRow(
         ids.new_id(), new.org, new.job, number, _generation(tx.now, number), new.deployment, new.cause,
@@ -103,17 +107,18 @@ async def _store(
     )  # fmt: skip
     if not await tx.runs.add(run):
         return None
-    if number > KEPT and number % 16 == 0:
+    if number > KEPT and number % _TRIM_EVERY == 0:
         await tx.runs.trim(new.job, number - KEPT)
-    if due:
-        queue = await tx.work.queue_of_runs(new.job) if queue is None else queue
-        await tx.work.ask(RUN, run.id, due, org=new.org, queue=queue)
+    if work_due is not None:
+        queue = await tx.work.queue_of_runs(new.job)
+        await tx.work.ask(RUN, run.id, work_due, org=new.org, queue=queue)
     return run
 
 
 def _generation(now: int, number: int) -> int:
-    """Returns a number that no engine has seen for this job: also a restored database repeats none."""
-    return now * _NUMBERS + number % _NUMBERS
+    """Returns a number that no engine has seen for this job. The time is part of it, because a restored
+    database counts from an earlier number."""
+    return now * _PER_MILLISECOND + number % _PER_MILLISECOND
 
 
 async def refuse_while_open(tx: Tx, job: str, name: str) -> None:
@@ -128,7 +133,7 @@ async def change_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) 
 
 
 async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
-    """Asks a run to end. One that waits ends as soon as its work is done."""
+    """Requests the end of a run."""
     details = run_details(run)
     details.is_cancelled = True
     details.message = reason
@@ -138,16 +143,15 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
     return changed
 
 
-async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> RunRow:
-    """Writes the final state of a run, once; what fails is tried again as often as its job allows."""
+async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> None:
+    """Writes the final state of a run. A run that failed is tried again as often as its job allows."""
     details.ended = tx.now
     ended = await change_run(tx, run, state, details)
     may_retry = not (details.is_cancelled or details.is_given_up)
     if state is RunState.FAILED and may_retry and details.retries > 0:
         await _retry(tx, ended, details)
-    elif run.awaited_by or await tx.deployments.open(run.job):  # one that waits for its turn
+    elif run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
         await tx.work.ask(RECONCILE, run.job, org=run.org)
-    return ended
 
 
 async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
@@ -170,7 +174,8 @@ async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
         command=details.command,
         awaited_by=run.awaited_by,
     )
-    await _store(tx, new, RunState.QUEUED, again, None, tx.now + pause_before(attempt) * SECOND)
+    work_due = tx.now + pause_before(attempt) * SECOND
+    await _store(tx, new, RunState.QUEUED, again, work_due=work_due)
 
 
 # Timetables
