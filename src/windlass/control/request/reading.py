@@ -15,6 +15,7 @@ from windlass.control.request.permissions import (
     visible_below,
 )
 from windlass.core.declare.registry import Paging
+from windlass.core.declare.resource import Family
 from windlass.store import Reads, Row
 
 EVERYTHING = 2**31 - 1
@@ -22,7 +23,7 @@ EVERYTHING = 2**31 - 1
 
 RowFilter = Callable[[Context, Reads, Row], Awaitable[bool]]
 ROW_FILTERS: dict[str, RowFilter] = {}
-"""By the parameter of a list that asks for it, as a field of its query."""
+"""Filters of lists, by the field of the query that turns each on."""
 
 
 @reads("*.read")
@@ -59,11 +60,15 @@ def paging(call: Call) -> tuple[int, int]:
     return asked.page, asked.page_size
 
 
-def page_of(call: Call, bodies: list[bytes]) -> Reply:
-    """A slice of a list that is short enough to be at hand."""
+def slice_of(call: Call) -> slice:
+    """Returns the part of a list that is on the page."""
     page, size = paging(call)
-    shown = bodies[(page - 1) * size : page * size]
-    return Reply(results(all_in_dialect(call, shown), page, size, len(bodies)))
+    return slice((page - 1) * size, page * size)
+
+
+def page_of(call: Call, bodies: list[bytes]) -> Reply:
+    """Returns the page of a list that is short enough to be at hand."""
+    return Reply(results(all_in_dialect(call, bodies[slice_of(call)]), *paging(call), len(bodies)))
 
 
 def with_fields(body: bytes, fields: Mapping[str, object]) -> bytes:
@@ -71,9 +76,10 @@ def with_fields(body: bytes, fields: Mapping[str, object]) -> bytes:
     return body[:-1] + b"," + encode(fields)[1:]
 
 
-def in_dialect(call: Call, body: bytes) -> bytes:
-    """The document in the reader's words. Documents are kept in the contract's."""
-    family = call.operation.family
+def in_dialect(call: Call, body: bytes, family: Family | None = None) -> bytes:
+    """Returns a document in the reader's words. Documents are kept in the contract's. The family is that of
+    the operation, unless another is given."""
+    family = family or call.operation.family
     if family is None or family.in_full is None or not call.dialect.is_full:
         return body
     return encode(family.in_full(msgspec.json.decode(body)))

@@ -13,7 +13,7 @@ from windlass.base.errors import Invalid, Missing
 from windlass.control.context.call import READING, Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import Sight, forbidden
-from windlass.control.request.reading import EVERYTHING, paging
+from windlass.control.request.reading import EVERYTHING, paging, slice_of
 from windlass.core.access import Where, may
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
@@ -57,10 +57,8 @@ async def find(ctx: Context, call: Call) -> Reply:
     matches = await search.matches(parts)
     if not matches:
         await search.refuse_what_is_missing(parts)
-    page, size = paging(call)
-    wanted = matches[(page - 1) * size : page * size]
-    bodies = [await search.shown(parts, match) for match in wanted]
-    return Reply(results(bodies, page, size, len(matches)))
+    bodies = [await search.shown(parts, match) for match in matches[slice_of(call)]]
+    return Reply(results(bodies, *paging(call), len(matches)))
 
 
 def parts_of(registry: Registry, query: Naming) -> list[PathPart]:

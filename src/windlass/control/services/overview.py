@@ -16,7 +16,7 @@ from windlass.control.records.reachability import as_known
 from windlass.control.records.shown_deployments import shown_instances
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.request.reading import paging
+from windlass.control.request.reading import paging, slice_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.families.environment import EnvironmentShown
@@ -48,14 +48,13 @@ class ServiceSummary(Struct):
 async def list_services(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     places = await _places(ctx, call, org.id)
-    page, size = paging(call)
     above: dict[str, Row] = {}
     bodies = []
-    for number, place in enumerate(places[(page - 1) * size : page * size], 1):
+    for number, place in enumerate(places[slice_of(call)], 1):
         bodies.append(encode(await _document_of(ctx, call, place, above)))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
-    return Reply(results(bodies, page, size, len(places)))
+    return Reply(results(bodies, *paging(call), len(places)))
 
 
 async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:

@@ -9,7 +9,7 @@ from windlass.base.errors import Conflict, Failure, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
-from windlass.control.request.reading import paging
+from windlass.control.request.reading import paging, slice_of
 from windlass.control.workloads.registries import open_registry, registry_settings
 from windlass.core.deploy.registries import KINDS, host_of
 from windlass.core.deploy.tags import newest_first
@@ -108,12 +108,6 @@ async def _catalogue(
     images = await asyncio.gather(*(read(name) for name in page[:_WITH_TAGS]))
     images += [RegistryImage(image_name=name, versions=[], is_complete=False) for name in page[_WITH_TAGS:]]
     return Reply(results([encode(image) for image in images], *paging(call), len(names)))
-
-
-def slice_of(call: Call) -> slice:
-    """Returns the part of a list that is on the page."""
-    page, size = paging(call)
-    return slice((page - 1) * size, page * size)
 
 
 async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:

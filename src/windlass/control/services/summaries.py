@@ -11,14 +11,10 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import Sight, visible_below
-from windlass.control.request.reading import ROW_FILTERS, page_of, paging
-from windlass.control.services.environments import (
-    services_of,
-    status_of_environment,
-)
+from windlass.control.request.reading import ROW_FILTERS, in_dialect, page_of, paging, slice_of
+from windlass.control.services.environments import services_of, status_of_environment
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
-from windlass.core.declare.resource import Family
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.families.project import project
 from windlass.families.summaries import OrganizationEnvironment
@@ -30,9 +26,8 @@ Describe = Callable[[Row], Awaitable[Document]]
 async def _page(ctx: Context, call: Call, describe: Describe) -> Reply:
     """Describes the resources of a page of the list. Only these are described."""
     rows = await _visible(ctx.store.reads, call)
-    page, size = paging(call)
-    bodies = [encode(await describe(row)) for row in rows[(page - 1) * size : page * size]]
-    return Reply(results(bodies, page, size, len(rows)))
+    bodies = [encode(await describe(row)) for row in rows[slice_of(call)]]
+    return Reply(results(bodies, *paging(call), len(rows)))
 
 
 async def _visible(source: Reads, call: Call) -> list[Row]:
@@ -57,17 +52,9 @@ async def list_environment_statuses(ctx: Context, call: Call) -> Reply:
 @reads("environment.services")
 async def list_services_of_all_kinds(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
-    bodies = [
-        _full_body(family, row.body) if call.dialect.is_full else row.body
-        for row in await services_of(ctx, source, await target(source, call))
-        for family in (ctx.registry[row.family],)
-    ]
-    page, size = paging(call)
-    return Reply(results(bodies[(page - 1) * size : page * size], page, size, len(bodies)))
-
-
-def _full_body(family: Family, body: bytes) -> bytes:
-    return encode(family.in_full(msgspec.json.decode(body))) if family.in_full else body
+    services = await services_of(ctx, source, await target(source, call))
+    bodies = [in_dialect(call, row.body, ctx.registry[row.family]) for row in services[slice_of(call)]]
+    return Reply(results(bodies, *paging(call), len(services)))
 
 
 @reads("environment.stats")
