@@ -17,9 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
-from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
+from windlass.base.http_out import (
+    AddressRefused,
+    HttpResult,
+    HttpTransport,
+    NoAnswer,
+    TlsFailure,
+    UnknownName,
+)
 from windlass.core.deploy.registries import RegistryLogin
-from windlass.registries.client import SECONDS, RegistryTransport
+from windlass.registries.client import SECONDS
 from windlass.registries.failures import Problem, RegistryFailure
 
 _TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
@@ -55,7 +62,7 @@ class AwsError(Struct):
     type: str = msgspec.field(name="__type", default="")
 
 
-async def ecr_login(out: RegistryTransport, keys: AccessKeys) -> EcrLogin:
+async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
     """Returns a login for the registry of the account that the keys belong to."""
     host, body = _host(keys.region), b"{}"
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}

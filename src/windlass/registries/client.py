@@ -12,13 +12,20 @@ import base64
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
-from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer, TlsFailure, UnknownName
+from windlass.base.http_out import (
+    AddressRefused,
+    HttpResult,
+    HttpTransport,
+    NoAnswer,
+    TlsFailure,
+    UnknownName,
+)
 from windlass.core.deploy.registries import (
     RegistryLogin,
     api_url,
@@ -26,7 +33,7 @@ from windlass.core.deploy.registries import (
     may_give_tokens,
     repository_of,
 )
-from windlass.core.words.images import DOCKER_HUB
+from windlass.core.words.images import DOCKER_HUB, is_digest
 from windlass.registries.challenge import (
     Allowance,
     Challenge,
@@ -52,24 +59,10 @@ MANIFESTS: Final = (
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 _VERSION: Final = "docker-distribution-api-version"
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
 """Names of images and tags. A registry may list other texts, which name nothing there."""
-_LIMITED: Final = "ratelimitpreview/test"
+_LIMIT_IMAGE: Final = "ratelimitpreview/test"
 """The image with which Docker Hub tells the limit; a HEAD request does not count."""
-
-
-class RegistryTransport(Protocol):
-    async def send(
-        self,
-        method: str,
-        url: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] = ...,
-        *,
-        seconds: float = ...,
-        most: int = ...,
-    ) -> HttpResult: ...
 
 
 class RequestPauses:
@@ -115,7 +108,7 @@ class RegistryClient:
 
     def __init__(
         self,
-        out: RegistryTransport,
+        out: HttpTransport,
         kind: str,
         url: str,
         login: RegistryLogin | None,
@@ -167,13 +160,13 @@ class RegistryClient:
         path = f"/v2/{name}/manifests/{quote(tag, safe='')}"
         answer = await self._ask("HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS)
         digest = answer.headers.get("docker-content-digest", "")
-        if not _DIGEST.match(digest):
+        if not is_digest(digest):
             raise self._not_a_registry("it tells no digest of an image")
         return digest
 
     async def _ask_limit(self) -> None:
         try:
-            await self.digest(_LIMITED, "latest")
+            await self.digest(_LIMIT_IMAGE, "latest")
         except RegistryFailure as failure:
             if failure.problem is not Problem.UNKNOWN_IMAGE:
                 raise

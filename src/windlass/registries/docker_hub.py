@@ -9,8 +9,8 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
-from windlass.base.http_out import AddressRefused, NoAnswer
-from windlass.registries.client import LONGEST, SECONDS, RegistryTransport
+from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
+from windlass.registries.client import LONGEST, SECONDS
 from windlass.registries.failures import Problem, RegistryFailure
 
 _HUB: Final = "https://hub.docker.com/v2"
@@ -30,14 +30,14 @@ class SearchAnswer(Struct):
     count: int = 0
 
 
-async def search_images(out: RegistryTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
+async def search_images(out: HttpTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
     """Returns one page of the names of public images, and how many there are. No login is sent."""
     answer = await _ask(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
     return [image.repo_name for image in answer.results], answer.count
 
 
 async def public_images(
-    out: RegistryTransport, namespace: str, page: int, size: int
+    out: HttpTransport, namespace: str, page: int, size: int
 ) -> tuple[Sequence[str], int]:
     """Returns one page of the public images of a user or an organization there; those of `library` are the
     official ones."""
@@ -46,7 +46,7 @@ async def public_images(
     return [f"{above}{image.name}" for image in answer.results], answer.count
 
 
-async def _ask(out: RegistryTransport, url: str, page: int, size: int) -> SearchAnswer:
+async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
     paged = f"{url}&page={page}&page_size={min(size, _MOST)}"
     try:
         answer = await out.send(

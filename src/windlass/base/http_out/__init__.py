@@ -7,3 +7,4 @@ from windlass.base.http_out.answers import NoAnswer as NoAnswer
 from windlass.base.http_out.answers import TlsFailure as TlsFailure
 from windlass.base.http_out.answers import UnknownName as UnknownName
 from windlass.base.http_out.outgoing import HttpSender as HttpSender
+from windlass.base.http_out.outgoing import HttpTransport as HttpTransport

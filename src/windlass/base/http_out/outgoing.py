@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from windlass.base import addresses
@@ -14,6 +14,21 @@ from windlass.base.http_out.url import check_url, parse_url
 
 if TYPE_CHECKING:
     from windlass.base.http_out.client import HttpClient
+
+
+class HttpTransport(Protocol):
+    """Sends requests to other servers: an `HttpSender`, or a stand-in of tests."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = ...,
+        *,
+        seconds: float = ...,
+        most: int = ...,
+    ) -> HttpResult: ...
 
 
 class HttpSender:

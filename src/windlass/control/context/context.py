@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
-from windlass.base.http_out import MOST_READ, HttpResult
+from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
 from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.terraform.programs import Programs
@@ -61,19 +61,8 @@ class Repositories(GitReader, Protocol):
     async def sweep(self) -> None: ...
 
 
-class OutgoingHttp(Protocol):
+class OutgoingHttp(HttpTransport, Protocol):
     """Calls to other servers; see `base.http_out`."""
-
-    async def send(
-        self,
-        method: str,
-        url: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] = ...,
-        *,
-        seconds: float = 15.0,
-        most: int = MOST_READ,
-    ) -> HttpResult: ...
 
     async def fetch(self, url: str) -> bytes: ...
 

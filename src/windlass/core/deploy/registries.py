@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from windlass.core.words.images import DOCKER_HUB, OURS, registry_host, spelled_out
+from windlass.core.words.images import DIGEST, DOCKER_HUB, OURS, registry_host, spelled_out
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -114,9 +114,7 @@ KINDS: Final[Mapping[str, RegistryKind]] = {
 _HUB: Final = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "hub.docker.com"})
 _HUB_API: Final = "registry-1.docker.io"
 _LOOPBACK: Final = re.compile(r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?\Z")
-_TAGGED: Final = re.compile(
-    r"(?P<name>.+?)(:(?P<tag>[\w][\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?\Z"
-)
+_TAGGED: Final = re.compile(rf"(?P<name>.+?)(:(?P<tag>[\w][\w.-]{{0,127}}))?(@(?P<digest>{DIGEST}))?\Z")
 
 
 class RegistryLogin(Struct, frozen=True):

@@ -10,6 +10,8 @@ OURS: Final = "windlass/"
 NOT_ITS_OWN: Final = "images that Windlass built are for their own service alone"
 """The refusal of such an image that a service names."""
 DOCKER_HUB: Final = "docker.io"
+DIGEST: Final = "sha256:[0-9a-f]{64}"
+"""The digest of an image, as a regular expression."""
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
 _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
@@ -17,6 +19,10 @@ _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 def is_ours(name: str) -> bool:
     """Returns whether an engine may read the name as that of an image that Windlass built."""
     return _HUB_HOSTS.sub("", name.lower()).startswith(OURS)
+
+
+def is_digest(text: str) -> bool:
+    return re.fullmatch(DIGEST, text) is not None
 
 
 def names_an_id(name: str) -> bool:

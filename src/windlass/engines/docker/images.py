@@ -6,18 +6,15 @@ was pulled with the login of another. Only the operator puts images with a tag t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from windlass.core.deploy.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
-from windlass.core.words.images import is_named_by_id, is_ours
+from windlass.core.words.images import is_digest, is_named_by_id, is_ours
 from windlass.docker import Docker, EngineRefused
 from windlass.docker.built_images import BuiltImages
 from windlass.docker.images import image, pull, registry_auth, why_not_pulled
-from windlass.engines.engine import ArtifactLost, EngineError
-
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+from windlass.engines.engine import ArtifactLost, EngineError, Say
 
 
 def _say_nothing(line: str) -> None:
@@ -30,7 +27,7 @@ class DockerImages:
         self._docker = docker
         self._built = BuiltImages(docker, registry)
 
-    async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
+    async def resolve(self, request: PullRequest, say: Say) -> str:
         """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
         only the engine has it."""
         own = None if request.is_registered else await self._own(request.ref)
@@ -47,7 +44,7 @@ class DockerImages:
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
-        self, ref: str, say: Callable[[str], None] = _say_nothing, login: RegistryLogin | None = None
+        self, ref: str, say: Say = _say_nothing, login: RegistryLogin | None = None
     ) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata."""
         if inspection := await self._own(ref):
@@ -80,7 +77,7 @@ class DockerImages:
         auth = registry_auth(request.login)
         answer = await self._docker.json("GET", f"/distribution/{request.ref}/json", auth=auth)
         digest = str((answer.get("Descriptor") or {}).get("digest", ""))
-        if not _DIGEST.match(digest):
+        if not is_digest(digest):
             raise EngineRefused(404, "manifest unknown")
         return digest
 
