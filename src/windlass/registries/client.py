@@ -43,6 +43,7 @@ from windlass.registries.challenge import (
     wait_of,
 )
 from windlass.registries.failures import Problem, RegistryFailure
+from windlass.registries.refusals import RegistryFailures
 
 T = TypeVar("T", bound=Struct)
 
@@ -58,7 +59,6 @@ MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
-_VERSION: Final = "docker-distribution-api-version"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
 """Names of images and tags. A registry may list other texts, which name nothing there."""
 _LIMIT_IMAGE: Final = "ratelimitpreview/test"
@@ -120,6 +120,7 @@ class RegistryClient:
         self._login = login
         self._api = api_url(url)
         self._host = host_of(url)
+        self._failures = RegistryFailures(self._host, has_login=login is not None)
         self._pauses = pauses
         self._list_seconds = list_seconds
         self._authorization: dict[str, str] = {}
@@ -129,16 +130,16 @@ class RegistryClient:
     async def check(self) -> None:
         """Logs in, if there is a login, or finds out that a registry answers."""
         answer = await self._send("GET", f"{self._api}/v2/", {})
-        challenge = self._challenge(answer)
+        challenge = _challenge_in(answer)
         if answer.status != 401 or challenge is None:
-            self._refuse_non_registry(answer)
+            self._failures.refuse_non_registry(answer)
             return
         if self._login is None:
             return
         header = await self._authorize(challenge, "")
         answer = await self._send("GET", f"{self._api}/v2/", {"Authorization": header})
         if answer.status != 200:
-            raise self._refusal(answer, "")
+            raise self._failures.explain(answer, "")
         if self._host == DOCKER_HUB:
             await self._ask_limit()
 
@@ -161,7 +162,7 @@ class RegistryClient:
         answer = await self._ask("HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS)
         digest = answer.headers.get("docker-content-digest", "")
         if not is_digest(digest):
-            raise self._not_a_registry("it tells no digest of an image")
+            raise self._failures.not_a_registry("it tells no digest of an image")
         return digest
 
     async def _ask_limit(self) -> None:
@@ -207,13 +208,13 @@ class RegistryClient:
         earlier = self._authorization.get(scope)
         url = self._api + path
         answer = await self._send(method, url, {**headers, "Authorization": earlier} if earlier else headers)
-        if answer.status == 401 and not earlier and (challenge := self._challenge(answer)):
+        if answer.status == 401 and not earlier and (challenge := _challenge_in(answer)):
             self._authorization[scope] = header = await self._authorize(challenge, scope)
             answer = await self._send(
                 method, url, {**headers, "Authorization": header} if header else headers
             )
         if answer.status != 200:
-            raise self._refusal(answer, image)
+            raise self._failures.explain(answer, image)
         return answer
 
     async def _authorize(self, challenge: Challenge, scope: str) -> str:
@@ -229,18 +230,18 @@ class RegistryClient:
         headers = {"Authorization": _basic(self._login)} if self._login else {}
         answer = await self._send("GET", challenge.token_url(scope), headers)
         if answer.status in (400, 401, 403):
-            raise self._login_failure()
+            raise self._failures.login_failure()
         if answer.status != 200:
-            raise self._refusal(answer, "")
+            raise self._failures.explain(answer, "")
         token = self._decode(answer, TokenAnswer)
         if not (value := token.token or token.access_token):
-            raise self._not_a_registry("the server for its logins gives no token")
+            raise self._failures.not_a_registry("the server for its logins gives no token")
         return f"Bearer {value}"
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str]) -> HttpResult:
         key = (self._host, self._login.username if self._login else "")
         if left := self._pauses.left(key):
-            raise self._limit_failure(left)
+            raise self._failures.limit_failure(left)
         try:
             answer = await self._out.send(method, url, b"", headers, seconds=SECONDS, most=LONGEST)
         except AddressRefused as error:
@@ -261,74 +262,20 @@ class RegistryClient:
         if answer.status == 429:
             wait = wait_of(answer.headers, time.time())
             self._pauses.note(key, wait)
-            raise self._limit_failure(wait)
+            raise self._failures.limit_failure(wait)
         return answer
-
-    # What a refusal means
-
-    def _challenge(self, answer: HttpResult) -> Challenge | None:
-        return read_challenge(answer.headers.get("www-authenticate", ""))
-
-    def _refuse_non_registry(self, answer: HttpResult) -> None:
-        """Refuses the answer of a server that is no registry."""
-        if answer.status == 200 and (_VERSION in answer.headers or answer.body.strip() in (b"{}", b"")):
-            return
-        if answer.status in (301, 302, 303, 307, 308):
-            raise self._not_a_registry("it redirects to another address")
-        if answer.status >= 500:
-            raise RegistryFailure(
-                Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {answer.status}"
-            )
-        raise self._not_a_registry(f"it answers {answer.status} at /v2/")
-
-    def _refusal(self, answer: HttpResult, image: str) -> RegistryFailure:
-        match answer.status:
-            case 401 if self._login is None or not image:
-                return self._login_failure()
-            case 401 | 403:
-                what = f"read {image}" if image else "do this"
-                return RegistryFailure(
-                    Problem.RIGHT,
-                    f"Give the login of {self._host} the right to read: it may not {what}",
-                )
-            case 404 | 400 if image:
-                return RegistryFailure(
-                    Problem.UNKNOWN_IMAGE, f"Choose another image or tag: {self._host} has no {image}"
-                )
-            case status if status >= 500:
-                return RegistryFailure(
-                    Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {status}"
-                )
-        return self._not_a_registry(f"it answers {answer.status}")
-
-    def _login_failure(self) -> RegistryFailure:
-        if self._login is None:
-            return RegistryFailure(
-                Problem.LOGIN, f"Give the registry a login: {self._host} answers nothing without one"
-            )
-        return RegistryFailure(Problem.LOGIN, f"Check user name and password: {self._host} refuses the login")
-
-    def _limit_failure(self, seconds: int) -> RegistryFailure:
-        return RegistryFailure(
-            Problem.RATE_LIMIT,
-            f"Try again in {seconds} seconds: {self._host} allows no more requests for now. A login often "
-            "raises the limit",
-            seconds,
-        )
-
-    def _not_a_registry(self, why: str) -> RegistryFailure:
-        return RegistryFailure(
-            Problem.NOT_A_REGISTRY,
-            f"Check the address: there is no container registry at {self._host}, {why}",
-        )
 
     def _decode(self, answer: HttpResult, shape: type[T]) -> T:
         if answer.cut:
-            raise self._not_a_registry(f"its answer is longer than {LONGEST} bytes")
+            raise self._failures.not_a_registry(f"its answer is longer than {LONGEST} bytes")
         try:
             return read_json(answer.body, shape)
         except BadJson as error:
-            raise self._not_a_registry("its answer is not JSON of the expected form") from error
+            raise self._failures.not_a_registry("its answer is not JSON of the expected form") from error
+
+
+def _challenge_in(answer: HttpResult) -> Challenge | None:
+    return read_challenge(answer.headers.get("www-authenticate", ""))
 
 
 def _basic(login: RegistryLogin) -> str:

@@ -1,0 +1,74 @@
+"""The meaning of the answers with which a registry refuses a request, in words for people. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.base.http_out import HttpResult
+from windlass.registries.failures import Problem, RegistryFailure
+
+_VERSION: Final = "docker-distribution-api-version"
+"""The header by which a registry is recognized."""
+
+
+class RegistryFailures:
+    """Makes the failures of one registry."""
+
+    def __init__(self, host: str, *, has_login: bool) -> None:
+        self._host = host
+        self._has_login = has_login
+
+    def refuse_non_registry(self, answer: HttpResult) -> None:
+        """Refuses the answer of a server that is no registry."""
+        if answer.status == 200 and (_VERSION in answer.headers or answer.body.strip() in (b"{}", b"")):
+            return
+        if answer.status in (301, 302, 303, 307, 308):
+            raise self.not_a_registry("it redirects to another address")
+        if answer.status >= 500:
+            raise self._server_failure(answer.status)
+        raise self.not_a_registry(f"it answers {answer.status} at /v2/")
+
+    def explain(self, answer: HttpResult, image: str) -> RegistryFailure:
+        """Returns the meaning of an answer other than 200. `image` is empty if the request was about none."""
+        match answer.status:
+            case 401 if not self._has_login or not image:
+                return self.login_failure()
+            case 401 | 403:
+                what = f"read {image}" if image else "do this"
+                return RegistryFailure(
+                    Problem.RIGHT,
+                    f"Give the login of {self._host} the right to read: it may not {what}",
+                )
+            case 404 | 400 if image:
+                return RegistryFailure(
+                    Problem.UNKNOWN_IMAGE, f"Choose another image or tag: {self._host} has no {image}"
+                )
+            case status if status >= 500:
+                return self._server_failure(status)
+        return self.not_a_registry(f"it answers {answer.status}")
+
+    def login_failure(self) -> RegistryFailure:
+        if not self._has_login:
+            return RegistryFailure(
+                Problem.LOGIN, f"Give the registry a login: {self._host} answers nothing without one"
+            )
+        return RegistryFailure(Problem.LOGIN, f"Check user name and password: {self._host} refuses the login")
+
+    def limit_failure(self, seconds: int) -> RegistryFailure:
+        return RegistryFailure(
+            Problem.RATE_LIMIT,
+            f"Try again in {seconds} seconds: {self._host} allows no more requests for now. A login often "
+            "raises the limit",
+            seconds,
+        )
+
+    def not_a_registry(self, why: str) -> RegistryFailure:
+        return RegistryFailure(
+            Problem.NOT_A_REGISTRY,
+            f"Check the address: there is no container registry at {self._host}, {why}",
+        )
+
+    def _server_failure(self, status: int) -> RegistryFailure:
+        return RegistryFailure(
+            Problem.UNREACHABLE, f"Try again later: {self._host} answers with the error {status}"
+        )
