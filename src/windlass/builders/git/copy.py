@@ -28,7 +28,7 @@ CONFIG: Final = {
 
 
 class NotKept(GitError):
-    """A kept copy is of no use here, and the commit is to be fetched into an empty folder."""
+    """A kept copy cannot be used: the commit has to be fetched into an empty folder."""
 
 
 class Copy(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Copy(Struct, frozen=True):
     options: tuple[str, ...] = ()
     """Options of `git fetch`."""
     kept: KeptCopy | None = None
-    """Gets the store at the end, for the next fetch."""
+    """The kept copy to begin with. It gets the store at the end, for the next fetch."""
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
         """Fetches the wanted commit, and so many commits before it, into the store."""
@@ -61,7 +61,7 @@ class Copy(Struct, frozen=True):
         listed = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         await self.remote.run(*listed, copy=self.folder, take=listing.feed)
         if self.kept and self.kept.taken and self.kept.taken.attributes != listing.attributes:
-            raise NotKept("The attributes of files have changed.")  # git would write only changed files
+            raise NotKept("The attributes of files have changed.")  # git would rewrite only changed files
         words = ("checkout", "--quiet", "--force", "--detach", commit)
         await self.remote.run(*words, copy=self.folder, watched=self.folder)
         await group.in_thread(self._settle, commit, listing)

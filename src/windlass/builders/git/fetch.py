@@ -22,14 +22,14 @@ from windlass.base import addresses
 from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
 from windlass.base.cleanup import on_failure
-from windlass.base.log import log
 from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
 from windlass.builders.git.copy import Copy
 from windlass.builders.git.kept import KeptCopy, discard, sweep
 from windlass.builders.git.limits import Limits
 from windlass.builders.git.messages import Redirected, printable
-from windlass.builders.git.remote import Progress, Remote, silent
+from windlass.builders.git.preparations import CopyPreparations
+from windlass.builders.git.remote import Progress, Remote, silent, without_repository
 from windlass.builders.git.settings import authorization, environment
 from windlass.builders.git.source import (
     GitError,
@@ -42,8 +42,6 @@ from windlass.builders.git.source import (
 )
 
 T = TypeVar("T")
-
-_log = log("builders.git")
 
 NEEDED: Final = (2, 37)  # http.curloptResolve
 TRIES: Final = 50
@@ -63,21 +61,18 @@ class Git:
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home` is a folder for nothing else. Only the keys of ssh servers stay in it."""
+        """`home` is a folder for nothing else. The keys of ssh servers stay in it, and kept copies."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
         self._limits = limits or Limits()
         self._resolve = resolve
         self._usable = False
-        self._is_stopped = False
-        self._preparing: dict[str, asyncio.Task[None]] = {}
-        """The preparation of kept copies, by name."""
+        self._preparations = CopyPreparations(self._home, self._limits)
 
     async def stop(self) -> None:
-        """Gives up kept copies that are being prepared."""
-        self._is_stopped = True
-        await group.run_together(*map(self._give_up, [*self._preparing]))
+        """Cancels the preparation of kept copies."""
+        await self._preparations.stop()
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         """Fetches the files of one commit into a new folder, which is removed again on failure."""
@@ -87,8 +82,8 @@ class Git:
     async def fetching(
         self, source: GitSource, into: Path, name: str, progress: Progress = silent
     ) -> AsyncIterator[GitCommit]:
-        """Fetches like `fetch`, and only what has changed since the last fetch with this name. After the
-        block, a copy is prepared for the next one."""
+        """Fetches like `fetch`, but only what has changed since the last fetch with this name. After the
+        block, a copy is prepared for the next fetch."""
         kept = await group.in_thread(KeptCopy.hold, self._home, name)
         if kept is None:
             yield await self.fetch(source, into, progress)
@@ -104,11 +99,11 @@ class Git:
         try:
             yield commit
         finally:
-            self._prepare(name, kept)
+            self._preparations.start(name, kept)
 
     async def discard(self, name: str) -> None:
         """Erases the copy that was kept under this name."""
-        await self._give_up(name)
+        await self._preparations.cancel(name)
         await group.in_thread(discard, self._home, name)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
@@ -157,33 +152,6 @@ class Git:
             await group.in_thread(_remove, left)
         await group.in_thread(sweep, self._home)
 
-    async def _give_up(self, name: str) -> None:
-        if task := self._preparing.get(name):
-            task.cancel()
-            await asyncio.wait([task])
-
-    def _prepare(self, name: str, kept: KeptCopy) -> None:
-        if self._is_stopped:
-            kept.close()
-            return
-
-        def end(_: asyncio.Task[None]) -> None:
-            self._preparing.pop(name)
-            kept.close()
-
-        task = asyncio.ensure_future(self._check_out_again(kept))
-        self._preparing[name] = task
-        task.add_done_callback(end)
-
-    async def _check_out_again(self, kept: KeptCopy) -> None:
-        nowhere = Remote("", environment(None, (), self._home), self._home, self._limits)
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                await kept.prepare(nowhere)
-        except (GitError, OSError) as error:  # the next fetch begins with an empty folder
-            _log.warning("no copy is kept for the next fetch", extra={"why": str(error)})
-        await group.in_thread(sweep, self._home)
-
     async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
         where = place(source.url)
@@ -204,9 +172,8 @@ class Git:
         if self._usable:
             return
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        nowhere = Remote("", environment(None, (), self._home), self._home, self._limits)
         try:
-            answer = await nowhere.ask("version")
+            answer = await without_repository(self._home, self._limits).ask("version")
         except FileNotFoundError as error:
             raise GitError("git is not installed on the machine that runs Windlass.") from error
         version = re.search(r"(\d+)\.(\d+)", answer)
@@ -258,7 +225,8 @@ class Git:
 
 
 async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
-    """Goes on with the kept copy. Begins with an empty folder if that fails: the copy may be the reason."""
+    """Fetches a commit, beginning with the kept copy. If that fails, the copy may be the reason: fetches
+    again, into an empty folder."""
     try:
         return await _fetch(copy)
     except GitError:

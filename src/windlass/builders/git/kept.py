@@ -32,16 +32,21 @@ from windlass.builders.git.remote import Remote
 
 FOLDER: Final = "kept"
 _DAYS: Final = 7
+"""Days for which a copy is kept without use."""
 _MOST_BYTES: Final = 256 * 1024**2
+"""Bytes of a store that is kept."""
 _MOST_PACKS: Final = 20
-"""Each fetch adds one. After so many, the next fetch begins with an empty store."""
+"""Packs of a store that is kept. Each fetch adds one, and git looks for an object in all of them."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class KeptCommit(Struct, frozen=True):
+    """The note about a copy: the commit that is checked out."""
+
     url: str
     commit: str
     boot: str
+    """The id of the start of the machine in which the copy was written."""
     attributes: Mapping[str, str]
     """The files `.gitattributes`, which decide how git writes all others."""
 
@@ -49,11 +54,12 @@ class KeptCommit(Struct, frozen=True):
 class KeptCopy:
     """The kept copy of one name, which no other fetch uses meanwhile."""
 
-    def __init__(self, folder: Path, held: int) -> None:
-        self._folder, self._held = folder, held
+    def __init__(self, folder: Path, lock: int) -> None:
+        self._folder, self._lock = folder, lock
         self._copy, self._note = folder / "copy", folder / "note"
         self._times: dict[str, int] = {}
         self._next: KeptCommit | None = None
+        """The note about the copy that is prepared for the next fetch."""
         self.taken: KeptCommit | None = None
         """The note of the copy that this fetch goes on with; None if it begins with an empty folder."""
 
@@ -61,11 +67,11 @@ class KeptCopy:
     def hold(cls, home: Path, name: str) -> Self | None:
         """Returns None if another fetch of this name is under way."""
         folder = private_folder(home / FOLDER) / name
-        held = filelock.try_hold(folder.with_name(f"{name}.lock"))
-        if held is None:
+        lock = filelock.try_hold(folder.with_name(f"{name}.lock"))
+        if lock is None:
             return None
-        os.utime(held)
-        return cls(folder, held)
+        os.utime(lock)
+        return cls(folder, lock)
 
     def take(self, url: str, into: Path) -> None:
         """Moves the copy to this empty folder, if it is one of this repository that can be trusted."""
@@ -73,13 +79,14 @@ class KeptCopy:
         self._note.unlink(missing_ok=True)
         if note and note.url == url and note.boot == _boot() and (self._copy / ".git").is_dir():
             into.rmdir()
-            if _moves(self._copy, into):
+            if _try_move(self._copy, into):
                 self.taken = note
                 return
             into.mkdir(mode=0o700)
         self.forget()
 
     def forget(self) -> None:
+        """Erases the copy."""
         self.taken = self._next = None
         self._note.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -90,7 +97,7 @@ class KeptCopy:
         private_folder(self._folder)
         shutil.rmtree(self._copy, ignore_errors=True)
         self._copy.mkdir(mode=0o700)
-        if not _moves(copy / ".git", self._copy / ".git"):
+        if not _try_move(copy / ".git", self._copy / ".git"):
             shutil.rmtree(copy / ".git")
             self.forget()
             return
@@ -112,7 +119,7 @@ class KeptCopy:
         await group.in_thread(write_whole, self._note, msgspec.json.encode(self._next))
 
     def close(self) -> None:
-        os.close(self._held)
+        os.close(self._lock)
 
     def _is_small_enough(self) -> bool:
         packs = len([*(self._copy / ".git" / "objects" / "pack").glob("*.pack")])
@@ -157,7 +164,7 @@ def _times(top: Path, below: str = "") -> list[tuple[str, int]]:
     return times
 
 
-def _moves(folder: Path, to: Path) -> bool:
+def _try_move(folder: Path, to: Path) -> bool:
     """Moves a folder. False if that is on another disk: a copy would cost more than a whole fetch."""
     try:
         folder.rename(to)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from windlass.base import subprocesses as group
 from windlass.builders.git.limits import Limits, measure
 from windlass.builders.git.messages import GitOutput, explain
+from windlass.builders.git.settings import environment
 from windlass.builders.git.source import GitError
 
 ANSWER: Final = 8 * 1024**2  # for calls of git that print instead of writing files
@@ -86,3 +87,8 @@ class Remote(Struct, frozen=True):
             began = loop.time()
             self.limits.check(*await asyncio.to_thread(measure, top))
             pause = max(LOOK_EVERY, 4 * (loop.time() - began))
+
+
+def without_repository(home: Path, limits: Limits) -> Remote:
+    """Returns a remote for commands of git that call no server."""
+    return Remote("", environment(None, (), home), home, limits)
