@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.client import LONGEST_REASON
+from windlass.docker.answers import LONGEST_REASON
 from windlass.engines.docker.follow import NewOutput
 from windlass.engines.docker.position import Position
 

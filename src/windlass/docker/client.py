@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.trace import trace_headers
+from windlass.docker.answers import CONNECTING, EngineAnswer, read_short
 from windlass.docker.decoding import an_object, decode
 from windlass.docker.failures import Away, EngineRefused, WrongEngine
 from windlass.docker.pace import Pace
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 OLDEST: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
 NEWEST: Final = (1, 47)  # what this client was written against
-CONNECTING: Final = 5.0
 PATIENCE: Final = 120.0
 NO_AUTH: Final[Mapping[str, str]] = {}
 MOST: Final = 16 * 1024 * 1024
@@ -34,11 +34,7 @@ RECOGNISING: Final = 15.0
 """Seconds that an engine may take to tell its id."""
 LONGEST_DOCUMENT: Final = 1024 * 1024
 """Bytes of an answer that is decoded as it is: to decode more of them would hold up everything else."""
-LONGEST_REASON: Final = 16 * 1024
 LONGEST_INFO: Final = 1024 * 1024
-LONGEST_OBJECT: Final = 1024 * 1024
-"""Bytes of one object in a stream."""
-LONGEST_EVENT: Final = 256 * 1024
 
 # An engine that is ending answers what is still under way with these, and with status 500.
 ENDING: Final = (
@@ -52,33 +48,6 @@ ENDING: Final = (
 
 _RECOGNISES: Final = "recognising"
 """Marks the request that reads the id of the engine: its own connection needs no other such request."""
-
-
-class EngineAnswer:
-    """The answer of the engine, as a stream."""
-
-    def __init__(self, response: aiohttp.ClientResponse, docker: Docker) -> None:
-        self.response = response
-        self._docker = docker
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        with self._docker.translated():
-            async for chunk in self.response.content.iter_any():
-                yield chunk
-                await self._docker.keep_pace(len(chunk))
-
-    async def objects(self, longest: int = LONGEST_OBJECT) -> AsyncIterator[dict[str, Any]]:
-        """Yields JSON objects, one after the other, as events and builds write them."""
-        rest = b""
-        async for chunk in self.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            if max(map(len, (*lines, rest))) > longest:
-                raise EngineRefused(500, f"The Docker engine says more than {longest} bytes at once")
-            for line in lines:
-                if line.strip():
-                    yield an_object(decode(line))
-        if rest.strip():
-            yield an_object(decode(rest))
 
 
 class Docker:
@@ -162,7 +131,8 @@ class Docker:
         patience: float | None = PATIENCE,
         auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[EngineAnswer]:
-        """`patience` is how long the engine may be silent; None is for ever. `auth` has a login."""
+        """`patience` is how long the engine may be silent; None is for ever. `auth` is the header with a
+        login."""
         if not self._version:
             self._version = await self._negotiate()
         async with self._ask(
@@ -176,7 +146,7 @@ class Docker:
         ) as response:
             if response.status >= 400:
                 raise await self._no(response)
-            yield EngineAnswer(response, self)
+            yield EngineAnswer(response, self.translated, self.keep_pace)
 
     async def ping(self) -> Mapping[str, str]:
         """The headers of an engine that is well; nothing is negotiated or kept."""
@@ -242,7 +212,7 @@ class Docker:
             headers={"Connection": "close"},
             allow_redirects=False,
         ) as response:
-            body = await _beginning(response, LONGEST_INFO, RECOGNISING)
+            body = await read_short(response, LONGEST_INFO, RECOGNISING)
         if an_object(decode(body)).get("ID") != self._transport.engine_id:
             # No connection to the other engine is used for a later request.
             self._transport.drop()
@@ -292,7 +262,7 @@ class Docker:
         """The newest version that both sides know."""
         async with self._ask("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
-                version = an_object(decode(await _beginning(response)))
+                version = an_object(decode(await read_short(response)))
         theirs = _numbers(str(version.get("ApiVersion", "")))
         least = _numbers(str(version.get("MinAPIVersion", "")))
         if theirs < OLDEST:
@@ -304,7 +274,7 @@ class Docker:
 
     async def _no(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
         with self.translated():
-            text = (await _beginning(response)).decode(errors="replace").strip()
+            text = (await read_short(response)).decode(errors="replace").strip()
         try:
             message = str(json.loads(text)["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -322,18 +292,6 @@ class Docker:
         except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
             self._version = ""  # another one may answer next time
             raise Away(self._transport.explain(error)) from error
-
-
-async def _beginning(
-    response: aiohttp.ClientResponse, most: int = LONGEST_REASON, patience: float = CONNECTING
-) -> bytes:
-    """Reads a short answer, such as a version or the reason of a refusal. An engine may send more, or never
-    end."""
-    kept = bytearray()
-    async with asyncio.timeout(patience):
-        while len(kept) < most and (more := await response.content.read(most - len(kept))):
-            kept += more
-    return bytes(kept)
 
 
 def _query(params: Mapping[str, object]) -> dict[str, str]:

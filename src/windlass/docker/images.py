@@ -35,7 +35,7 @@ def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
 
 
 async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
-    """From the registry that its name says. Refused with the reason, if it cannot be had."""
+    """Pulls an image from the registry in its name. Raises EngineRefused with the reason."""
     # Without a tag the engine would fetch every one there is.
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     auth = registry_auth(login)
@@ -46,9 +46,10 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
-    """Sends an image to the registry that its name says. Refused with the reason, if it takes none."""
+    """Sends an image to the registry in its name. Raises EngineRefused with the reason."""
     name, _, tag = ref.rpartition(":")
-    path, auth = f"/images/{name}/push", registry_auth(login) or registry_auth(RegistryLogin("", ""))
+    path = f"/images/{name}/push"
+    auth = registry_auth(login or RegistryLogin("", ""))  # the engine refuses a push without any login
     async with docker.stream("POST", path, params={"tag": tag}, patience=PULLING, auth=auth) as answer:
         async for message in answer.objects():
             if "error" in message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from windlass.docker.client import EngineAnswer
+from windlass.docker.answers import EngineAnswer
 
 if TYPE_CHECKING:
     import aiohttp

@@ -101,7 +101,7 @@ class DockerExecution:
                 self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, patience=None)
             )
             self._raw = RawConnection(answer)
-            self._pieces = _in_plain_words(self._split(answer.chunks()))
+            self._pieces = _with_explanation(self._split(answer.chunks()))
             if request.terminal:
                 await self.resize(request.terminal)
         except BaseException:  # nothing is left of a command that was not handed over
@@ -185,15 +185,16 @@ class DockerExecution:
         await end_marked(self._docker, self._container, f"{MARK}={self._mark}")
 
 
-async def _in_plain_words(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the output of a command. Says itself why there is none, if its program could not be started."""
+async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields the output of a command. If its program could not be started, the message of the engine is
+    replaced by the reason."""
     is_first = True
     async for piece in pieces:
-        yield _in_own_words(piece) if is_first else piece
+        yield _explain(piece) if is_first else piece
         is_first = is_first and not piece
 
 
-def _in_own_words(piece: bytes) -> bytes:
+def _explain(piece: bytes) -> bytes:
     refused = _REFUSED.fullmatch(piece)
     if not refused:
         return piece

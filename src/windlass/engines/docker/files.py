@@ -6,29 +6,28 @@ import io
 import posixpath
 import tarfile
 from collections.abc import Mapping
+from typing import Final
 
 from windlass.engines.engine import EngineError
 
-READABLE = 0o444
+_READABLE_BY_ALL: Final = 0o444
 """Readable by every user inside: an image may run as any user, and other users of the machine cannot reach
 the files."""
-
-
-WRITABLE = 0o1777
+_WRITABLE_BY_ALL: Final = 0o1777
 
 
 def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
-    """They appear at once and whole, because the container has not begun yet. In `folder`, which is made,
-    every user inside may write."""
+    """Returns an archive of files. They appear at once and whole, because the container has not begun yet.
+    The archive also makes `folder`, in which every user of the container may write."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         if folder:
             entry = tarfile.TarInfo(_inside(folder))
-            entry.type, entry.mode = tarfile.DIRTYPE, WRITABLE
+            entry.type, entry.mode = tarfile.DIRTYPE, _WRITABLE_BY_ALL
             tar.addfile(entry)
         for path, content in files.items():
             entry = tarfile.TarInfo(_inside(path))
-            entry.size, entry.mode = len(content), READABLE
+            entry.size, entry.mode = len(content), _READABLE_BY_ALL
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
 

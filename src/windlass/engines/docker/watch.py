@@ -12,7 +12,7 @@ from typing import Any, Final
 from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.client import LONGEST_EVENT, EngineAnswer
+from windlass.docker.answers import LONGEST_EVENT, EngineAnswer
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import ContainerList
 from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
