@@ -31,7 +31,7 @@ _PATIENCE: Final = 30
 _TRYING: Final = Lock()
 """Held while one thread tries the parts; other threads wait for its answer."""
 
-_FIRST: Final = "fix what is said of the user of its own first"
+_FIRST: Final = "first follow the advice about the user or the user namespace"
 _MEANING: Final = {
     "identity": (
         "a user or a user namespace of its own",

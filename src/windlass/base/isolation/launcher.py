@@ -28,7 +28,7 @@ from windlass.base.isolation.cell import Cell
 GO: Final = b"go\n"
 PROGRAM: Final = b"!"
 STEP: Final = b"s"
-"""The word of a request says what to start."""
+"""The first bytes of a request, which say what to start."""
 NEVER: Final = 125
 _MOST: Final = 6
 
@@ -91,7 +91,7 @@ def _serve(descriptors: Sequence[int]) -> NoReturn:
     file, go, output, answer, *more = descriptors
 
     def start() -> None:
-        _hear_signals()
+        _reset_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: LaunchRequest = json.loads(sent.read())
         input, process = (more[0], more[1:]) if request["has_input"] else (None, more)
@@ -107,7 +107,7 @@ def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
     file, output, errors = descriptors
 
     def start() -> None:
-        _hear_signals()
+        _reset_signals()
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: step.StepRequest = json.loads(sent.read())
         step.run(request, output, errors, server)
@@ -115,7 +115,7 @@ def _serve_step(descriptors: Sequence[int], server: int) -> NoReturn:
     calls.run_to_exit(start, lambda error: os.write(errors, f"ERROR: {error}\n".encode()), 1)
 
 
-def _hear_signals() -> None:
+def _reset_signals() -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_DFL)
 

@@ -50,8 +50,8 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
 
 
 def _take_streams(output: int, errors: int) -> None:
-    """Leaves only the streams of the step open: what waits for it executes no program, which would close the
-    other descriptors."""
+    """Leaves only the streams of the step open. This process goes on without executing a program, which would
+    close all other descriptors."""
     null = os.open(os.devnull, os.O_RDONLY)
     for ours, theirs in ((null, 0), (output, 1), (errors, 2)):
         os.dup2(ours, theirs)
@@ -59,8 +59,9 @@ def _take_streams(output: int, errors: int) -> None:
 
 
 def _end_with(server: int) -> None:
+    """Makes the kernel kill this process when its parent ends."""
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:  # it was killed before
+    if os.getppid() != server:  # the parent ended before this call
         os._exit(1)
 
 

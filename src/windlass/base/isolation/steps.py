@@ -22,8 +22,8 @@ _END_SECONDS: Final = 2.0
 
 
 class StepLauncher:
-    """The thread that steps are started from, which they end with, and the launcher that it asks. Both end
-    with this object."""
+    """A launcher, and the thread that asks it to start steps. The kernel ends a step when this thread ends.
+    Both end with this object."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "windlass-steps")

@@ -101,7 +101,7 @@ def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
 
 
 def value_at(whole: object, path: str) -> object:
-    """A field of a spec or of a document, by its path; UNSET if there is none."""
+    """Returns a field of a spec or of a document, by its path; UNSET if there is none."""
     for step in path.split("."):
         if isinstance(whole, dict):
             whole = whole.get(step, msgspec.UNSET)
@@ -169,19 +169,19 @@ def _inner(spec: type[Struct], name: str) -> type[Struct]:
 def replace_spec(
     family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
 ) -> Spec:
-    """Returns the spec that was sent; kept fields that were left out have their stored values."""
+    """Returns the spec that was sent; kept and hidden fields that were left out have their stored values."""
     present = with_hidden(narrow_document(stored, family.spec), hidden)
     kept = {name: value for name, value in present.items() if name in family.kept}
-    left_out = {path: value for path, value in hidden.items() if value_at(sent, path) is msgspec.UNSET}
     whole = {**kept, **sent}
-    left_out = {path: value for path, value in left_out.items() if _holds_place(whole, path)}
+    left_out = {path: value for path, value in hidden.items() if _is_left_out(whole, path)}
     return _convert(with_hidden(whole, left_out), present, family.spec)
 
 
-def _holds_place(document: Document, path: str) -> bool:
-    """True if the object around a field is there."""
+def _is_left_out(document: Document, path: str) -> bool:
+    """True if a field is absent, and the object that would hold it is there."""
     above, dot, _ = path.rpartition(".")
-    return not dot or isinstance(value_at(document, above), dict)
+    is_held = not dot or isinstance(value_at(document, above), dict)
+    return is_held and value_at(document, path) is msgspec.UNSET
 
 
 def merge_patched(

@@ -44,7 +44,7 @@ class RegistryKind(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = _NONE
     """Fields of the full interface that this server cannot use, with the reason."""
     why: Mapping[str, str] = _NONE
-    """Why a required field is required, where the full interface does not ask for it."""
+    """The reasons for required fields that the full interface does not require."""
     tokens_at: tuple[str, ...] = ()
     """Other hosts that may give tokens for a login of the registry."""
     has_catalogue: bool = True
@@ -255,7 +255,7 @@ def _are_neighbours(registry: str, other: str) -> bool:
 
 
 def _is_domain(domain: str) -> bool:
-    """False for an address in numbers, and for what is of a whole country, such as `uk` and `co.uk`."""
+    """False for an address in numbers, and for domains of a whole country, such as `uk` and `co.uk`."""
     labels = domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit():
         return False

@@ -218,8 +218,8 @@ class RecordStore:
         return aside
 
     def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
-        """Unless its generation was removed as a whole, and is not needed again: one that runs `once` never
-        is."""
+        """True unless the generation was removed as a whole and is not needed again. A generation that runs
+        `once` is never needed again."""
         if once:
             return key.generation not in self.removed.of(safe(key.service))
         later = any(other.generation > key.generation for other in self.find(key.service))

@@ -30,7 +30,7 @@ class Queue(IntEnum):
     BRANCHES = 4
     """Looks at branches, which wait for other people's servers."""
     RUNS = 5
-    """Runs of jobs at the place `local`, which wait for their ends."""
+    """Runs of jobs at the place `local`."""
 
 
 FIRST_PLACE: Final = "local"
@@ -61,9 +61,10 @@ _DIGITS: Final = 15
 _FIRST_PLACE: Final = 2**61
 """The queues of places with a name begin above those of clusters. Never changes, either."""
 _RUNS: Final = 2**61
-"""Runs of jobs wait so much further than the deployments of their place, or than those of clusters wait above
-all places. Never changes, either."""
+"""The difference between the numbers of the two queues of a named place that hold runs and deployments. Never
+changes, either."""
 _FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
+"""The same for a cluster: its queue of runs is above those of all places. Never changes, either."""
 
 
 def queue_of(cluster: str) -> int:
