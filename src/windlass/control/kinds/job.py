@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
+from windlass.control.kinds.program_kind import MOST_CPU, MOST_MEMORY
 from windlass.control.kinds.service_kind import NO_IMAGES, ServiceKind
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
@@ -49,14 +50,13 @@ from windlass.families.job import (
 )
 from windlass.store import Reads, Row, Tx
 
-_MOST_CPU, _MOST_MEMORY = 64_000, 1_048_576
 _EVENTS: Final = {
     "START": RunEvent.ON_START,
     "STOP": RunEvent.ON_STOP,
     "DELETE": RunEvent.ON_DELETE,
     "CRON": RunEvent.CRON,
 }
-_AT: Final = {Do.RUN: RunEvent.ON_START, Do.STOP: RunEvent.ON_STOP} | dict.fromkeys(
+_EVENT_OF: Final = {Do.RUN: RunEvent.ON_START, Do.STOP: RunEvent.ON_STOP} | dict.fromkeys(
     (Do.UNINSTALL, Do.DELETE), RunEvent.ON_DELETE
 )
 
@@ -66,20 +66,17 @@ class JobKind(ServiceKind[Job]):
     waits_for = frozenset({database.name})
     has_runs = True
 
-    def hindrance_of(self, place: Place, spec: Job) -> str:
-        return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
-
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
         place = await ctx.places.of_environment(tx, draft.above.id)
-        if why := self.hindrance_of(place, draft.spec):
-            raise clash(*why.split(": ", 1))
-        draft.give(maximum_cpu=_MOST_CPU, maximum_memory=_MOST_MEMORY, **await _shown_fields(tx, draft.spec))
+        if why := _hindrance(place, draft.spec):
+            raise Invalid(why)
+        draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
-        if why := self.hindrance_of(place, change.spec):
-            raise clash(*why.split(": ", 1))
+        if why := _hindrance(place, change.spec):
+            raise Invalid(why)
         if _type_of(change.spec) != _type_of(change.before):
             raise clash(
                 "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
@@ -117,7 +114,7 @@ class JobKind(ServiceKind[Job]):
         return event
 
     def event_at(self, do: Do) -> str:
-        return _AT.get(do, "")
+        return _EVENT_OF.get(do, "")
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"source": {"image": {"tag": version.image_tag}}} if version.image_tag else {}
@@ -141,7 +138,7 @@ class JobKind(ServiceKind[Job]):
         spec = making.service.read(Job)
         if image := spec.source.image:
             place = await ctx.places.of(making.service.id)
-            if why := self.hindrance_of(place, spec):
+            if why := _hindrance(place, spec):
                 raise Unusable(why)
             source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
             return await prepare_image(ctx, making, source)
@@ -174,7 +171,7 @@ class JobKind(ServiceKind[Job]):
         return replace(usual, job=plan, time_limit=float(limit))
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
-        """The document shows which commit runs."""
+        """Returns the fields of the document that show which commit runs."""
         if (commit := details.commit) is None or not service.read(Job).source.docker:
             return {}
         return {"source": {"docker": {"git_repository": commit_fields(commit)}}}
@@ -187,6 +184,11 @@ def _branch_choice(spec: Job) -> BranchChoice:
     repository = (spec.source.docker and spec.source.docker.git_repository) or None
     is_watched = bool(spec.auto_deploy and repository)
     return BranchChoice(is_watched, repository, "source.docker.git_repository")
+
+
+def _hindrance(place: Place, spec: Job) -> str:
+    """Returns why a job cannot run at a place; empty if it can."""
+    return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
 
 
 def _type_of(spec: Job) -> str:
