@@ -63,8 +63,8 @@ class Call(Struct, frozen=True, kw_only=True):
     last_event: str | None = None
     """The id of the last event that a client of a stream has received."""
     find_trace: FindTrace | None = None
-    found: dict[str, object] = msgspec.field(default_factory=dict)
-    """Fields of the document that a preparation found out, such as whether a registry answers."""
+    prepared: dict[str, object] = msgspec.field(default_factory=dict)
+    """Fields of the document from the preparation of the call, such as whether a registry answers."""
 
     @property
     def trace(self) -> str:

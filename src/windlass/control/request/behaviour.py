@@ -63,7 +63,7 @@ class Change(Struct, Generic[S]):
     extras: dict[str, object]
     """Fields that are laid over the new document."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
-    """Secrets of the server that take the place of those before."""
+    """Encrypted fields of the server that replace the former ones."""
     is_full: bool = False
     """True for a client of the full interface, for which nothing is chosen."""
 

@@ -89,7 +89,7 @@ async def _apply_changes(
     await check_openings(ctx, tx, family, spec, call.actor, old)
     behaviour = behaviour_of(family)
     change = Change(
-        row, read_decoded(old, family.spec), spec, call.actor, {**call.found}, is_full=call.dialect.is_full
+        row, read_decoded(old, family.spec), spec, call.actor, {**call.prepared}, is_full=call.dialect.is_full
     )
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})

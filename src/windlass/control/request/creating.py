@@ -56,7 +56,7 @@ class NewResource(Struct, frozen=True):
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    new = NewResource(call.family, call.sent(Spec), parent, call.actor, call, extras=call.found)
+    new = NewResource(call.family, call.sent(Spec), parent, call.actor, call, extras=call.prepared)
     return await create_in(ctx, tx, new)
 
 

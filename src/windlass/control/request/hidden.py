@@ -60,7 +60,7 @@ def decrypt_with(encryption: Encryption, row: Row) -> dict[str, str]:
 
 
 def own_hidden(ctx: Context, row: Row) -> dict[str, str]:
-    """Returns the encrypted fields that a client sent, without secrets of the server beside them."""
+    """Returns the encrypted fields that a client sent, without those that the server added."""
     family = ctx.registry[row.family]
     own = family.hidden | family.veiled
     return {name: value for name, value in decrypt_hidden(ctx, row).items() if name in own}

@@ -43,8 +43,8 @@ def references_in(family: Family, spec: Spec) -> dict[str, str]:
 async def set_links(
     ctx: Context, tx: Tx, family: Family, source: str, links: Mapping[str, str], spec: Spec | None = None
 ) -> None:
-    """Stores to what a resource refers. Where the other one counts its users, that number is kept, and with
-    `spec`, references that there are no more are removed."""
+    """Stores the references of a resource, and updates the numbers of users that others count. With `spec`,
+    references that it no longer has are removed."""
     counted = {
         path: other for path, (other, _) in family.references.items() if ctx.registry[other].counts_users
     }
@@ -61,7 +61,7 @@ async def set_links(
 
 
 async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
-    """Writes into resources how many others refer to them."""
+    """Writes into the documents of resources how many others refer to them."""
     for id in targets:
         if row := await tx.resources.get(id):
             count = len({user.id for user in await tx.links.users(id)})
@@ -70,7 +70,7 @@ async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
 
 
 async def counted_targets(ctx: Context, tx: Tx, id: str) -> list[str]:
-    """Returns the resources that count their users, and to which a resource refers, or one below it."""
+    """Returns the resources that count their users, and are referred to by a resource or by one below it."""
     families = [family.name for family in ctx.registry.families.values() if family.counts_users]
     return [target for family in families for target in await tx.links.targets_at_or_below(id, family)]
 

@@ -56,7 +56,7 @@ async def check_new(ctx: Context, call: Call) -> None:
     await parent_to_create_in(ctx.store.reads, call)
     spec = call.sent(ContainerRegistry)
     container_registry.normalise(spec)
-    call.found[_CHECK] = await _check_to_save(ctx, spec)
+    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
 
 
 @prepares(*(f"{container_registry.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
@@ -74,7 +74,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
     former = registry_settings(ctx, row)
     if (spec.url, spec.config) == (former.url, former.config):
         return
-    call.found[_CHECK] = await _check_to_save(ctx, spec)
+    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
     if value_at(changes, "url") in (msgspec.UNSET, None) and spec.url != former.url:
         setattr(call.body, "url", spec.url)  # noqa: B010 (the body is a struct that the family builds)
 
@@ -122,15 +122,15 @@ async def look(ctx: Context, call: Call) -> None:
     try:
         registry = await open_registry(ctx, spec)
         await registry.check()
-        call.found[_CHECK] = _report_success(ctx, registry)
+        call.prepared[_CHECK] = _report_success(ctx, registry)
     except RegistryFailure as failure:
-        call.found[_CHECK] = _report_failure(ctx, failure)
+        call.prepared[_CHECK] = _report_failure(ctx, failure)
 
 
 @writes(f"{container_registry.name}.check")
 async def note_check(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Keeps the outcome with the registry. It is no change by a client: the tag stays."""
-    row, outcome = await target(tx, call), msgspec.to_builtins(call.found[_CHECK])
+    row, outcome = await target(tx, call), msgspec.to_builtins(call.prepared[_CHECK])
     await tx.resources.rewrite(row.id, rewritten(row.body, {_CHECK: outcome}))
     return Reply(encode(outcome))
 
