@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-import msgspec
-
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
@@ -14,9 +12,9 @@ from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.services.registry_images import MOST_TAGS, failure_answer
-from windlass.control.workloads.images import ImageSource, find_registry, name_in
+from windlass.control.workloads.images import ImageSource, find_registry, name_in, public_registry
 from windlass.control.workloads.registries import open_registry
-from windlass.core.deploy.registries import KINDS, digest_of
+from windlass.core.deploy.registries import digest_of
 from windlass.core.deploy.tags import newer_than
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import (
@@ -28,13 +26,10 @@ from windlass.families.container import (
     ImageVersion,
     container,
 )
-from windlass.families.container_registry import ContainerRegistry, RegistryConfig, container_registry
+from windlass.families.container_registry import container_registry
 from windlass.registries.client import RegistryClient
 from windlass.registries.failures import Problem, RegistryFailure
 from windlass.store import Row, Tx
-
-_HUB_KIND, _OTHER_KIND = "DOCKER_HUB", "GENERIC_CR"
-
 
 # A new tag
 
@@ -99,18 +94,9 @@ async def check_image(ctx: Context, call: Call) -> Reply:
 
 
 async def _registry_of(ctx: Context, org: str, image_name: str, id: str | None) -> RegistryClient:
-    """Returns the registry of an image: the one with this id, or the public one that its name names."""
+    """Returns the registry of an image: the one with this id, or the public one in its name."""
     registry = await find_registry(ctx, org, id)
-    return await open_registry(ctx, registry or _public(image_name))
-
-
-def _public(image_name: str) -> ContainerRegistry:
-    host = registry_host(image_name)
-    kind = _HUB_KIND if host == DOCKER_HUB else _OTHER_KIND
-    url = KINDS[kind].url or f"https://{host}"
-    return msgspec.convert(
-        {"name": host, "kind": kind, "url": url, "config": RegistryConfig()}, ContainerRegistry
-    )
+    return await open_registry(ctx, registry or public_registry(image_name))
 
 
 def _relative(image_name: str, id: str | None) -> str:

@@ -11,10 +11,7 @@ from windlass.base.clock import MINUTE, stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import (
-    name_of,
-    refuse_below_deleted,
-)
+from windlass.control.records.deployments import name_of, refuse_below_deleted
 from windlass.control.records.runs import (
     NewRun,
     add_run,
@@ -30,7 +27,7 @@ from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.telling.logs import log_reply
 from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.job_schedules import CronSchedule
-from windlass.core.declare.resource import clash
+from windlass.core.declare.program import check_command
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
 from windlass.core.words.cron import parse
@@ -109,7 +106,7 @@ async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
             deployment=timetable.deployment,
             cause=Cause.FORCED,
             event=event,
-            command=_chosen(usual, call.sent(JobRunRequest)) if call.body else usual,
+            command=_command_of(usual, call.sent(JobRunRequest)) if call.body else usual,
             retries=plan.retries,
             actor=Initiator(call.actor.id, call.actor.name),
         ),
@@ -118,13 +115,12 @@ async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(shown_run(run)))
 
 
-def _chosen(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
+def _command_of(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
+    """Returns the command of a run. Parts that are not asked for are those of the job."""
     entrypoint, arguments = usual.entrypoint, usual.arguments
     if asked.entrypoint:
-        try:
-            entrypoint = tuple(shlex.split(asked.entrypoint))
-        except ValueError as error:
-            raise clash("entrypoint", f"must be a command as a shell reads it ({error})") from error
+        check_command("entrypoint", asked.entrypoint)
+        entrypoint = tuple(shlex.split(asked.entrypoint))
     if isinstance(asked.arguments, list):
         arguments = tuple(asked.arguments)
     return RunCommand(entrypoint, arguments)

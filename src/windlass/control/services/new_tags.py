@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from windlass.control.context.call import Call, Reply, encode
 from windlass.control.context.context import Context
-from windlass.control.records.shown_deployments import shown_deployment
+from windlass.control.records.shown_deployments import details_of, shown_deployment
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
 from windlass.control.services.actions import deploy
@@ -16,7 +16,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
-from windlass.core.deploy.states import State, action, action_status
+from windlass.core.deploy.states import State
 from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
@@ -25,18 +25,13 @@ FindImage = Callable[[Row], ImageSource | None]
 
 
 async def deploy_new_tag(
-    ctx: Context,
-    tx: Tx,
-    call: Call,
-    family: Family,
-    image_of: Callable[[Row], ImageSource | None],
-    body: Spec,
+    ctx: Context, tx: Tx, call: Call, family: Family, find_image: FindImage, body: Spec
 ) -> Reply:
     """Deploys a new tag to services that run its image with another one, as far as the caller may."""
     organization, asked = await target(tx, call), call.sent(ImageToDeploy)
     deployments: list[Document] = []
     for service in await tx.resources.of_org(organization.id, family.name):
-        image = image_of(service)
+        image = find_image(service)
         if image is None or image.tag == asked.tag or not await _is_named(ctx, tx, service.org, asked, image):
             continue
         if await allows(tx, call.actor, Scope.DEPLOY, service):
@@ -53,14 +48,14 @@ async def _is_named(ctx: Context, tx: Tx, org: str, asked: ImageToDeploy, image:
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
-    """Returns the whole as existing clients expect it: as one status."""
+    """Returns all deployments as one status, which existing clients expect."""
     state = State.QUEUED if deployments else State.DEPLOYED
     return {
         "id": organization.id,
         "state": call.dialect.state(state),
         "deployment_state": call.dialect.exact(state),
         "service_deployment_status": "OUT_OF_DATE" if deployments else "UP_TO_DATE",
-        "status_details": {"action": action(state), "status": action_status(state), "sub_action": "NONE"},
+        "status_details": details_of(state),
         "deployment_requests_count": len(deployments),
         "deployments": deployments,
     }

@@ -21,7 +21,12 @@ from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, NOT_ITS_OWN, registry_host
-from windlass.families.container_registry import ContainerRegistry, container_registry
+from windlass.families.container_registry import (
+    ContainerRegistry,
+    Kind,
+    RegistryConfig,
+    container_registry,
+)
 from windlass.registries.failures import RegistryFailure
 from windlass.store import Reads, Row
 
@@ -41,13 +46,11 @@ async def prepare_image(ctx: Context, making: Making, image: ImageSource) -> Bui
     """Makes sure that the image is on the engine, under the digest that its tag stands for now. A deployment
     that repeats an earlier one takes the digest of that one. Raises BuildError and EngineError."""
     registry = await find_registry(ctx, making.service.org, image.registry_id)
-    built = ctx.settings.build_registry
-    if built and built.holds(name_in(registry, image.image_name)):
+    name, built = name_in(registry, image.image_name), ctx.settings.build_registry
+    if built and built.holds(name):
         raise BuildError(f"image_name: {NOT_ITS_OWN}")
     login = await _login(ctx, registry)
-    request = PullRequest(
-        f"{name_in(registry, image.image_name)}:{image.tag}", login, is_registered=registry is not None
-    )
+    request = PullRequest(f"{name}:{image.tag}", login, is_registered=registry is not None)
     making.say(f"The image is {request.ref}")
     place = await ctx.places.of(making.service.id)
     ref = await _find_repeated(ctx, making, request)
@@ -110,6 +113,13 @@ def name_in(registry: ContainerRegistry | None, image_name: str) -> str:
     return full_name(registry.url or "", image_name) if registry else image_name
 
 
+def public_registry(image_name: str) -> ContainerRegistry:
+    """Returns the registry of an image that names none of the organization. It takes no login."""
+    host = registry_host(image_name)
+    kind: Kind = "DOCKER_HUB" if host == DOCKER_HUB else "GENERIC_CR"
+    return ContainerRegistry(name=host, kind=kind, url=f"https://{host}", config=RegistryConfig())
+
+
 # What documents show
 
 
@@ -125,11 +135,7 @@ def registry_fields(registry: Row) -> Document:
 
 
 def _public_registry(image_name: str, registry_id: str | UnsetType | None) -> Document:
-    """Returns the registry that the name of an image names; it exists without being added."""
-    host = registry_host(image_name)
-    return {
-        "id": registry_id or str(uuid.uuid5(_REGISTRIES, host)),
-        "name": host,
-        "url": f"https://{host}",
-        "kind": "DOCKER_HUB" if host == DOCKER_HUB else "GENERIC_CR",
-    }
+    """Returns the public registry of an image, in the same form."""
+    registry = public_registry(image_name)
+    id = registry_id or str(uuid.uuid5(_REGISTRIES, registry.name))
+    return {"id": id, "name": registry.name, "url": registry.url, "kind": registry.kind}
