@@ -93,7 +93,7 @@ class ImageToDeploy(Spec):
 
 
 class AutoDeployment(Status):
-    """What an organization deploys because of a new tag: its id, and a deployment for each container."""
+    """The deployments of a new tag in an organization, with the id of the organization."""
 
     id: Annotated[Id, id_of_subject()]
     deployments: list[Deployment] = []

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import PurePosixPath
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -108,7 +108,9 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
             version = kind.new_commit(service, head)
             await accept(tx, service, kind.deploys_by, _call(ctx, service), version)
             return "Commit {commit} is new on {branch}: it is deployed"
-        return "" if is_watched else f"Commit {{commit}} of {{branch}} is not deployed: {_reason(filters)}"
+        return (
+            "" if is_watched else f"Commit {{commit}} of {{branch}} is not deployed: {_why_skipped(filters)}"
+        )
 
     await ctx.point("about to deploy a new commit")
     return await ctx.store.write(change)
@@ -139,17 +141,23 @@ async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
     return CommitStep.DEPLOY
 
 
-Filters: TypeAlias = tuple[Sequence[str], Sequence[str]]
-"""The patterns of `watch_paths`, and those of the deployment restrictions. Without any, all paths pass."""
+class PathFilters(NamedTuple):
+    """Patterns that a changed path must pass. Without any, all paths pass."""
+
+    watched: Sequence[str]
+    """Those of `watch_paths`."""
+    allowed: Sequence[str]
+    """Those of the deployment restrictions."""
 
 
-async def _read_filters(source: Reads, service: Row) -> Filters:
+async def _read_filters(source: Reads, service: Row) -> PathFilters:
     restrictions = await restrictions_of(source, service.id)
-    return service.read(WatchSettings).watch_paths, patterns_of(restrictions)
+    return PathFilters(service.read(WatchSettings).watch_paths, patterns_of(restrictions))
 
 
 def patterns_of(restrictions: Sequence[DeploymentRestriction]) -> list[str]:
-    """Returns the same as patterns. The last one that matches a path decides, so exclusions come last."""
+    """Returns the patterns of restrictions. The last one that matches a path decides, so exclusions come
+    last."""
     paths = [(restriction.mode, restriction.value.strip("/")) for restriction in restrictions]
     return [
         *(path for mode, path in paths if mode == "MATCH"),
@@ -157,14 +165,17 @@ def patterns_of(restrictions: Sequence[DeploymentRestriction]) -> list[str]:
     ]
 
 
-def _reason(filters: Filters) -> str:
-    watched, allowed = filters
-    if watched and allowed:
-        return "watch_paths and its deployment restrictions leave out all paths that it changes"
-    return "it changes no watch_paths" if watched else "deployment restrictions leave out all that it changes"
+def _why_skipped(filters: PathFilters) -> str:
+    if filters.watched and filters.allowed:
+        return "watch_paths and deployment restrictions leave out all paths that it changes"
+    if filters.watched:
+        return "it changes no watch_paths"
+    return "deployment restrictions leave out all paths that it changes"
 
 
-async def _changes_watched(ctx: Context, source: GitSource, filters: Filters, seen: str, head: str) -> bool:
+async def _changes_watched(
+    ctx: Context, source: GitSource, filters: PathFilters, seen: str, head: str
+) -> bool:
     """True if a watched file differs. Commits that cannot be compared count as different: the branch may have
     been rewritten, and the former commit be gone."""
     if not any(filters):
@@ -180,8 +191,8 @@ async def _changes_watched(ctx: Context, source: GitSource, filters: Filters, se
 def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
     """True if one of the paths passes all filters: in each, the last pattern that matches it decides. If all
     patterns of a filter exclude, everything else passes it."""
-    passes = [_filter_of(patterns) for patterns in filters]
-    return any(all(passing(PurePosixPath(path)) for passing in passes) for path in paths)
+    tests = [_filter_of(patterns) for patterns in filters]
+    return any(all(passes(PurePosixPath(path)) for passes in tests) for path in paths)
 
 
 def _filter_of(patterns: Sequence[str]) -> ignore.Ignore:

@@ -70,11 +70,12 @@ async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
     rows = await reads.deployments.open(service)
     status = await reads.statuses.get(service)
     serving = await reads.deployments.get(status.serving) if status and status.serving else None
-    return {row.id: row for row in [*rows, *([serving] if serving else []), *await _of_runs(reads, service)]}
+    versions = await _versions_of_runs(reads, service)
+    return {row.id: row for row in [*rows, *([serving] if serving else []), *versions]}
 
 
-async def _of_runs(reads: Reads, service: str) -> list[DeploymentRow]:
-    """Returns the versions of a job that runs start, or that some under way have started."""
+async def _versions_of_runs(reads: Reads, service: str) -> list[DeploymentRow]:
+    """Returns the version of a job that its next runs start, and those of its open runs."""
     timetable = await reads.timetables.get(service)
     versions = {*await reads.runs.versions(service), *([timetable.deployment] if timetable else [])}
     return [row for version in sorted(versions) if (row := await reads.deployments.get(version))]

@@ -33,9 +33,9 @@ async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
     return decrypt_workload(ctx, row) if row else None
 
 
-async def find_secrets(ctx: Context, deployment: str) -> None:
-    """Looks up the secrets to hide in logs of a deployment, or of a run; there are none if it is gone."""
-    run = await ctx.store.reads.runs.get(deployment)
-    row = await ctx.store.reads.deployments.get(run.deployment if run else deployment)
-    workload = decrypt_workload(ctx, row) if row else None
-    ctx.logs.masks.know(deployment, workload.secrets if workload else ())
+async def find_secrets(ctx: Context, version: str) -> None:
+    """Looks up the secrets to hide in logs of a deployment or of a run, by its id. There are none if it is
+    gone."""
+    run = await ctx.store.reads.runs.get(version)
+    workload = await workload_of(ctx, run.deployment if run else version)
+    ctx.logs.masks.know(version, workload.secrets if workload else ())

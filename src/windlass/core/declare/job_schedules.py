@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -12,6 +12,7 @@ from windlass.core.declare.resource import Spec, clash
 from windlass.core.words.cron import BadTimetable, parse
 from windlass.core.words.due_times import is_zone
 
+_EVENTS: Final = ("on_start", "on_stop", "on_delete")
 Entrypoint = Annotated[
     Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
 ]
@@ -71,27 +72,28 @@ class JobSchedule(Spec):
 
 
 def normalise_schedule(schedule: JobSchedule) -> None:
-    events = {
-        name: event for name in ("on_start", "on_stop", "on_delete") if (event := getattr(schedule, name))
-    }
-    for name in ("on_start", "on_stop", "on_delete"):
-        if name not in events:
-            setattr(schedule, name, absent)
+    """Leaves out empty alternatives, which existing clients send, and checks the other one."""
+    events: dict[str, JobEvent] = {}
+    for name in _EVENTS:
+        event = getattr(schedule, name) or absent
+        setattr(schedule, name, event)
+        if event:
+            events[name] = event
     cron = schedule.cronjob or None
-    if cron is not None and events and not cron.scheduled_at:
-        cron = None  # an empty alternative
+    if events and cron is not None and not cron.scheduled_at:
+        cron = None
     schedule.cronjob = cron or absent
     if cron is not None and events:
         raise clash(
             "schedule",
             f"must have either cronjob or events of the environment, not {next(iter(events))} as well",
         )
-    if cron is None and not events:
+    if cron is not None:
+        _check_cron(cron)
+    elif not events:
         raise clash("schedule", "must have cronjob, or one of on_start, on_stop and on_delete")
     for name, event in events.items():
         check_command(f"schedule.{name}.entrypoint", event.entrypoint or "")
-    if cron is not None:
-        _check_cron(cron)
 
 
 def _check_cron(cron: CronSchedule) -> None:
