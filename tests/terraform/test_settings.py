@@ -77,9 +77,6 @@ class NoPrograms:
     def look(self) -> Sequence[InstalledProgram]:
         return []
 
-    def refusal(self, takes: str) -> str:
-        return ""
-
 
 async def test_a_place_without_the_program_refuses_with_the_command_that_installs_it():
     async with make_world(programs=NoPrograms()) as world:

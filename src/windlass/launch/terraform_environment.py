@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from windlass.launch.instance import Variables
+from windlass.launch.launcher import Variables
 
 RUN: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
@@ -53,7 +53,7 @@ def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:
 def _write_config(folder: Path, request: dict[str, Any]) -> Path:
     """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
     for them."""
-    mirror = Path(request["mirror"]) if request["mirror"] else None
+    mirror = Path(request["mirror"]) if request["mirror"] and Path(request["mirror"]).is_dir() else None
     lines: list[str] = []
     providers = sorted(_providers_in(mirror)) if mirror else []
     names = ", ".join(json.dumps(name) for name in providers)

@@ -106,6 +106,10 @@ async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> b
     return await ctx.store.write(change)
 
 
+async def _greet(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    return b""
+
+
 async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     content = await newest_content(ctx, ctx.store.reads, run.service)
     if not content:
@@ -229,6 +233,7 @@ Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
 Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
+    ("GET", "run"): _greet,
     ("GET", "state"): _read_state,
     ("GET", "plan"): _read_plan,
 }

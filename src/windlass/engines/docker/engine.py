@@ -34,11 +34,13 @@ from windlass.core.deploy.workload import (
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
 from windlass.docker.failures import refusal
+from windlass.docker.transports import HERE
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
+from windlass.engines.docker.create import SERVER_HOST
 from windlass.engines.docker.descriptions import (
     ContainerSummary,
     container_name,
@@ -105,6 +107,12 @@ class DockerEngine(EngineByHand):
     @property
     def is_away(self) -> bool:
         return self._watch.is_away
+
+    @property
+    def server_host(self) -> str:
+        """The machine of an engine is that of the server if both find each other at its loopback."""
+        is_here = not self._docker.is_elsewhere and self._docker.address == HERE
+        return SERVER_HOST if is_here else ""
 
     async def stop(self) -> None:
         await super().stop()
