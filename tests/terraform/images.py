@@ -1,5 +1,6 @@
-"""An image with the program of this machine, for engines that reach no registry: like the official ones, it has a
-shell and the program; the Python that Windlass adds to those is there already."""
+"""An image with the program of this machine, for engines that reach no registry.
+
+Like the official ones, it has a shell and the program; the Python that Windlass adds to those is there."""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ VOLUME: Final = "/windlass-terraform"
 _INSIDE: Final = "/windlass-files"
 _USER: Final = "65532:65532"
 _PYTHON: Final = (
-    "command -v python3 >/dev/null || apk add --no-cache python3 "
-    "|| { apt-get update && apt-get install -y --no-install-recommends python3; } "
-    "|| { echo 'Use an image that has python3 (settings terraform_image and opentofu_image): it cannot be "
-    "installed here' >&2; exit 1; }"
+    "has() { command -v $1 >/dev/null; }; if has python3; then :; "
+    "elif has apk; then apk add --no-cache python3; "
+    "elif has apt-get; then apt-get update && apt-get install -y --no-install-recommends python3; "
+    "else echo 'Error: choose an image that has python3, or apk or apt-get to install it, in the settings "
+    "terraform_image and opentofu_image' >&2; exit 1; fi"
 )
 _DOCKERFILE: Final = """\
 FROM {base}
