@@ -80,7 +80,7 @@ class Terraform(Spec):
     ] = {}
     dockerfile_fragment: Annotated[
         Maybe[dict[str, Any]],
-        Meta(description="Refused: the program of the machine runs, and no image of it"),
+        Meta(description="Refused: the operator chooses the program, and its image"),
     ] = absent
     blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
 
@@ -92,9 +92,7 @@ def normalise(spec: Terraform) -> None:
     check_variables(spec.terraform_variables_source)
     check_arguments(spec.action_extra_arguments)
     if spec.dockerfile_fragment:
-        raise clash(
-            "dockerfile_fragment", "leave it out: the program of the machine runs, and no image of it"
-        )
+        raise clash("dockerfile_fragment", "leave it out: the operator chooses the program, and its image")
     if not spec.provider_version.read_from_terraform_block and not spec.provider_version.explicit_version:
         spec.provider_version.read_from_terraform_block = True
 

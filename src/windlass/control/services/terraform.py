@@ -27,6 +27,7 @@ from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
 from windlass.control.workloads.terraform_inputs import secrets_of
+from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import PlanQuery, RestoreRequest, TerraformRemoval
 from windlass.core.deploy.states import OPEN, Progress
@@ -47,10 +48,12 @@ async def look_for_programs(ctx: Context, call: Call) -> None:
 
 @reads("listTerraformVersions")
 async def list_versions(ctx: Context, call: Call) -> Reply:
-    programs = await in_thread(ctx.programs.look)
-    return Reply(
-        results([encode({"engine": program.engine, "version": program.version}) for program in programs])
-    )
+    if ctx.places.local.takes == "image":
+        versions = image_versions(ctx.settings)
+    else:
+        programs = await in_thread(ctx.programs.look)
+        versions = [(program.engine, program.version) for program in programs]
+    return Reply(results([encode({"engine": engine, "version": version}) for engine, version in versions]))
 
 
 @writes("terraform.delete")

@@ -5,6 +5,7 @@ Also the address at which it reaches this server, and the launcher that containe
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from functools import cache
 from importlib import resources
@@ -34,6 +35,7 @@ _MAIN: Final = (
     "from windlass.launch.terraform import start\n"
     "launch(start)\n"
 )
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
 _COMMANDS: Final = {
     "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
     "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
@@ -116,6 +118,12 @@ def images(settings: Settings) -> dict[str, str]:
     return {"OPEN_TOFU": settings.opentofu_image, "TERRAFORM": settings.terraform_image}
 
 
+def image_versions(settings: Settings) -> list[tuple[str, str]]:
+    """Returns each engine with the version that the tag of its usual image names, if it names one."""
+    tags = {engine: parse_ref(image).tag for engine, image in images(settings).items()}
+    return [(engine, tag) for engine, tag in tags.items() if _VERSION.fullmatch(tag)]
+
+
 def address_for_containers(settings: Settings, server_host: str) -> str:
     """Returns the address of this server for containers, which know its machine as `server_host`. Raises
     Invalid if they cannot reach it."""
@@ -131,15 +139,15 @@ def address_for_containers(settings: Settings, server_host: str) -> str:
 @cache
 def launcher_archive() -> bytes:
     """Returns the launcher as one file, for a Python that knows nothing of Windlass."""
-    made = io.BytesIO()
+    content = io.BytesIO()
     folder = resources.files("windlass.launch")
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("windlass", "windlass/launch"):
             archive.writestr(_entry(f"{package}/__init__.py"), b"")
         for name in _MODULES:
             archive.writestr(_entry(f"windlass/launch/{name}.py"), (folder / f"{name}.py").read_bytes())
         archive.writestr(_entry("__main__.py"), _MAIN)
-    return made.getvalue()
+    return content.getvalue()
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -129,7 +129,8 @@ class ProgramVersion(Spec):
             str,
             Meta(
                 pattern=shaped(r"^([0-9]+(\.[0-9]+){0,2})?\Z", "must be a version, such as 1.11 or 1.11.4"),
-                description="A version from GET /terraform/availableVersion, or its beginning. Empty: any",
+                description="A version from GET /terraform/availableVersion, or its beginning; on the engine "
+                "docker, any tag of the image. Empty: any",
             ),
         ],
         example("1.11"),

@@ -34,13 +34,11 @@ from windlass.core.deploy.workload import (
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
 from windlass.docker.failures import refusal
-from windlass.docker.transports import HERE
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
-from windlass.engines.docker.create import SERVER_HOST
 from windlass.engines.docker.descriptions import (
     ContainerSummary,
     container_name,
@@ -53,7 +51,7 @@ from windlass.engines.docker.export import export_folder
 from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners, queued
-from windlass.engines.docker.machine import DockerMachine
+from windlass.engines.docker.machine import DockerMachine, server_host_of
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import read_usage
 from windlass.engines.docker.watch import EventWatcher
@@ -110,9 +108,7 @@ class DockerEngine(EngineByHand):
 
     @property
     def server_host(self) -> str:
-        """The machine of an engine is that of the server if both find each other at its loopback."""
-        is_here = not self._docker.is_elsewhere and self._docker.address == HERE
-        return SERVER_HOST if is_here else ""
+        return server_host_of(self._docker)
 
     async def stop(self) -> None:
         await super().stop()
