@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,11 @@ POINTS = [
     ("process", "run to its end"),
     ("docker", "run to its end"),
     *elsewhere(
-        *(
-            ("process", point)
-            for point in (
-                "build planned",
-                "about to fetch",
-                "fetched",
-                "built",
-                "run planned",
-                "nothing planned",
-            )
+        *product(
+            ["process", "docker"], ["build planned", "about to fetch", "fetched", "built", "run planned"]
         ),
-        *(("docker", point) for point in ("run put off", "fetched", "built", "run planned")),
+        *product(["process"], ["about to prune", "rest planned", "about to retire", "retired"]),
+        ("docker", "run put off"),
     ),
 ]
 """Points at which the server dies, from the request to the end of the run."""
