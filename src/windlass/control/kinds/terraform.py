@@ -21,6 +21,7 @@ from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
 from windlass.control.records.deployments import particulars
 from windlass.control.records.terraform_states import (
+    Holder,
     describe_lock,
     newest_state,
     run_credential,
@@ -68,7 +69,7 @@ from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
-from windlass.launch.terraform_environment import RUN, TOKEN
+from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 VOLUME: Final = "terraform"
@@ -188,11 +189,12 @@ class TerraformKind(ServiceKind[Terraform]):
         requests = {
             RUN: msgspec.json.encode(request).decode(),
             TOKEN: run_credential(ctx, making.deployment.id),
+            STATE_TOKEN: run_credential(ctx, making.deployment.id, Holder.PROGRAM),
         }
         return replace(
             _in_container(usual) if program.image else _on_machine(usual, program),
             variables={**usual.variables, **variables, **requests},
-            hidden=usual.hidden | secret | {TOKEN},
+            hidden=usual.hidden | secret | {TOKEN, STATE_TOKEN},
             volumes=(Volume(name=VOLUME, mount=_MOUNT),),
             time_limit=float(spec.timeout_sec or ctx.settings.run_seconds),
             grace=max(usual.grace, GRACE),
