@@ -35,6 +35,7 @@ from windlass.core.declare.terraform_shapes import (
     StateVersionShown,
     TerraformDeployRequest,
     TerraformLock,
+    TerraformOutput,
     TerraformPlan,
     TerraformRemoval,
     TerraformResource,
@@ -101,6 +102,7 @@ _RESTORE: Final = (
     "The content of the version becomes the newest version; the versions in between stay. 409 while a run "
     "is under way or the state is locked."
 )
+_OUTPUT: Final = "Each with the variable by which the services of the environment get it."
 _PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
 _STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
 
@@ -131,6 +133,14 @@ terraform = Family(
             list[TerraformResource],
             "List the resources in the state",
             id="listTerraformResources",
+            paged=False,
+        ),
+        get(
+            "output",
+            list[TerraformOutput],
+            "List the outputs of the state",
+            _OUTPUT,
+            id="listTerraformOutputs",
             paged=False,
         ),
         get(

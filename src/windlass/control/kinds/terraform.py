@@ -63,7 +63,7 @@ from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, prefixes_of, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.terraform_state import shared_outputs
+from windlass.core.deploy.terraform_state import shared_outputs, variable_name
 from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
@@ -305,7 +305,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
     return [
         BuiltIn(
             owner=service.id,
-            key=prefix + output.name.upper().replace("-", "_"),
+            key=prefix + variable_name(output),
             value=output.value,
             secret=output.is_sensitive,
         )

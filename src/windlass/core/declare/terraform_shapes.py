@@ -249,6 +249,23 @@ class TerraformResource(Shown):
     extracted_at: Timestamp
 
 
+class TerraformOutput(Shown):
+    """An output of the state."""
+
+    name: Annotated[str, example("bucket_name")]
+    variable: Annotated[
+        str,
+        Meta(description="The variable that has it in the environment; empty if no process could take it"),
+        example("WINDLASS_TERRAFORM_Z0C0B1DD2_BUCKET_NAME"),
+    ]
+    value: Annotated[
+        Maybe[str],
+        Meta(description="A value that is no text is JSON; left out if it is sensitive"),
+        example("shop-5d0c9a11"),
+    ] = absent
+    sensitive: bool
+
+
 class PlannedResource(Shown):
     address: Annotated[str, example("random_pet.bucket")]
     action: Annotated[Literal["create", "update", "replace", "destroy", "read", "forget"], example("create")]
