@@ -21,7 +21,7 @@ from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_runs import begin_slow
 from tests.whole import Place, Windlass, place
-from windlass.control.records.terraform_states import Holder, run_credential
+from windlass.control.records.terraform_states import CredentialHolder, run_credential
 
 PROVIDERS = Path("/usr/local/share/windlass-tests/terraform-providers")
 
@@ -138,7 +138,7 @@ async def test_a_module_gets_a_credential_for_its_state_alone_and_until_its_run_
     found = dict(line.partition("=")[::2] for line in kept.read_text().splitlines())
     ctx = service.windlass.installation.ctx
     credential = found["TF_HTTP_PASSWORD"]
-    assert credential == run_credential(ctx, begun, Holder.PROGRAM)
+    assert credential == run_credential(ctx, begun, CredentialHolder.PROGRAM)
     assert run_credential(ctx, begun) not in found.values()
     assert credential not in await service.log()
     assert await ask(service.windlass, service.id, credential) in (200, 404)

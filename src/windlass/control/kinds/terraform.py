@@ -21,7 +21,7 @@ from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
 from windlass.control.records.deployments import particulars
 from windlass.control.records.terraform_states import (
-    Holder,
+    CredentialHolder,
     describe_lock,
     newest_state,
     run_credential,
@@ -189,7 +189,7 @@ class TerraformKind(ServiceKind[Terraform]):
         requests = {
             RUN: msgspec.json.encode(request).decode(),
             TOKEN: run_credential(ctx, making.deployment.id),
-            STATE_TOKEN: run_credential(ctx, making.deployment.id, Holder.PROGRAM),
+            STATE_TOKEN: run_credential(ctx, making.deployment.id, CredentialHolder.PROGRAM),
         }
         return replace(
             _in_container(usual) if program.image else _on_machine(usual, program),

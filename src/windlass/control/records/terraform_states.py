@@ -56,7 +56,7 @@ class LockConflict(Conflict):
 # The credentials of a run
 
 
-class Holder(StrEnum):
+class CredentialHolder(StrEnum):
     """The holder of a credential."""
 
     LAUNCHER = "terraform run"
@@ -64,13 +64,15 @@ class Holder(StrEnum):
     """The program, and so everything that the module starts: the credential opens the state alone."""
 
 
-def run_credential(ctx: Context, deployment: str, holder: Holder = Holder.LAUNCHER) -> str:
+def run_credential(
+    ctx: Context, deployment: str, holder: CredentialHolder = CredentialHolder.LAUNCHER
+) -> str:
     """Returns a credential of the run of a deployment, which is valid until that has ended."""
     return f"{deployment}.{ctx.encryption.mark(holder.encode(), deployment.encode())}"
 
 
 async def run_of(
-    ctx: Context, source: Reads, service: str, credential: str, holders: Collection[Holder]
+    ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
 ) -> DeploymentRow | None:
     """Returns the deployment under way of which one of these has the credential; None for any other text."""
     deployment, _, _ = credential.partition(".")

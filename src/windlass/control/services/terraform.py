@@ -30,7 +30,8 @@ from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
 from windlass.control.workloads.terraform_inputs import secrets_of
 from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
-from windlass.core.declare.terraform_shapes import PlanQuery, RestoreRequest, TerraformRemoval
+from windlass.core.declare.terraform_shapes import TerraformRemoval
+from windlass.core.declare.terraform_state_shapes import PlanQuery, RestoreRequest
 from windlass.core.deploy.injected_variables import prefixes_of
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.core.deploy.terraform_state import (

@@ -18,7 +18,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.records.terraform_states import (
-    Holder,
+    CredentialHolder,
     PlanRecord,
     add_version,
     check_lock,
@@ -78,7 +78,7 @@ def credential_of(header: bytes | None) -> str:
 
 async def find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
     """Returns the run that sends a request; raises Unauthorized for any other sender."""
-    holders = tuple(Holder) if what == _STATE else (Holder.LAUNCHER,)
+    holders = tuple(CredentialHolder) if what == _STATE else (CredentialHolder.LAUNCHER,)
     run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
     if run is None:
         raise Unauthorized(
