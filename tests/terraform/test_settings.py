@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import AsyncIterator, Sequence
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 from tests.free_ports import free_port
+from tests.stub_server import StubServer
 from tests.terraform.modules import document
 from tests.world import World, make_world
 from windlass.base.errors import Invalid
@@ -159,6 +161,20 @@ def test_a_run_that_does_not_reach_the_server_says_what_to_set(capsys: pytest.Ca
     with pytest.raises(LaunchRefused, match=r"does not answer: .*: set containers_url"):
         server.send("GET", "/run", patience=0.1)
     assert "set containers_url" in capsys.readouterr().err
+
+
+def test_a_run_that_reaches_something_else_says_what_to_set():
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    with StubServer(("127.0.0.1", 0), Other) as server, server.in_thread():
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        with pytest.raises(LaunchRefused, match="status 404, and not as Windlass does: set containers_url"):
+            RunServer(address, "none", ": set containers_url").greet()
 
 
 def test_the_launcher_of_containers_needs_no_more_than_its_own_files(tmp_path: Path):

@@ -61,8 +61,8 @@ _HINTS: Final = (
     ),
     (
         "Failed to query available provider packages",
-        "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers, or to "
-        "let this machine reach its registry",
+        "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers (on "
+        "the engine docker, into the image), or to let this machine reach its registry",
     ),
     (
         "Unsupported Terraform Core version",
@@ -101,7 +101,7 @@ class RunServer:
                 return self._once(method, path, body)
             except urllib.error.HTTPError as error:
                 if error.code < 500 or time.monotonic() > until:
-                    raise LaunchRefused(_message_of(error)) from error
+                    raise LaunchRefused(self._refusal(error)) from error
             except OSError as error:
                 if time.monotonic() > until:
                     raise LaunchRefused(f"Windlass does not answer: {error}{self._advice}") from error
@@ -118,12 +118,11 @@ class RunServer:
         with opener.open(request, timeout=60) as answer:
             return bytes(answer.read())
 
-
-def _message_of(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["message"])
-    except (ValueError, KeyError, OSError):
-        return f"Windlass refuses with status {error.code}"
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        try:
+            return str(json.loads(error.read())["message"])
+        except (ValueError, KeyError, TypeError, OSError):
+            return f"{self._url} answers with status {error.code}, and not as Windlass does{self._advice}"
 
 
 class TerraformRun:

@@ -1,4 +1,4 @@
-"""Terraform services: modules that the program of the machine plans and applies; each deployment is a run.
+"""Terraform services: modules that a program of the machine or of an image applies; each deployment is a run.
 
 The run itself is `launch.terraform`; its state, lock and plans are in `records.terraform_states`.
 """
