@@ -237,7 +237,7 @@ class Place:
         try:
             world = cast(World, SimpleNamespace(installation=installation))
             port = 0 if self.settings.port == Settings().port else self.settings.port
-            async with served(world, port=port) as url:
+            async with served(world, port=port, host=self.settings.host) as url:
                 yield Windlass(url, installation)
         finally:
             await installation.stop()

@@ -332,6 +332,7 @@ async def make_world(
             "rate_limit": 1_000_000,
             "database_url": database_url,
             "settle_seconds": 0,
+            "containers_url": "http://windlass.example.com:8080",
         } | settings
         chosen = Settings(data_dir=str(where), **given)
         installation = await install(

@@ -275,6 +275,7 @@ def test_every_list_is_paged_or_says_why_not():
                     "/branches",
                     "/availableVersion",
                     "/terraformResources",
+                    "/output",
                     "/plan",
                     "/stateVersion",
                     "/status",

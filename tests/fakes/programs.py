@@ -15,6 +15,3 @@ class FakePrograms:
             InstalledProgram("OPEN_TOFU", "1.9.4", "/usr/bin/tofu"),
             InstalledProgram("TERRAFORM", "1.11.4", "/usr/bin/terraform"),
         ]
-
-    def refusal(self, takes: str) -> str:
-        return ""

@@ -73,7 +73,7 @@ def _drawn(lot: str) -> bool:
 async def live(order: dict[str, Any]) -> None:
     folder = Path(order["folder"])
     settings = Settings(**order["settings"])
-    listening = listen("127.0.0.1", order["settings"].get("port", 0))
+    listening = listen(settings.host, order["settings"].get("port", 0))
     given = {"lease": order["lease"]} if "lease" in order else {}
     installation = await install(settings, point=Fate(folder).point, **with_tasks(), **given)
 

@@ -40,8 +40,7 @@ class Run:
 
 async def begun(world: World, **fields: Any) -> Run:
     service = await made(world, **fields)
-    planned = await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"})
-    return Run(world, service, planned["id"])
+    return Run(world, service, (await world.post(f"/terraform/{service}/deploy"))["id"])
 
 
 def state(outputs: Any, **fields: Any) -> dict[str, Any]:
@@ -101,7 +100,7 @@ async def test_modules_in_modules_without_an_end_are_refused(world: World):
 async def test_outputs_that_no_process_could_take_are_no_variables_of_others(world: World):
     environment = await world.environment()
     service = await world.made(f"/environment/{environment}/terraform", body())
-    planned = await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"})
+    planned = await world.post(f"/terraform/{service}/deploy")
     run = Run(world, service, planned["id"])
     hostile = {
         "a=b": {"value": "x"},
@@ -143,3 +142,15 @@ async def test_an_address_that_holds_a_secret_value_is_masked(world: World):
     shown = await world.get(f"/terraform/{run.service}/terraformResources")
     assert shown["results"][0]["address"].startswith('file.of["')
     assert SECRET not in str(shown.json)
+
+
+async def test_a_run_that_only_plans_changes_no_state(world: World):
+    service = await made(world)
+    planned = await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"})
+    run = Run(world, service, planned["id"])
+    assert (await run.send("LOCK", "state", {"ID": "a"})).status == 200
+    assert (await run.send("POST", "state", state({}))).status == 409
+    assert (await run.send("DELETE", "state")).status == 409
+    assert (await world.get(f"/terraform/{service}/stateVersion"))["results"] == []
+    applying = await begun(world)  # the control
+    assert (await applying.send("POST", "state", state({}))).status == 200

@@ -15,10 +15,14 @@ from windlass.serve.server import ApiServer, listen, protocols
 
 @contextlib.asynccontextmanager
 async def served(
-    world: World, app: Any = None, protocol: Mapping[str, Any] | None = None, port: int = 0
+    world: World,
+    app: Any = None,
+    protocol: Mapping[str, Any] | None = None,
+    port: int = 0,
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[str]:
     """The address of the world, or of an app that stands before it, as long as the `async with`."""
-    listening = listen("127.0.0.1", port)
+    listening = listen(host, port)
     ready = asyncio.Event()
     config = uvicorn.Config(
         app or world.installation.app,

@@ -21,6 +21,7 @@ from tests.engines.standins import official_images
 from tests.forms import elsewhere
 from tests.free_ports import free_port
 from tests.story.shop import FILES
+from tests.terraform.images import program_image
 from tests.terraform.modules import ENGINE, needs_program
 from tests.whole import Place, Windlass, page, place, until
 from tests.world import ADMIN
@@ -98,11 +99,18 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     is_docker = request.param == "docker"
     async with AsyncExitStack() as stack:
         host = docker_host() if is_docker else ""
-        if not is_docker:
-            needs_program()
-        else:
+        if is_docker:
             await stack.enter_async_context(official_images(host, *IMAGES))
-        settings = {"port": free_port(), "git_allow_local": True, "stop_seconds": 1, "settle_seconds": 0}
+        settings: dict[str, Any] = {
+            "port": free_port(),
+            "git_allow_local": True,
+            "stop_seconds": 1,
+            "settle_seconds": 0,
+        }
+        needs_program()
+        if is_docker:
+            image = program_image(host)
+            settings |= {"host": "0.0.0.0", "terraform_image": image, "opentofu_image": image}
         yield await stack.enter_async_context(place(request.param, host, **settings))
 
 
@@ -116,14 +124,14 @@ async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> No
         reader = Reader(windlass, repository, tmp_path)
         await reader.types(1)
         await reader.types(2)
-        bucket = await BUCKETS[there.settings.engine](reader)
-        await reader.types(5)
+        bucket = await bucket_of_terraform(reader)
+        await reader.types(4)
 
-        await reader.types(6)
+        await reader.types(5)
         assert await shown(reader, "application") == f"rope, soap (tables 1, pictures in {bucket})"
         await CONTAINERS[there.settings.engine](reader)
 
-        log = await reader.types(8)
+        log = await reader.types(7)
         assert "2 sorts of goods" in log
         runs = await reader.results(f"/job/{await id_of(reader, 'job', 'nightly')}/run")
         # Another one is due if this test runs in the night.
@@ -133,7 +141,7 @@ async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> No
         (first,) = await reader.results(f"/job/{await id_of(reader, 'job', 'migration')}/run")
         assert (first["cause"], first["output_variables"]) == ("EVENT", ["SCHEMA"])
 
-        await reader.types(9)
+        await reader.types(8)
         await there.is_empty()
         await until(lambda: is_gone(reader))
 
@@ -151,25 +159,17 @@ async def bucket_of_terraform(reader: Reader) -> str:
     return f"shop-{suffix}"
 
 
-async def bucket_of_nobody(reader: Reader) -> str:
-    refused = await reader.tries(3)
-    assert (refused.code, "windlass: --engine: " in refused.err) == (1, True), refused
-    await reader.types(4)
-    return "shop-pictures"
-
-
 async def container_with_notice(reader: Reader) -> None:
-    await reader.types(7)
+    await reader.types(6)
     assert await shown(reader, "container") == "Closed on Sundays"
 
 
 async def no_container(reader: Reader) -> None:
-    refused = await reader.tries(7)
+    refused = await reader.tries(6)
     assert refused.code == 1
     assert "the cluster of this environment runs no images" in refused.err
 
 
-BUCKETS = {"process": bucket_of_terraform, "docker": bucket_of_nobody}
 CONTAINERS = {"process": no_container, "docker": container_with_notice}
 
 
@@ -200,10 +200,6 @@ async def is_gone(reader: Reader) -> bool:
 
 
 def test_the_page_says_which_steps_are_for_one_engine_only() -> None:
-    assert {n: engine_of(n) for n in range(1, 10) if engine_of(n)} == {
-        3: "process",
-        4: "docker",
-        7: "docker",
-    }
+    assert {n: engine_of(n) for n in range(1, 9) if engine_of(n)} == {6: "docker"}
     assert REPOSITORY in PAGE
     assert KEY_OF_ID in PAGE

@@ -20,8 +20,8 @@ from tests.free_ports import free_port
 from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.terraform.test_runs import begin_slow
-from tests.whole import Windlass, place
-from windlass.control.records.terraform_states import run_credential
+from tests.whole import Place, Windlass, place
+from windlass.control.records.terraform_states import CredentialHolder, run_credential
 
 PROVIDERS = Path("/usr/local/share/windlass-tests/terraform-providers")
 
@@ -104,6 +104,58 @@ async def ask(windlass: Windlass, service: str, password: str, path: str = "stat
     credential = base64.b64encode(f"run:{password}".encode()).decode()
     url = f"{windlass.url}/terraform-run/{service}/{path}"
     request = urllib.request.Request(url, headers={"Authorization": f"Basic {credential}"})
+
+    def send() -> int:
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    return await asyncio.to_thread(send)
+
+
+CURIOUS = """
+resource "terraform_data" "curious" {
+  provisioner "local-exec" {
+    command = "env > $WINDLASS_VOLUME_TERRAFORM/env; echo it-has-begun $TF_HTTP_PASSWORD; sleep 60"
+  }
+}
+"""
+
+
+async def test_a_module_gets_a_credential_for_its_state_alone_and_until_its_run_has_ended(
+    service: Service, house: Place
+):
+    other = Service(service.windlass, service.repository, service.environment)
+    await other.make(name="other")
+    service.repository.put({"infra/main.tf": CURIOUS})
+    service.repository.commit("A curious module")
+    await service.make()
+    begun = await service.begin()
+    await service.says("it-has-begun")
+    (kept,) = house.folder.glob("run/volumes/*/terraform/env")
+    found = dict(line.partition("=")[::2] for line in kept.read_text().splitlines())
+    ctx = service.windlass.installation.ctx
+    credential = found["TF_HTTP_PASSWORD"]
+    assert credential == run_credential(ctx, begun, CredentialHolder.PROGRAM)
+    assert run_credential(ctx, begun) not in found.values()
+    assert credential not in await service.log()
+    assert await ask(service.windlass, service.id, credential) in (200, 404)
+    assert await ask(service.windlass, service.id, run_credential(ctx, begun), "run") == 200  # the control
+    assert await ask(service.windlass, service.id, credential, "run") == 401
+    assert await ask(service.windlass, other.id, credential) == 401
+    assert await called(service.windlass, credential) == 401
+    await service.windlass.call("POST", f"{service.path}/cancelDeployment")
+    await service.ended(begun)
+    assert await ask(service.windlass, service.id, credential) == 401
+
+
+async def called(windlass: Windlass, token: str) -> int:
+    """Returns the status of a request of a client with this token."""
+    request = urllib.request.Request(
+        f"{windlass.url}/organization", headers={"Authorization": f"Token {token}"}
+    )
 
     def send() -> int:
         try:

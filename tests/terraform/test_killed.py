@@ -4,27 +4,40 @@ without an owner."""
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.repositories import Repository
+from tests.engines.dockers import BOX, docker_host
 from tests.faults.house import House
 from tests.faults.programs import Code
 from tests.forks import Brood, breeding
 from tests.forms import elsewhere
 from tests.free_ports import free_port
+from tests.terraform.images import program_image
 from tests.terraform.modules import document, needs_program
 from windlass.core.deploy.states import OPEN
 
 POINTS = [
-    "run put off",
-    "run to its end",
-    *elsewhere("build planned", "about to fetch", "fetched", "built", "run planned", "nothing planned"),
+    ("process", "run put off"),
+    ("process", "run to its end"),
+    ("docker", "run to its end"),
+    *elsewhere(
+        *product(
+            ["process", "docker"], ["build planned", "about to fetch", "fetched", "built", "run planned"]
+        ),
+        *product(["process"], ["about to prune", "rest planned", "about to retire", "retired"]),
+        ("docker", "run put off"),
+    ),
 ]
 """Points at which the server dies, from the request to the end of the run."""
+DOCKER = "unix:///var/run/docker.sock"
 COUNTED = """
 resource "terraform_data" "counted" {
   provisioner "local-exec" { command = "echo applied >> $WINDLASS_VOLUME_TERRAFORM/book; sleep 1.5" }
@@ -40,13 +53,24 @@ def brood() -> Any:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, brood: Brood) -> AsyncIterator[House]:
+def engine() -> str:
+    return "process"
+
+
+@pytest.fixture
+async def house(tmp_path: Path, brood: Brood, engine: str) -> AsyncIterator[House]:
     needs_program()
-    made = House(tmp_path / "house", brood, Code(tmp_path / "code"), port=free_port())
-    try:
-        yield made
-    finally:
-        await made.kill()
+    settings: dict[str, Any] = {"port": free_port()}
+    if engine == "docker":
+        image = program_image(docker_host())
+        settings |= {"host": "0.0.0.0", "terraform_image": image, "opentofu_image": image}
+    docker = docker_host() or DOCKER if engine == "docker" else ""
+    made = House(tmp_path / "house", brood, Code(tmp_path / "code"), docker=docker, **settings)
+    async with made.ground.watched():
+        try:
+            yield made
+        finally:
+            await made.kill()
 
 
 @pytest.fixture
@@ -73,14 +97,25 @@ async def ended(house: House, service: str, deployment: str) -> Any:
     raise AssertionError(f"{shown}\n{house.log}")
 
 
-def times_applied(house: House) -> int:
+def times_applied(house: House, service: str, engine: str = "process") -> int:
+    if engine == "docker":
+        id = service.rpartition("/")[2]
+        volume = output("docker", "volume", "ls", "-q", "--filter", f"label=windlass.service={id}").strip()
+        return output("docker", "run", "--rm", "-v", f"{volume}:/volume", BOX, "cat", "/volume/book").count(
+            "applied"
+        )
     books = list((house.data / "run" / "volumes").glob("*/terraform/book"))
     return sum(book.read_text().count("applied") for book in books)
 
 
-@pytest.mark.parametrize("point", POINTS)
+def output(*words: str) -> str:
+    environment = os.environ | ({"DOCKER_HOST": docker_host()} if docker_host() else {})
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("engine", "point"), POINTS)
 async def test_a_module_is_applied_once_wherever_the_server_dies(
-    house: House, repository: Repository, point: str
+    house: House, repository: Repository, engine: str, point: str
 ):
     service = await new_service(house, repository)
     house.doom(point)
@@ -92,7 +127,7 @@ async def test_a_module_is_applied_once_wherever_the_server_dies(
     await house.start()
     done = await ended(house, service, begun)
     assert done["status"] == "SUCCEEDED", done
-    assert times_applied(house) == 1
+    assert times_applied(house, service, engine) == 1
     assert (await house.call("GET", f"{service}/lock")) == {"is_locked": False}
     assert [
         one["address"] for one in (await house.call("GET", f"{service}/terraformResources"))["results"]
@@ -105,13 +140,13 @@ async def test_a_server_that_is_away_at_the_end_of_an_apply_gets_the_state_later
     service = await new_service(house, repository)
     begun = (await house.call("POST", f"{service}/deploy"))["id"]
 
-    while not times_applied(house):  # noqa: ASYNC110 (nothing tells of it)
+    while not times_applied(house, service):  # noqa: ASYNC110 (nothing tells of it)
         await asyncio.sleep(0.02)
     await house.kill()
     await asyncio.sleep(3)  # the program tries to store its state meanwhile
     await house.start()
     done = await ended(house, service, begun)
     assert done["status"] == "SUCCEEDED", done
-    assert times_applied(house) == 1
+    assert times_applied(house, service) == 1
     assert len((await house.call("GET", f"{service}/stateVersion"))["results"]) == 1
     assert (await house.call("GET", f"{service}/lock")) == {"is_locked": False}

@@ -93,6 +93,22 @@ async def test_values_come_from_files_fields_and_the_environment(service: Servic
     assert (await service.variables())[prefix + "FROM_ENVIRONMENT"] == "variable"
 
 
+async def test_outputs_are_listed_with_their_variables_and_without_what_is_sensitive(service: Service):
+    await service.make(**values(("size", "3"), password=SECRET))
+    assert await service.results("output") == []
+    done = await service.run()
+    assert done["status"] == "SUCCEEDED", done
+    listed = {output["name"]: output for output in await service.results("output")}
+    given = await service.variables()
+    assert (listed["size"]["value"], listed["size"]["sensitive"]) == ("3", False)
+    assert given[listed["size"]["variable"]] == "3"
+    assert (listed["vault-key"]["sensitive"], "value" in listed["vault-key"]) == (True, False)
+    assert given[listed["vault-key"]["variable"]] == SECRET  # the control
+    said = await service.windlass.say("terraform", "output", "bucket")
+    assert listed["size"]["variable"] in said.out
+    assert SECRET not in f"{listed}{said.out}"
+
+
 async def test_a_deletion_destroys_and_a_removal_of_resources_keeps_the_service(service: Service):
     await service.make()
     await service.run()

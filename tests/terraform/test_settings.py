@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
+import zipfile
 from collections.abc import AsyncIterator, Sequence
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes.engine import FakeEngine
+from tests.free_ports import free_port
+from tests.stub_server import StubServer
 from tests.terraform.modules import document
 from tests.world import World, make_world
+from windlass.base.errors import Invalid
 from windlass.builders.terraform import InstalledProgram
+from windlass.config import Settings
+from windlass.control.workloads.terraform_programs import (
+    address_for_containers,
+    launcher_archive,
+    program_of,
+)
+from windlass.families.terraform import Terraform
+from windlass.launch.launcher import LaunchRefused
+from windlass.launch.terraform import RunServer
 
 URL = "https://git.example/acme/infra.git"
 
@@ -77,9 +96,6 @@ class NoPrograms:
     def look(self) -> Sequence[InstalledProgram]:
         return []
 
-    def refusal(self, takes: str) -> str:
-        return ""
-
 
 async def test_a_place_without_the_program_refuses_with_the_command_that_installs_it():
     async with make_world(programs=NoPrograms()) as world:
@@ -89,6 +105,86 @@ async def test_a_place_without_the_program_refuses_with_the_command_that_install
         assert "engine: the machine of this server has no terraform: install it" in refused.message
         assert "apt-get install terraform" in refused.message
         assert (await world.get("/terraform/availableVersion"))["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "server_host", "address"),
+    [
+        ({"host": "0.0.0.0"}, "machine.here", "http://machine.here:8080"),
+        ({"host": "10.0.0.5", "port": 80}, "machine.here", "http://10.0.0.5:80"),
+        ({"public_url": "https://windlass.example.com/"}, "machine.here", "https://windlass.example.com"),
+        (
+            {"host": "0.0.0.0", "public_url": "https://windlass.example.com"},
+            "",
+            "https://windlass.example.com",
+        ),
+        ({"host": "0.0.0.0", "containers_url": "http://10.0.0.5:1"}, "machine.here", "http://10.0.0.5:1"),
+        ({}, "machine.here", ""),
+        ({"host": "0.0.0.0"}, "", ""),
+        ({"public_url": "http://localhost:8080"}, "machine.here", ""),
+    ],
+)
+def test_containers_reach_the_server_at_an_address_that_is_worked_out_or_refused(
+    settings: dict[str, Any], server_host: str, address: str
+):
+    if address:
+        assert address_for_containers(Settings(**settings), server_host) == address
+        return
+    with pytest.raises(Invalid, match="ask the operator to set containers_url"):
+        address_for_containers(Settings(**settings), server_host)
+
+
+async def test_a_place_with_images_refuses_while_containers_do_not_reach_the_server():
+    async with make_world(engine=FakeEngine("image"), containers_url="") as world:
+        path = f"/environment/{await world.environment()}/terraform"
+        refused = await world.post(path, body())
+        assert refused.status == 400
+        assert refused.message.startswith("engine: containers do not reach this server")
+
+
+async def test_a_place_with_images_runs_the_version_that_is_asked_for():
+    chosen = {"provider_version": {"explicit_version": "1.9"}}
+    async with make_world(engine=FakeEngine("image"), programs=NoPrograms()) as world:
+        listed = (await world.get("/terraform/availableVersion"))["results"]
+        assert {"engine": "TERRAFORM", "version": "1.11.4"} in listed
+        for fields, image in ((chosen, "hashicorp/terraform:1.9"), ({}, "hashicorp/terraform:1.11.4")):
+            service = await made(world, **fields)
+            row = await world.installation.ctx.store.reads.resources.get(service)
+            assert row is not None
+            ctx = world.installation.ctx
+            program = await program_of(ctx, await ctx.places.of(service), row.read(Terraform))
+            assert (program.image, program.path) == (image, "terraform")
+
+
+def test_a_run_that_does_not_reach_the_server_says_what_to_set(capsys: pytest.CaptureFixture[str]):
+    server = RunServer(f"http://127.0.0.1:{free_port()}", "none", ": set containers_url")
+    with pytest.raises(LaunchRefused, match=r"does not answer: .*: set containers_url"):
+        server.send("GET", "/run", patience=0.1)
+    assert "set containers_url" in capsys.readouterr().err
+
+
+def test_a_run_that_reaches_something_else_says_what_to_set():
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    with StubServer(("127.0.0.1", 0), Other) as server, server.in_thread():
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        with pytest.raises(LaunchRefused, match="status 404, and not as Windlass does: set containers_url"):
+            RunServer(address, "none", ": set containers_url").greet()
+
+
+def test_the_launcher_of_containers_needs_no_more_than_its_own_files(tmp_path: Path):
+    file = tmp_path / "launcher.pyz"
+    file.write_bytes(launcher_archive())
+    done = subprocess.run([sys.executable, "-I", "-S", file], env={}, capture_output=True, text=True)
+    assert "KeyError: 'WINDLASS_TERRAFORM'" in done.stderr, done
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            ast.parse(archive.read(name), feature_version=(3, 10))
 
 
 async def test_installed_versions_are_listed(world: World):

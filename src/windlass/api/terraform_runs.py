@@ -32,7 +32,7 @@ class TerraformRunRequests:
         request.operation = "terraformRun"
         service, _, what = request.path.removeprefix(_BEGINNING).partition("/")
         try:
-            run = await find_run(self._ctx, service, request.headers.get(b"authorization"))
+            run = await find_run(self._ctx, service, what, request.headers.get(b"authorization"))
         except Unauthorized:
             self._callers.count_failure(request)
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
@@ -16,6 +16,7 @@ def _says(description: str, *, secret: bool = False, opens: str = "", **limits: 
 
 
 Words = tuple[str, ...]
+_IMAGE: Final = r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?\Z"
 
 
 class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,6 +205,24 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _says(
             "Folder with providers for Terraform and OpenTofu, HOST/NAMESPACE/TYPE/VERSION/OS_ARCH below it; "
             "all services share it, and none can change it"
+        ),
+    ] = ""
+    terraform_image: Annotated[
+        str,
+        _says(
+            "Image with Terraform for engines that run images; other versions of it are its other tags",
+            pattern=_IMAGE,
+        ),
+    ] = "hashicorp/terraform:1.11.4"
+    opentofu_image: Annotated[
+        str, _says("The same with OpenTofu; it must be usable as the base of an image", pattern=_IMAGE)
+    ] = "ghcr.io/opentofu/opentofu:1.9.4"
+    containers_url: Annotated[
+        str,
+        _says(
+            "Address at which containers reach this server, such as http://10.0.0.5:8080, as runs of "
+            "Terraform do; empty: derived from host, port and public_url",
+            pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?\Z",
         ),
     ] = ""
     terraform_state_bytes: Annotated[

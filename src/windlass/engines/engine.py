@@ -155,6 +155,12 @@ class Engine(Protocol):
         """True if the engine has not answered for some seconds: nothing is known of what it runs."""
         return False
 
+    @property
+    def server_host(self) -> str:
+        """The name by which a workload that `calls_server` finds the machine of this server; empty if the
+        engine gives it none."""
+        return ""
+
     async def start(self, notice: Notice, sink: Sink) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...

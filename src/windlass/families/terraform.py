@@ -28,22 +28,25 @@ from windlass.core.declare.terraform_shapes import (
     ExtraArgument,
     FilesSource,
     JobResources,
-    PlanQuery,
     ProgramVersion,
-    RestoreRequest,
     StateBackend,
-    StateVersionShown,
     TerraformDeployRequest,
-    TerraformLock,
-    TerraformPlan,
     TerraformRemoval,
-    TerraformResource,
     TerraformShown,
     UninstallQuery,
     VariablesSource,
     check_arguments,
     check_backend,
     check_variables,
+)
+from windlass.core.declare.terraform_state_shapes import (
+    PlanQuery,
+    RestoreRequest,
+    StateVersionShown,
+    TerraformLock,
+    TerraformOutput,
+    TerraformPlan,
+    TerraformResource,
 )
 from windlass.core.declare.traits import (
     deployable,
@@ -80,7 +83,7 @@ class Terraform(Spec):
     ] = {}
     dockerfile_fragment: Annotated[
         Maybe[dict[str, Any]],
-        Meta(description="Refused: the program of the machine runs, and no image of it"),
+        Meta(description="Refused: the operator chooses the program, and its image"),
     ] = absent
     blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
 
@@ -92,9 +95,7 @@ def normalise(spec: Terraform) -> None:
     check_variables(spec.terraform_variables_source)
     check_arguments(spec.action_extra_arguments)
     if spec.dockerfile_fragment:
-        raise clash(
-            "dockerfile_fragment", "leave it out: the program of the machine runs, and no image of it"
-        )
+        raise clash("dockerfile_fragment", "leave it out: the operator chooses the program, and its image")
     if not spec.provider_version.read_from_terraform_block and not spec.provider_version.explicit_version:
         spec.provider_version.read_from_terraform_block = True
 
@@ -103,6 +104,7 @@ _RESTORE: Final = (
     "The content of the version becomes the newest version; the versions in between stay. 409 while a run "
     "is under way or the state is locked."
 )
+_OUTPUT: Final = "Each with the variable by which the services of the environment get it."
 _PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
 _STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
 
@@ -133,6 +135,14 @@ terraform = Family(
             list[TerraformResource],
             "List the resources in the state",
             id="listTerraformResources",
+            paged=False,
+        ),
+        get(
+            "output",
+            list[TerraformOutput],
+            "List the outputs of the state",
+            _OUTPUT,
+            id="listTerraformOutputs",
             paged=False,
         ),
         get(

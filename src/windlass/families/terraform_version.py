@@ -1,4 +1,4 @@
-"""The versions of Terraform and OpenTofu that are installed on the machine of this server."""
+"""The versions of Terraform and OpenTofu that run at the cluster `local`."""
 
 from typing import Annotated
 
@@ -21,7 +21,8 @@ available_versions = StandaloneOperation(
         "listTerraformVersions",
         list[AvailableVersion],
         "List the installed versions of Terraform and OpenTofu",
-        "Those that the machine of this server has.",
+        "Those that the machine of this server has; with the engine docker, those of the images in its "
+        "settings.",
         paged=False,
     ),
 )

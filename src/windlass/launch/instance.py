@@ -1,4 +1,5 @@
-"""Common parts of all launchers: variables, a data folder that is whole or absent, one server at a time."""
+"""Common parts of the launchers of databases: variables, a data folder that is whole or absent, one server at
+a time."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Final, NoReturn
 
 from windlass.base import filelock
 from windlass.base.atomic_files import sync
+from windlass.launch.launcher import LaunchRefused, Variables, say
 
 VOLUME: Final = "WINDLASS_VOLUME_DATA"
 SERVER: Final = "WINDLASS_SERVER"
@@ -31,29 +33,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 # which processes belong to an instance.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 _CGROUPS = Path("/sys/fs/cgroup")
-
-Variables = Mapping[str, str]
-
-
-class LaunchRefused(Exception):
-    """A server cannot be started. The message is for the person who deployed."""
-
-
-def launch(start: Callable[[Variables], NoReturn]) -> NoReturn:
-    """Runs a launcher. Its refusal becomes the last line of the log, without a trace."""
-    os.umask(0o077)
-    try:
-        start(dict(os.environ))  # noqa: TID251 (the variables of an instance, which are no settings of Windlass)
-    except LaunchRefused as refusal:
-        say(str(refusal))
-    except OSError as error:
-        say(f"cannot start: {error}")
-    sys.exit(1)
-
-
-def say(message: str) -> None:
-    sys.stderr.write(f"windlass: {message}\n")
-    sys.stderr.flush()
 
 
 def port_of(variables: Variables) -> int:

@@ -10,21 +10,19 @@ from typing import Final, NamedTuple, NoReturn
 
 from windlass.launch.instance import (
     HOST,
-    Variables,
     become,
     data_of,
     finish,
     hold,
-    launch,
     make_whole,
     memory_of,
     name_of,
     password_of,
     port_of,
-    say,
     select_passed_on,
     server_of,
 )
+from windlass.launch.launcher import Variables, launch, say
 
 INSTALLER: Final = "WINDLASS_INSTALLER"
 """The program that makes a data folder for MariaDB; MySQL's server does so itself."""

@@ -16,22 +16,19 @@ from typing import Final, NamedTuple, NoReturn
 from windlass.launch.instance import (
     HOST,
     VERSION,
-    LaunchRefused,
-    Variables,
     accompany,
     data_of,
     finish,
     hold,
-    launch,
     make_whole,
     memory_of,
     name_of,
     password_of,
     port_of,
-    say,
     select_passed_on,
     server_of,
 )
+from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.unprivileged import leave_root
 
 SIGNALS: Final = {

@@ -8,17 +8,16 @@ from typing import NoReturn
 
 from windlass.launch.instance import (
     HOST,
-    Variables,
     become,
     data_of,
     hold,
-    launch,
     memory_of,
     password_of,
     port_of,
     select_passed_on,
     server_of,
 )
+from windlass.launch.launcher import Variables, launch
 
 
 def start(variables: Variables) -> NoReturn:

@@ -16,11 +16,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from windlass.launch.instance import LaunchRefused, Variables, launch, say
+from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.terraform_environment import RUN, TOKEN, program_environment
 from windlass.launch.terraform_plan import counts_in, planned_in
 
@@ -33,8 +33,14 @@ UNLOCK: Final = "TERRAFORM_FORCE_UNLOCK_STATE"
 MIGRATE: Final = "TERRAFORM_MIGRATE_STATE"
 PATIENCE: Final = 300.0
 """Seconds for which Windlass may be away."""
+FIRST_PATIENCE: Final = 60.0
+"""The same at the beginning of a run in a container, which may have the wrong address."""
 _PAUSE: Final = 1.0
 _KEPT: Final = 4 * 1024 * 1024
+_OTHER_ADDRESS: Final = (
+    ". If it runs, containers do not reach it there: ask the operator to set containers_url to an address at "
+    "which they do, and to let a firewall of the machine pass it"
+)
 _OVERRIDE: Final = "windlass_state_override.tf"
 _UNSAVED: Final = "errored.tfstate"
 """The file to which the program writes a state that its backend refused."""
@@ -55,8 +61,8 @@ _HINTS: Final = (
     ),
     (
         "Failed to query available provider packages",
-        "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers, or to "
-        "let this machine reach its registry",
+        "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers (on "
+        "the engine docker, into the image), or to let this machine reach its registry",
     ),
     (
         "Unsupported Terraform Core version",
@@ -77,23 +83,31 @@ class CommandFailure(Exception):
 class RunServer:
     """The server that started the run."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str, advice: str) -> None:
+        self._url, self._advice = url, advice
         credential = base64.b64encode(f"run:{token}".encode()).decode()
         self._headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
 
-    def send(self, method: str, path: str, body: bytes = b"") -> bytes:
+    def greet(self) -> None:
+        """Makes sure that the server is reached before anything begins: the program itself says less."""
+        self.send("GET", "/run", patience=FIRST_PATIENCE)
+
+    def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
         """Returns the answer. Asks again while the server is away; raises LaunchRefused with its refusal."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
+        is_said = False
         while True:
             try:
                 return self._once(method, path, body)
             except urllib.error.HTTPError as error:
                 if error.code < 500 or time.monotonic() > until:
-                    raise LaunchRefused(_message_of(error)) from error
+                    raise LaunchRefused(self._refusal(error)) from error
             except OSError as error:
                 if time.monotonic() > until:
-                    raise LaunchRefused(f"Windlass does not answer: {error}") from error
+                    raise LaunchRefused(f"Windlass does not answer: {error}{self._advice}") from error
+                if not is_said:
+                    say(f"Windlass does not answer ({error}): it is asked again{self._advice}")
+                    is_said = True
             time.sleep(_PAUSE)
 
     def _once(self, method: str, path: str, body: bytes) -> bytes:
@@ -104,12 +118,11 @@ class RunServer:
         with opener.open(request, timeout=60) as answer:
             return bytes(answer.read())
 
-
-def _message_of(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["message"])
-    except (ValueError, KeyError, OSError):
-        return f"Windlass refuses with status {error.code}"
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        try:
+            return str(json.loads(error.read())["message"])
+        except (ValueError, KeyError, TypeError, OSError):
+            return f"{self._url} answers with status {error.code}, and not as Windlass does{self._advice}"
 
 
 class TerraformRun:
@@ -122,19 +135,37 @@ class TerraformRun:
         self.keeps_state: bool = request["keeps_state"]
         self.plan_of: str = request["plan_of"]
         self.arguments: dict[str, list[str]] = request["arguments"]
-        self.windlass = RunServer(request["url"], variables[TOKEN])
+        self.is_in_container: bool = request.get("container", False)
+        self.windlass = RunServer(
+            request["url"], variables[TOKEN], _OTHER_ADDRESS if self.is_in_container else ""
+        )
         self.data = Path(variables[VOLUME]) / "data"
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
         self._environment = program_environment(
             variables, request, self.data, keeps_state=self._uses_our_state
         )
         self._output = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self.was_asked = 0
+        """The number of the signal that asks this run to end; 0 until then."""
+
+    def heed(self, number: int, _: object) -> None:
+        self.was_asked = number
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Asks the program to end. Outside of a container, the engine has asked it as well, and a second time
+        would mean that it must not finish anything."""
+        if self.is_in_container and self.was_asked and self._process is not None:
+            self._process.terminate()
 
     @property
     def _uses_our_state(self) -> bool:
         return self.keeps_state or self.action == MIGRATE
 
     def execute(self) -> None:
+        if self.is_in_container:
+            self.windlass.greet()
         if self.action == UNLOCK:
             self._unlock()
             return
@@ -229,6 +260,8 @@ class TerraformRun:
 
     def command(self, *words: str) -> None:
         """Runs a command of the program; its output is that of the run. Raises CommandFailure."""
+        if self.was_asked:
+            raise CommandFailure(128 + self.was_asked)
         say(f"{Path(self.program).name} {words[0]}")
         kept: list[str] = []
         size = 0
@@ -253,13 +286,15 @@ class TerraformRun:
         return bytes(output)
 
     def _start(self, words: Sequence[str], errors: int | None) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        self._process = subprocess.Popen(
             [self.program, *words],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
         )
+        self._pass_on()
+        return self._process
 
     @property
     def hint(self) -> str:
@@ -277,20 +312,18 @@ def _backend_in(record: Path) -> str:
 
 
 def start(variables: Variables) -> NoReturn:
-    was_asked: list[int] = []
-    note: Callable[..., None] = lambda number, _: was_asked.append(number)  # noqa: E731
+    run = TerraformRun(variables)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # The program gets it as well: it stores its state and ends. This launcher ends after it.
-        signal.signal(number, note)
-    run = TerraformRun(variables)
+        signal.signal(number, run.heed)
     run.data.mkdir(mode=0o700, exist_ok=True)
     try:
         run.execute()
     except CommandFailure as failure:
         if run.hint:
             say(run.hint)
-        sys.exit(128 + was_asked[0] if was_asked else failure.code)
-    sys.exit(128 + was_asked[0] if was_asked else 0)
+        sys.exit(128 + run.was_asked if run.was_asked else failure.code)
+    sys.exit(128 + run.was_asked if run.was_asked else 0)
 
 
 if __name__ == "__main__":

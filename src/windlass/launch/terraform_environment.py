@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from windlass.launch.instance import Variables
+from windlass.launch.launcher import Variables
 
 RUN: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
+STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
+_OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
 
 
 def program_environment(
     variables: Variables, request: dict[str, Any], data: Path, *, keeps_state: bool
 ) -> dict[str, str]:
     """Returns the variables of the program: those of the service, without what is for this launcher."""
-    environment = {name: value for name, value in variables.items() if name not in (RUN, TOKEN)}
+    environment = {name: value for name, value in variables.items() if name not in _OF_LAUNCHER}
     environment |= {
         "TF_IN_AUTOMATION": "1",
         "TF_INPUT": "0",
@@ -35,7 +37,8 @@ def program_environment(
         )
         environment |= {
             "TF_HTTP_USERNAME": "run",
-            "TF_HTTP_PASSWORD": variables[TOKEN],
+            # A server of an earlier version, which began this run, gave the same credential to both.
+            "TF_HTTP_PASSWORD": variables.get(STATE_TOKEN, variables[TOKEN]),
             "TF_HTTP_RETRY_MAX": "60",
             "TF_HTTP_RETRY_WAIT_MIN": "1",
             "TF_HTTP_RETRY_WAIT_MAX": "5",
@@ -53,7 +56,7 @@ def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:
 def _write_config(folder: Path, request: dict[str, Any]) -> Path:
     """Writes where providers come from: those in the mirror from nowhere else, so that no registry is asked
     for them."""
-    mirror = Path(request["mirror"]) if request["mirror"] else None
+    mirror = Path(request["mirror"]) if request["mirror"] and Path(request["mirror"]).is_dir() else None
     lines: list[str] = []
     providers = sorted(_providers_in(mirror)) if mirror else []
     names = ", ".join(json.dumps(name) for name in providers)

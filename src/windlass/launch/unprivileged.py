@@ -16,7 +16,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from windlass.launch.instance import LaunchRefused
+from windlass.launch.launcher import LaunchRefused
 
 CLONE_NEWUSER: Final = 0x10000000
 USUAL: Final = ("postgres", "nobody")

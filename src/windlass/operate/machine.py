@@ -7,11 +7,14 @@ import errno
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from windlass.base.errors import Invalid
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.builders.terraform.programs import InstalledPrograms
 from windlass.config import BadSetting, Settings, for_tools
+from windlass.control.workloads.terraform_programs import address_for_containers
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.engines.docker.machine import server_host_of
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
@@ -39,7 +42,7 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
     yield _git()
     yield _node(chosen)
-    yield await asyncio.to_thread(_terraform, chosen)
+    yield _images_of_terraform(settings) if chosen == "docker" else await asyncio.to_thread(_terraform)
 
 
 # Engines
@@ -181,9 +184,16 @@ def _node(chosen: str) -> Finding:
     )
 
 
-def _terraform(chosen: str) -> Finding:
-    if chosen != "process":
-        return ok("Terraform", "Terraform services run only on the engine process")
+def _images_of_terraform(settings: Settings) -> Finding:
+    try:
+        address = address_for_containers(settings, server_host_of(Docker(docker_at(settings))))
+    except Invalid as refused:
+        return ok("Terraform", f"not yet; only Terraform services need it: {refused}")
+    images = f"{settings.terraform_image} and {settings.opentofu_image}"
+    return ok("Terraform", f"runs in {images}, and reaches this server at {address}")
+
+
+def _terraform() -> Finding:
     programs = InstalledPrograms(for_tools()).look()
     if not programs:
         return ok(

@@ -36,10 +36,14 @@ class BuildContext(Struct, frozen=True):
     ignore: Ignore
     outside: bool
     """The Dockerfile is not one of the folder's files, and is added to them."""
+    is_whole: bool = False
+    """True if a .dockerignore must not hold: the engine would follow it, too, so that it is left out."""
 
     def leaves_out(self, path: str) -> bool:
         """True for files that the engine does not get. It always gets the Dockerfile and the
         .dockerignore."""
+        if self.is_whole:
+            return path == IGNORE
         return path not in (self.dockerfile, IGNORE) and self.ignore(PurePosixPath(path))
 
     def goes_into(self, folder: str, left_out: bool) -> bool:

@@ -19,11 +19,12 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders import ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
+from windlass.builders.docker.files import files_of
 from windlass.builders.docker.image_notes import ImageNotes
 from windlass.builders.native.node import Package, package
 from windlass.builders.native.node_builds import builds_of
 from windlass.builders.native.node_workspaces import workspace_of
-from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.build_settings import FILES, BuildSettings
 from windlass.core.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named
 from windlass.core.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.core.detect.dockerfile.instructions import is_plain_path
@@ -46,6 +47,8 @@ class ChosenDockerfile(Struct, frozen=True):
 def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     """Reads the folder of an application. `caches`: the engine knows cache mounts."""
     folder = folder_of(order)
+    if order.settings.builder == FILES:
+        return ChosenDockerfile(files_of(order), None)
     if order.settings.is_dockerfile_left_out:
         return _of_recipe(order, folder, caches)
     if files := dockerfile_of(order, folder):

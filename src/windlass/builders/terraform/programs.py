@@ -19,10 +19,6 @@ from windlass.base.log import log
 
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of the program of each engine."""
-_NO_CONTAINERS: Final = (
-    "use an environment whose cluster has the engine process (WINDLASS_ENGINE=process): Terraform services "
-    "run with the program of the machine, and not in containers"
-)
 _PATIENCE: Final = 20.0
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
 _log = log("builders.terraform")
@@ -43,10 +39,6 @@ class Programs(Protocol):
         """Returns all of them, the newest of each engine first. May run each of them."""
         ...
 
-    def refusal(self, takes: str) -> str:
-        """Returns why they do not run at places whose engine takes such artifacts; empty if they do."""
-        ...
-
 
 class InstalledPrograms:
     """The programs in the folders of a PATH: `terraform`, `tofu`, and versions such as `terraform-1.10`."""
@@ -59,9 +51,6 @@ class InstalledPrograms:
         programs = [program for path in self._files() if (program := self._program(*path))]
         by_version = {(program.engine, program.version): program for program in reversed(programs)}
         return sorted(by_version.values(), key=_newest_first)
-
-    def refusal(self, takes: str) -> str:
-        return _NO_CONTAINERS if takes == "image" else ""
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         for folder in dict.fromkeys(self._path.split(os.pathsep)):

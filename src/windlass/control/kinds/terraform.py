@@ -1,4 +1,4 @@
-"""Terraform services: modules that the program of the machine plans and applies; each deployment is a run.
+"""Terraform services: modules that a program of the machine or of an image applies; each deployment is a run.
 
 The run itself is `launch.terraform`; its state, lock and plans are in `records.terraform_states`.
 """
@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid, Missing
-from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
@@ -22,6 +21,7 @@ from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
 from windlass.control.records.deployments import particulars
 from windlass.control.records.terraform_states import (
+    CredentialHolder,
     describe_lock,
     newest_state,
     run_credential,
@@ -36,11 +36,17 @@ from windlass.control.workloads.terraform_inputs import (
     has_resources,
     input_variables,
     last_run,
-    program_of,
     refuse_moved_state,
     run_request,
     secrets_of,
     take_secrets,
+)
+from windlass.control.workloads.terraform_programs import (
+    LAUNCHER,
+    RunProgram,
+    check_program,
+    launcher_archive,
+    program_of,
 )
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
@@ -57,12 +63,13 @@ from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, prefixes_of, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Progress
-from windlass.core.deploy.terraform_state import shared_outputs
+from windlass.core.deploy.terraform_state import shared_outputs, variable_name
 from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
-from windlass.launch.terraform_environment import RUN, TOKEN
+from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
+from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 VOLUME: Final = "terraform"
@@ -70,7 +77,10 @@ GRACE: Final = 60.0
 """Seconds in which a run that is cancelled finishes what it makes, and stores its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOUNT: Final = "/windlass-terraform"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
+_SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
+"""Variables of a container that are those of the machine with the engine process."""
 
 
 class TerraformKind(ServiceKind[Terraform]):
@@ -141,13 +151,18 @@ class TerraformKind(ServiceKind[Terraform]):
         return "" if is_kept else DESTROY
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        place = await ctx.places.of(making.service.id)
-        if why := ctx.programs.refusal(place.takes):
-            raise BuildError(f"engine: {why}")
         details = particulars(making.deployment)
         if details.sub_action != MIGRATE:
             await refuse_moved_state(ctx, making)
-        return await fetch_module(ctx, making)
+        return await self._fetch(ctx, making)
+
+    async def _fetch(self, ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
+        place = await ctx.places.of(making.service.id)
+        try:
+            program = await program_of(ctx, place, making.service.read(Terraform))
+        except Invalid as error:
+            raise BuildError(str(error)) from error
+        return await fetch_module(ctx, making, program.image, commit)
 
     async def prepare_removal(
         self, ctx: Context, making: Making, sub_action: str
@@ -157,7 +172,7 @@ class TerraformKind(ServiceKind[Terraform]):
             return None
         last = await last_run(ctx, making.service)
         commit = particulars(last).commit_id if last else None
-        built = await fetch_module(ctx, making, commit)
+        built = await self._fetch(ctx, making, commit)
         return built, await self.compute(ctx, making, built.made.artifact)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
@@ -166,22 +181,21 @@ class TerraformKind(ServiceKind[Terraform]):
 
     async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
         spec, details = making.service.read(Terraform), particulars(making.deployment)
-        program = await in_thread(program_of, ctx, spec)
-        folder = str(Path(program.path).parent)
-        artifact = replace(artifact, environment={**artifact.environment, "PATH": f"{folder}:{_PATH}"})
+        program = await program_of(ctx, await ctx.places.of(making.service.id), spec)
         usual = self._usual_workload(ctx, making, artifact)
         variables = input_variables(spec, secrets_of(ctx, making.service))
         secret = {f"TF_VAR_{item.key}" for item in spec.terraform_variables_source.tf_vars if item.secret}
+        request = run_request(ctx.settings, making.service, spec, details, program)
         requests = {
-            RUN: msgspec.json.encode(run_request(ctx, making.service, spec, details, program)).decode(),
+            RUN: msgspec.json.encode(request).decode(),
             TOKEN: run_credential(ctx, making.deployment.id),
+            STATE_TOKEN: run_credential(ctx, making.deployment.id, CredentialHolder.PROGRAM),
         }
         return replace(
-            usual,
-            command=_LAUNCHER,
+            _in_container(usual) if program.image else _on_machine(usual, program),
             variables={**usual.variables, **variables, **requests},
-            hidden=usual.hidden | secret | {TOKEN},
-            volumes=(Volume(name=VOLUME, mount="/windlass-terraform"),),
+            hidden=usual.hidden | secret | {TOKEN, STATE_TOKEN},
+            volumes=(Volume(name=VOLUME, mount=_MOUNT),),
             time_limit=float(spec.timeout_sec or ctx.settings.run_seconds),
             grace=max(usual.grace, GRACE),
         )
@@ -223,15 +237,29 @@ class TerraformKind(ServiceKind[Terraform]):
         return Offer(with_twins(variables))
 
 
+def _on_machine(usual: Workload, program: RunProgram) -> Workload:
+    folder = str(Path(program.path).parent)
+    environment = {**usual.artifact.environment, "PATH": f"{folder}:{_PATH}"}
+    return replace(usual, artifact=replace(usual.artifact, environment=environment), command=_LAUNCHER)
+
+
+def _in_container(usual: Workload) -> Workload:
+    return replace(
+        usual,
+        artifact=replace(usual.artifact, environment={**_SURROUNDINGS, **usual.artifact.environment}),
+        entrypoint=("python3", "-I", LAUNCHER),
+        files={**usual.files, LAUNCHER: launcher_archive()},
+        calls_server=True,
+    )
+
+
 # Settings
 
 
 def _check_place(ctx: Context, place: Place, spec: Terraform) -> None:
     """Refuses a service that cannot run at its place, as far as that is known here."""
-    if why := ctx.programs.refusal(place.takes):
-        raise Invalid(f"engine: {why}")
     if place.is_connected and place.elsewhere is None:
-        program_of(ctx, spec)
+        check_program(ctx, place, spec)
 
 
 def _added_fields(spec: Terraform, row: Row | None) -> Document:
@@ -277,7 +305,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
     return [
         BuiltIn(
             owner=service.id,
-            key=prefix + output.name.upper().replace("-", "_"),
+            key=prefix + variable_name(output),
             value=output.value,
             secret=output.is_sensitive,
         )

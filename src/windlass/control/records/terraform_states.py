@@ -1,4 +1,4 @@
-"""The state of Terraform services as records: versions, the lock, plans, and the credential of a run.
+"""The state of Terraform services as records: versions, the lock, plans, and the credentials of a run.
 
 All contents are encrypted. A version is never replaced: a newer one comes after it.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection
+from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
@@ -51,25 +53,34 @@ class LockConflict(Conflict):
         self.lock = lock
 
 
-# The credential of a run
+# The credentials of a run
 
 
-def run_credential(ctx: Context, deployment: str) -> str:
-    """Returns the credential of the run of a deployment, which is valid until that has ended."""
-    return f"{deployment}.{_mark(ctx, deployment)}"
+class CredentialHolder(StrEnum):
+    """The holder of a credential."""
+
+    LAUNCHER = "terraform run"
+    PROGRAM = "terraform state"
+    """The program, and so everything that the module starts: the credential opens the state alone."""
 
 
-async def run_of(ctx: Context, source: Reads, service: str, credential: str) -> DeploymentRow | None:
-    """Returns the deployment under way whose credential this is; None for any other text."""
-    deployment, _, mark = credential.partition(".")
-    if not ids.is_id(deployment) or not hmac.compare_digest(mark.encode(), _mark(ctx, deployment).encode()):
+def run_credential(
+    ctx: Context, deployment: str, holder: CredentialHolder = CredentialHolder.LAUNCHER
+) -> str:
+    """Returns a credential of the run of a deployment, which is valid until that has ended."""
+    return f"{deployment}.{ctx.encryption.mark(holder.encode(), deployment.encode())}"
+
+
+async def run_of(
+    ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
+) -> DeploymentRow | None:
+    """Returns the deployment under way of which one of these has the credential; None for any other text."""
+    deployment, _, _ = credential.partition(".")
+    own = [run_credential(ctx, deployment, holder) for holder in holders if ids.is_id(deployment)]
+    if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):
         return None
     row = await source.deployments.get(deployment)
     return row if row and row.service == service and row.status in OPEN else None
-
-
-def _mark(ctx: Context, deployment: str) -> str:
-    return ctx.encryption.mark(b"terraform run", deployment.encode())
 
 
 # Versions

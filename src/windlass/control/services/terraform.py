@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -27,11 +28,21 @@ from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
 from windlass.control.workloads.terraform_inputs import secrets_of
+from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
-from windlass.core.declare.terraform_shapes import PlanQuery, RestoreRequest, TerraformRemoval
+from windlass.core.declare.terraform_shapes import TerraformRemoval
+from windlass.core.declare.terraform_state_shapes import PlanQuery, RestoreRequest
+from windlass.core.deploy.injected_variables import prefixes_of
 from windlass.core.deploy.states import OPEN, Progress
-from windlass.core.deploy.terraform_state import resources_of
+from windlass.core.deploy.terraform_state import (
+    StateOutput,
+    outputs_of,
+    resources_of,
+    shared_outputs,
+    variable_name,
+)
 from windlass.core.words.masking import Mask
+from windlass.families.terraform import terraform
 from windlass.launch.terraform import PLAN_ONLY
 from windlass.store import Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
@@ -47,10 +58,12 @@ async def look_for_programs(ctx: Context, call: Call) -> None:
 
 @reads("listTerraformVersions")
 async def list_versions(ctx: Context, call: Call) -> Reply:
-    programs = await in_thread(ctx.programs.look)
-    return Reply(
-        results([encode({"engine": program.engine, "version": program.version}) for program in programs])
-    )
+    if ctx.places.local.takes == "image":
+        versions = image_versions(ctx.settings)
+    else:
+        programs = await in_thread(ctx.programs.look)
+        versions = [(program.engine, program.version) for program in programs]
+    return Reply(results([encode({"engine": engine, "version": version}) for engine, version in versions]))
 
 
 @writes("terraform.delete")
@@ -79,6 +92,29 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
     mask = Mask(secrets_of(ctx, service).values())
     shown = [{**asdict(resource), "address": mask.text(resource.address)} for resource in resources]
     return Reply(results([encode({**resource, "extracted_at": at}) for resource in shown]))
+
+
+@reads("terraform.output")
+async def list_outputs(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    _, state = await newest_state(ctx, source, service.id)
+    if state is None:
+        return Reply(results([]))
+    _, prefix = prefixes_of(terraform.enum_value, service.id)
+    shared = {output.name for output in shared_outputs(state)}
+    mask = Mask(secrets_of(ctx, service).values())
+    outputs = [_shown_output(output, prefix, shared, mask) for output in outputs_of(state)]
+    return Reply(results([encode(output) for output in outputs]))
+
+
+def _shown_output(output: StateOutput, prefix: str, shared: Collection[str], mask: Mask) -> Document:
+    shown: Document = {
+        "name": output.name,
+        "variable": prefix + variable_name(output) if output.name in shared else "",
+        "sensitive": output.is_sensitive,
+    }
+    return shown if output.is_sensitive else {**shown, "value": mask.text(output.value)}
 
 
 # Plans

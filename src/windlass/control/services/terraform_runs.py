@@ -18,6 +18,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.records.terraform_states import (
+    CredentialHolder,
     PlanRecord,
     add_version,
     check_lock,
@@ -32,11 +33,12 @@ from windlass.control.records.terraform_states import (
 )
 from windlass.core.deploy.terraform_state import HIDDEN, ShownState, sensitive_texts, shown_attributes
 from windlass.core.words.masking import NOTHING, Mask
-from windlass.launch.terraform import UNLOCK
+from windlass.launch.terraform import PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
 
 T = TypeVar("T")
 _CREDENTIAL: Final = b"basic "
+_STATE: Final = "state"
 
 
 class RunMessage(Struct, frozen=True):
@@ -74,9 +76,10 @@ def credential_of(header: bytes | None) -> str:
         return ""
 
 
-async def find_run(ctx: Context, service: str, header: bytes | None) -> DeploymentRow:
+async def find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
     """Returns the run that sends a request; raises Unauthorized for any other sender."""
-    run = await run_of(ctx, ctx.store.reads, service, credential_of(header))
+    holders = tuple(CredentialHolder) if what == _STATE else (CredentialHolder.LAUNCHER,)
+    run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
     if run is None:
         raise Unauthorized(
             "Send the credential of a run that is under way: only runs of Terraform come here",
@@ -106,6 +109,10 @@ async def answer_run(ctx: Context, run: DeploymentRow, request: RunMessage) -> b
     return await ctx.store.write(change)
 
 
+async def _greet(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+    return b""
+
+
 async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     content = await newest_content(ctx, ctx.store.reads, run.service)
     if not content:
@@ -125,15 +132,23 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
 
 
 async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    _refuse_to_planner(run)
     await check_lock(tx, run, request.lock_id)
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
 async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+    _refuse_to_planner(run)
     await check_lock(tx, run, "")
     await add_version(ctx, tx, service, run.id, b"")
     return b""
+
+
+def _refuse_to_planner(run: DeploymentRow) -> None:
+    """Refuses a change of the state to a run that only plans: no program makes one, and a module might."""
+    if particulars(run).sub_action == PLAN_ONLY:
+        raise Conflict("Deploy without the action PLAN: a run that only plans changes no state")
 
 
 async def _lock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
@@ -229,14 +244,15 @@ Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
 Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
 _READING: Final[Mapping[tuple[str, str], Reading]] = {
-    ("GET", "state"): _read_state,
+    ("GET", "run"): _greet,
+    ("GET", _STATE): _read_state,
     ("GET", "plan"): _read_plan,
 }
 _WRITING: Final[Mapping[tuple[str, str], Writing]] = {
-    ("POST", "state"): _write_state,
-    ("DELETE", "state"): _purge_state,
-    ("LOCK", "state"): _lock,
-    ("UNLOCK", "state"): _unlock,
+    ("POST", _STATE): _write_state,
+    ("DELETE", _STATE): _purge_state,
+    ("LOCK", _STATE): _lock,
+    ("UNLOCK", _STATE): _unlock,
     ("DELETE", "lock"): _force_unlock,
     ("PUT", "snapshot"): _take_snapshot,
     ("PUT", "plan"): _take_plan,

@@ -18,9 +18,11 @@ from windlass.core.deploy.build_settings import FILES, BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 
 
-async def fetch_module(ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
+async def fetch_module(
+    ctx: Context, making: Making, base: str = "", commit: str | None = None
+) -> BuiltArtifact:
     """Returns the files of the commit that a deployment asks for, or of the newest of the branch, as an
-    artifact. Raises BuildError or GitError."""
+    artifact, which is an image where `base` is one. Raises BuildError or GitError."""
     service, deployment = making.service, making.deployment
     asked = commit or particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
@@ -41,7 +43,8 @@ async def fetch_module(ctx: Context, making: Making, commit: str | None = None) 
         await ctx.point("fetched")
         record = commit_record(fetched)
         making.fetched.commit, making.fetched.branch = record, branch
-        key = hashlib.sha256(msgspec.json.encode([source.url, root, fetched.id])).hexdigest()[:40]
+        inputs = [source.url, root, fetched.id, *([base] if base else [])]
+        key = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:40]
         artifact = await place.builder.find(service.id, key)
         if artifact is None:
             order = Order(
@@ -53,7 +56,7 @@ async def fetch_module(ctx: Context, making: Making, commit: str | None = None) 
                 commit=fetched.id,
                 source=folder,
                 root=root,
-                settings=BuildSettings(builder=FILES),
+                settings=BuildSettings(builder=FILES, base=base),
             )
             artifact = await place.builder.build(order, making.say)
     return BuiltArtifact(BuildResult(artifact), record, branch)

@@ -4,14 +4,11 @@ launcher; and what the last run left."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from windlass.base.errors import Invalid
 from windlass.builders.builder import BuildError
-from windlass.builders.terraform.programs import NAMES, InstalledProgram, choose
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
@@ -22,6 +19,7 @@ from windlass.control.records.terraform_states import (
 )
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.workloads.making import Making
+from windlass.control.workloads.terraform_programs import RunProgram
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
@@ -38,33 +36,6 @@ from windlass.store import DeploymentRow, Row
 
 SECRETS: Final = "terraform_variables"
 """The name under which the values of secret variables are encrypted with the service."""
-_COMMANDS: Final = {
-    "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
-    "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
-}
-
-
-def program_of(ctx: Context, spec: Terraform) -> InstalledProgram:
-    """Returns the program that runs the module; raises Invalid if the machine does not have it."""
-    installed = ctx.programs.look()
-    version = (
-        "" if spec.provider_version.read_from_terraform_block else spec.provider_version.explicit_version
-    )
-    program = choose(installed, spec.engine, version)
-    if program is not None:
-        return program
-    own = [program.version for program in installed if program.engine == spec.engine]
-    if own:
-        raise Invalid(
-            f"provider_version.explicit_version: choose one of {', '.join(own)}, which the machine of this "
-            f"server has, or install {version} beside it as {NAMES[spec.engine]}-{version}"
-        )
-    others = sorted({program.engine for program in installed})
-    choice = f", or choose {others[0]}" if others else ""
-    raise Invalid(
-        f"engine: the machine of this server has no {NAMES[spec.engine]}: install it "
-        f"({_COMMANDS[spec.engine]}){choice}"
-    )
 
 
 def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
@@ -90,30 +61,23 @@ def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
 
 
 def run_request(
-    ctx: Context, service: Row, spec: Terraform, details: Particulars, program: InstalledProgram
+    settings: Settings, service: Row, spec: Terraform, details: Particulars, program: RunProgram
 ) -> Document:
     source = spec.terraform_variables_source
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
         "program": program.path,
         "action": details.sub_action or APPLY,
-        "url": f"{_own_address(ctx.settings)}/terraform-run/{service.id}",
+        "url": f"{program.server}/terraform-run/{service.id}",
+        "container": bool(program.image),
         "keeps_state": keeps_state(spec),
         "plan_of": details.of if is_approved else "",
         "arguments": spec.action_extra_arguments,
         "var_files": source.tf_var_file_paths,
         "vars": [variable.key for variable in source.tf_vars],
-        "mirror": str(Path(ctx.settings.terraform_providers).resolve())
-        if ctx.settings.terraform_providers
-        else "",
-        "downloads": ctx.settings.toolchain_downloads,
+        "mirror": program.providers,
+        "downloads": settings.toolchain_downloads,
     }
-
-
-def _own_address(settings: Settings) -> str:
-    """Returns the address at which programs of this machine reach this server."""
-    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def keeps_state(spec: Terraform) -> bool:

@@ -1,7 +1,7 @@
-"""The shapes of Terraform services: their settings, and the answers about their runs and their state."""
+"""The shapes of the settings of Terraform services."""
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta
 
@@ -14,7 +14,6 @@ from windlass.core.declare.fields import (
     Mebibytes,
     Millicores,
     Text,
-    Timestamp,
     absent,
     example,
     shaped,
@@ -129,7 +128,8 @@ class ProgramVersion(Spec):
             str,
             Meta(
                 pattern=shaped(r"^([0-9]+(\.[0-9]+){0,2})?\Z", "must be a version, such as 1.11 or 1.11.4"),
-                description="A version from GET /terraform/availableVersion, or its beginning. Empty: any",
+                description="A version from GET /terraform/availableVersion, or its beginning; on the engine "
+                "docker, any tag of the image. Empty: any",
             ),
         ],
         example("1.11"),
@@ -229,85 +229,6 @@ class TerraformShown(Shown):
     service_type: str = "TERRAFORM"
     auto_deploy: bool = False
     terraform_files_source: Annotated[FilesSourceShown, shown_in_examples()]
-
-
-class TerraformResource(Shown):
-    """A resource in the state."""
-
-    id: Annotated[Id, Meta(description="The same as long as the address stays")]
-    resource_type: Annotated[str, example("random_pet")]
-    name: Annotated[str, example("bucket")]
-    address: Annotated[str, example("random_pet.bucket")]
-    provider: Annotated[str, example("registry.terraform.io/hashicorp/random")]
-    mode: Annotated[Literal["managed", "data"], example("managed")]
-    attributes: Annotated[
-        dict[str, Any],
-        Meta(description="Its attributes; what is sensitive is hidden"),
-        example({"length": 2}),
-    ]
-    extracted_at: Timestamp
-
-
-class PlannedResource(Shown):
-    address: Annotated[str, example("random_pet.bucket")]
-    action: Annotated[Literal["create", "update", "replace", "destroy", "read", "forget"], example("create")]
-
-
-class TerraformPlan(Shown):
-    """The plan of a deployment."""
-
-    deployment_id: Id
-    created_at: Timestamp
-    added: Annotated[int, Meta(description="Number of resources to add"), example(1)]
-    changed: Annotated[int, Meta(description="Number of resources to change"), example(0)]
-    destroyed: Annotated[int, Meta(description="Number of resources to destroy"), example(0)]
-    applicable: Annotated[
-        bool, Meta(description="True if it was not applied, and the state is the same as then")
-    ]
-    resources: list[PlannedResource] = []
-    text: Annotated[
-        str,
-        Meta(description="The plan as the program shows it; what is sensitive is hidden"),
-        example("Plan: 1 to add, 0 to change, 0 to destroy."),
-    ]
-
-
-class PlanQuery(Spec):
-    deployment_id: Annotated[Maybe[Id], Meta(description="Only the plan of this deployment")] = absent
-
-
-class TerraformLock(Shown):
-    """The lock on the state."""
-
-    is_locked: bool
-    lock_id: Annotated[Maybe[str], example("7ce52510-febe-df6a-5931-b457390ae70a")] = absent
-    operation: Annotated[Maybe[str], example("apply")] = absent
-    owner: Annotated[Maybe[str], Meta(description="The person who started the run"), example("Ada")] = absent
-    deployment_id: Maybe[Id] = absent
-    created_at: Maybe[Timestamp] = absent
-    age_seconds: Annotated[Maybe[int], example(12)] = absent
-    is_running: Annotated[
-        Maybe[bool], Meta(description="False: its run has ended, and FORCE_UNLOCK releases it")
-    ] = absent
-
-
-class StateVersionShown(Shown):
-    """A version of the state."""
-
-    number: Annotated[int, example(7)]
-    created_at: Timestamp
-    deployment_id: Id
-    restored_from: Annotated[Maybe[int], Meta(description="The version that was restored, if it was")] = (
-        absent
-    )
-    bytes: Annotated[int, example(2048)]
-    is_current: bool
-
-
-class RestoreRequest(Spec):
-    number: Annotated[
-        int, Meta(ge=1, le=2**31 - 1, description="The version whose content becomes the newest"), example(6)
-    ]
 
 
 def check_backend(backend: StateBackend) -> None:

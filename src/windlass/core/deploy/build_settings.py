@@ -21,6 +21,8 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
     """
 
     builder: BuilderChoice | Literal["FILES"] = "AUTO"
+    base: str = ""
+    """The image that gets the files, with the builder FILES of an engine that runs images."""
     dockerfile_raw: str = ""
     """A Dockerfile, instead of one of the repository."""
     mounts: tuple[str, ...] = ()

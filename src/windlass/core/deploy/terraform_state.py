@@ -132,6 +132,11 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
     return shared
 
 
+def variable_name(output: StateOutput) -> str:
+    """Returns the end of the key of the variable that has an output."""
+    return output.name.upper().replace("-", "_")
+
+
 def has_managed(state: StateFile) -> bool:
     """True if there is anything to destroy."""
     return any(resource.mode == "managed" and resource.instances for resource in state.resources)

@@ -162,6 +162,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     """Seconds after which a workload that runs once is ended."""
     writes_output: bool = False
     """It may write a file for Windlass: `Engine.read_output` returns it."""
+    calls_server: bool = False
+    """It sends requests to the server: it finds the machine of that by `Engine.server_host`."""
     job: JobPlan | None = None
     """The schedule of a job: its runs start this workload, each with a command of its own."""
 

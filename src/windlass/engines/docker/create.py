@@ -25,6 +25,9 @@ LEAST_CPU, LEAST_MEMORY = 10, 6
 PROCESSES: Final = 2048
 """And threads: more than any honest service has, and too few to choke the machine."""
 
+SERVER_HOST: Final = "host.docker.internal"
+"""The usual name of the machine of an engine in its containers."""
+
 # What the engine keeps for those who ask later; we have read it by then.
 LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
 
@@ -72,6 +75,8 @@ def container(
         },
         "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": list(aliases)}}},
     }
+    if wanted.calls_server:
+        body["HostConfig"]["ExtraHosts"] = [f"{SERVER_HOST}:host-gateway"]
     if wanted.entrypoint:
         body["Entrypoint"] = list(wanted.entrypoint)
     if command := wanted.command or wanted.artifact.command:

@@ -51,7 +51,7 @@ from windlass.engines.docker.export import export_folder
 from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.inspection import instance, outcome_of
 from windlass.engines.docker.listening import listeners, queued
-from windlass.engines.docker.machine import DockerMachine
+from windlass.engines.docker.machine import DockerMachine, server_host_of
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import read_usage
 from windlass.engines.docker.watch import EventWatcher
@@ -105,6 +105,10 @@ class DockerEngine(EngineByHand):
     @property
     def is_away(self) -> bool:
         return self._watch.is_away
+
+    @property
+    def server_host(self) -> str:
+        return server_host_of(self._docker)
 
     async def stop(self) -> None:
         await super().stop()

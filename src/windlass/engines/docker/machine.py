@@ -10,7 +10,8 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.subprocesses import in_thread
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.docker import Docker, EngineRefused
-from windlass.engines.docker.create import limits_of
+from windlass.docker.transports import HERE
+from windlass.engines.docker.create import SERVER_HOST, limits_of
 from windlass.engines.docker.descriptions import MachineSummary
 
 _PATIENCE: Final = 5.0
@@ -43,3 +44,13 @@ class DockerMachine:
     def _remember(self, identity: str) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(self._file, identity.encode())
+
+
+def server_host_of(docker: Docker) -> str:
+    """Returns the name of the machine of this server in containers; empty if the engine is on another one.
+    Ports that containers publish tell that: those of an engine of this machine are at its loopback."""
+    try:
+        is_here = not docker.is_elsewhere and docker.address == HERE
+    except EngineRefused:
+        return ""
+    return SERVER_HOST if is_here else ""
