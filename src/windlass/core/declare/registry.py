@@ -51,9 +51,9 @@ class AnyOf(Struct, frozen=True):
 
 
 class Actions(Struct, frozen=True):
-    """Actions that another file declares for a family or a union of families."""
+    """Actions that another file declares for a family, a union of families, or all families with a trait."""
 
-    of: Family | AnyOf
+    of: Family | AnyOf | Trait
     group: str
     actions: tuple[Action, ...]
 
@@ -185,8 +185,9 @@ class Registry:
 
     def _additions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
         """Yields actions that other files declare for a family or a union, each with its group."""
+        traits = subject.traits if isinstance(subject, Family) else ()
         for more in self._more:
-            if more.of is subject:
+            if more.of is subject or more.of in traits:
                 yield from ((action, more.group) for action in more.actions)
 
     def _with_ids(

@@ -56,11 +56,18 @@ class ServiceLists(Struct, frozen=True):
 
     base: type[Struct]
     """The struct that actions name as their body or answer."""
-    field: Callable[[Family], tuple[str, Any]]
+    field: Callable[[Family], tuple[str, Any]] | None = None
     """Takes a family of services. Returns the name and the type of its list."""
+    inside: tuple[str, ServiceLists] | None = None
+    """The field with a list of such structs, if it is not the struct itself that has the lists."""
 
     def build(self, services: Iterable[Family]) -> type[Struct]:
-        declared: list[tuple[Any, ...]] = [(*self.field(family), []) for family in services]
+        declared: list[tuple[Any, ...]] = []
+        if self.field:
+            declared += [(*self.field(family), []) for family in services]
+        if self.inside:
+            name, lists = self.inside
+            declared.append((name, list[lists.build(services)], []))  # type: ignore[misc]
         return build_struct(self.base.__name__, declared, self.base)
 
 
