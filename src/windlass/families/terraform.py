@@ -112,6 +112,7 @@ terraform = Family(
     parent=environment,
     shown=TerraformShown,
     group="Terraform",
+    spoken="Terraform service",
     normalise=normalise,
     traits=(
         deployable(

@@ -178,7 +178,9 @@ class Registry:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
                 handler = f"{family.name}.{action.name}"
-                operation = of_action(action, path, action_id(action, title), handler, group, to_words(title))
+                operation = of_action(
+                    action, path, action_id(action, title), handler, group, family.spoken or to_words(title)
+                )
                 answer = family.view if action.answer is Itself else action.answer
                 operation = replace(operation, family=family, parent=parent, answer=answer)
                 yield self._with_ids(operation, {**ids, **action.ids}, family.param, above)
@@ -225,7 +227,7 @@ class Registry:
         if union := self.unions.get(name):
             return PathId(param, position, union.noun, tuple(self.carriers(union.trait)), name)
         if family := self.families.get(name):
-            return PathId(param, position, to_words(name), (family,), name)
+            return PathId(param, position, family.spoken or to_words(name), (family,), name)
         raise ValueError(
             f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
         )

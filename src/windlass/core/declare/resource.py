@@ -90,6 +90,7 @@ class Family:
         segment: str = "",
         param: str = "",
         title: str = "",
+        spoken: str = "",
         group: str = "",
         about: str = "",
         shown: type[Shown] = Shown,
@@ -112,6 +113,8 @@ class Family:
         """Its segment in paths, such as `aws/credentials`. Unique among the children of a parent."""
         self.param = param or f"{snake(name)}_id"
         self.title = title or name[0].upper() + name[1:]
+        self.spoken = spoken
+        """Its name for people, if the title is none."""
         self.group = group or plural(self.title)
         self.about = about
         self.shown = shown
@@ -137,7 +140,7 @@ class Family:
     @cached_property
     def noun(self) -> str:
         """Its name for people: `environment variable`."""
-        return to_words(self.title).removeprefix("organization ") or self.name
+        return self.spoken or to_words(self.title).removeprefix("organization ") or self.name
 
     @cached_property
     def enum_value(self) -> str:
