@@ -1,4 +1,4 @@
-"""Commands that need an environment use that of the linked folder; runs of jobs are named by their numbers."""
+"""Commands use the environment of a linked folder, if they need one; runs are named by their numbers."""
 
 from __future__ import annotations
 
