@@ -31,8 +31,8 @@ def test_a_list_of_runs_says_how_each_ended_and_how_long_it_took():
         "duration_seconds": 12.5, "exit_code": 3, "deployment_id": JOB, "output": ["one", "two"],
     }  # fmt: skip
     head, line = shown({"results": [row]}, "job-run", "list", "--job", JOB).out.splitlines()
-    assert columns(head)[:7] == ["ID", "STATUS", "NUMBER", "CAUSE", "EXIT", "STARTED", "SECONDS"]
-    assert columns(line)[:7] == [RUN, "FAILED", "7", "SCHEDULE", "3", "2020-01-31", "12.5"]
+    assert columns(head)[:7] == ["NUMBER", "STATUS", "CAUSE", "STARTED", "SECONDS", "EXIT", "MESSAGE"]
+    assert columns(line)[:7] == ["7", "FAILED", "SCHEDULE", "2020-01-31", "12.5", "3", "exited with code 3"]
 
 
 def test_due_times_are_rows_with_the_clock_of_the_reader_and_that_of_the_job():

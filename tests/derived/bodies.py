@@ -30,8 +30,11 @@ _FORMATS: Mapping[str, Callable[[int], str]] = {
     "date-time": lambda number: "2100-01-01T00:00:00.000Z",
     "uuid": lambda number: str(uuid.uuid4()),
 }
-_KNOWN_TO_HANDLERS = {"scope", "variable_scope", "alias_scope", "override_scope", "service_type"}
-"""Fields that take one of a few words: their handler knows them, and an example is one of them."""
+_KNOWN_TO_HANDLERS = {
+    *("scope", "variable_scope", "alias_scope", "override_scope", "service_type"),
+    *("dockerfile_path", "files"),
+}
+"""Fields of which few values are taken: their handler knows them, and an example is one of them."""
 _numbers = itertools.count(1)
 
 Step: TypeAlias = str | int

@@ -210,6 +210,7 @@ NOT_THESE = {
     "stepBackToken": ("x", "-1", "1.0", "1" * 19),
     "triggeredBy": ("x" * 1025,),
     "family": ("", "MARS", "x" * 65),
+    "startId": ("", "x", str(uuid.UUID(int=0))),
     "forceEvent": ("", "PAUSE", "start"),
     "path": ("a/b", "x" * 2049),
     "below": ("x" * 65,),
@@ -280,6 +281,9 @@ def test_every_list_is_paged_or_says_why_not():
                     "/stateVersion",
                     "/status",
                     "/associatedServices",
+                    "/deploymentHistory",
+                    "/deploymentHistoryV2",
+                    "/deploymentQueue",
                     "/availableContainerRegistry",
                 )
             )

@@ -46,7 +46,7 @@ class FakeRepositories:
     async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()
         self.fetched.append(source)
-        await in_thread(into.mkdir, 0o700, True)
+        await in_thread(_write_files, into)
         return _commit((source.commit or self.newest).ljust(40, "0"))
 
     @asynccontextmanager
@@ -71,6 +71,13 @@ class FakeRepositories:
     def _answer(self) -> None:
         if self.broken:
             raise GitError(self.broken)
+
+
+def _write_files(folder: Path) -> None:
+    """Writes the files that the examples of questions about files name."""
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    (folder / "values.yaml").write_text("")
 
 
 def _commit(id: str) -> GitCommit:

@@ -142,7 +142,9 @@ class App:
         if request.method == "OPTIONS":
             self._callers.exempt(request)
             return self._cors.preflight(request, allow_header(methods))
-        await self._callers.identify(request)
+        actor = await self._callers.identify(request)
+        if not isinstance(actor, Failure):
+            refuse_what_is_not_offered(request.method, request.path)
         raise not_allowed(request.method, allow_header(methods))
 
     async def _answer_elsewhere(self, request: Request, receive: Receive) -> HttpAnswer:

@@ -32,6 +32,17 @@ def file_names(top: Path) -> Iterator[str]:
                 return
 
 
+def folder_names(top: Path) -> Iterator[str]:
+    """Yields the paths of the folders below a folder, relative to it, those near the top first."""
+    ahead = [("", 0)]
+    for folder, deep in ahead:
+        for name, is_folder in sorted(_entries(top / folder)) if deep < DEEPEST else ():
+            if is_folder and name not in _NOT_ENTERED:
+                path = f"{folder}/{name}" if folder else name
+                yield path
+                ahead.append((path, deep + 1))
+
+
 def read_beginning(top: Path, path: str, most: int) -> bytes:
     """Returns the first bytes of a file. Refuses links, and all that is not a file."""
     opened = os.open(top / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -17,6 +17,7 @@ from windlass.cli.derived_commands import DerivedCommand, about, ancestry, comma
 from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.invocation import Invocation
 from windlass.cli.kebab import kebab
+from windlass.cli.linked_places import link_of_folder, places_of
 from windlass.cli.lists import show_list
 from windlass.cli.options import CommandOptions, options_of, values
 from windlass.cli.outcomes import wait_and_show
@@ -83,9 +84,10 @@ def _which(derived: DerivedCommand) -> str:
     if not derived.paths[0].subject:
         return ""
     id_only = f"{derived.group.upper()} is an id"
-    if derived.takes_versions:
+    if derived.takes_numbers:
         newest = "; without it, the newest is meant" if derived.is_of_newest else ""
-        return f"{derived.group.upper()} is a version, such as v3, or an id{newest}."
+        number = "a version, such as v3," if derived.takes_versions else "a number, such as 3,"
+        return f"{derived.group.upper()} is {number} or an id{newest}."
     family = derived.named
     if family is None or family.names is None:
         return f"{id_only}."
@@ -104,7 +106,9 @@ def _deeper(options: CommandOptions) -> str | None:
 
 
 def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
-    api = connect(arguments)
+    link = link_of_folder(derived, options, arguments)
+    api = connect(arguments, linked=link.url if link else "")
+    arguments = arguments | (places_of(derived, link) if link else {})
     if arguments.get("wait"):
         api.be_patient(when_too_many)
     if derived.has_choice and arguments["subject_0"] is None:

@@ -76,12 +76,18 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
     @property
     def takes_versions(self) -> bool:
         """True if the command is about a deployment, which people know by its version."""
-        return self.family is not None and self.family.shown is Deployment and bool(self.paths[0].subject)
+        return self.takes_numbers and self.operation.own_family.shown is Deployment
+
+    @property
+    def takes_numbers(self) -> bool:
+        """True if the command is about a resource that its parent counts, such as a deployment or a run."""
+        is_one = self.operation.itself is not None and bool(self.paths[0].subject)
+        return self.family is not None and is_one and is_numbered(self.family)
 
     @property
     def is_of_newest(self) -> bool:
-        """True if the command reads the newest deployment where none is named."""
-        return self.takes_versions and self.operation.method == "GET"
+        """True if the command reads the newest deployment or run where none is named."""
+        return self.takes_numbers and self.operation.method == "GET"
 
     @property
     def starts(self) -> bool:
@@ -112,6 +118,11 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
         """The common words of all paths: `List AWS regions`, `List GCP regions` are `List regions`."""
         summaries = [path.operation.summary.partition(" (")[0].split() for path in self.paths]
         return " ".join(word for word in summaries[0] if all(word in other for other in summaries))
+
+
+def is_numbered(family: Family) -> bool:
+    """True if resources of a family have numbers instead of names."""
+    return family.names is None and "number" in family.shown.__struct_fields__
 
 
 def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:

@@ -97,14 +97,15 @@ class Invocation:
     def ids(self) -> dict[str, str]:
         """Returns the parameters of the path."""
         above = {param: self._id_above(name) for name, param in self.path.above}
-        if self.command.takes_versions:
-            return above | {self.path.subject[0].param: self._deployment(above)}
+        if self.command.takes_numbers:
+            return above | {self.path.subject[0].param: self._id_by_number(above)}
         subject = {id.param: self._id_of(place, id) for place, id in enumerate(self.path.subject)}
         return above | subject
 
-    def _deployment(self, above: Mapping[str, str]) -> str:
+    def _id_by_number(self, above: Mapping[str, str]) -> str:
         collection = self.operation.path.partition(f"/{{{self.path.subject[0].param}}}")[0]
-        return self._names.deployment(path_of(collection, above), self._given["subject_0"])
+        find = self._names.deployment if self.command.takes_versions else self._names.run
+        return find(path_of(collection, above), self._given["subject_0"])
 
     def _id_above(self, name: str) -> str:
         family, text = registry().families.get(name), self._above.get(name)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
+from windlass.cli.derived_commands import is_numbered
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
@@ -146,6 +147,8 @@ def _order(operation: Operation) -> tuple[str, ...]:
         return _DEPLOYMENT
     if operation.answer is OrganizationEvent:
         return _EVENT
+    if _is_of_numbered(operation):
+        return ("number", *_FIRST, "cause", "started_at", "duration_seconds", "exit_code", "message", "id")
     has_no_name = operation.family is not None and operation.family.names is None
     named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
     own_id = _find_field(operation.answer, "id") is not None
@@ -155,7 +158,14 @@ def _order(operation: Operation) -> tuple[str, ...]:
 
 def _is_first(operation: Operation, name: str) -> bool:
     order = _order(operation)
-    return name in order and name not in {*_SOON, _MADE_BY} and order is not _DEPLOYMENT
+    has_first = order is not _DEPLOYMENT and not _is_of_numbered(operation)
+    return name in order and name not in {*_SOON, _MADE_BY} and has_first
+
+
+def _is_of_numbered(operation: Operation) -> bool:
+    """True if rows are known by their numbers, and not by names."""
+    family = operation.family
+    return family is not None and operation.answer is family.view and is_numbered(family)
 
 
 def _is_id(rows: Sequence[Any], name: str) -> bool:

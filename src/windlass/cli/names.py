@@ -18,7 +18,8 @@ from windlass.terminal.stopped import Misused
 
 _ID = re.compile(ids.PATTERN)
 _MOST_PLACES = 10
-_VERSION = re.compile(r"v[1-9][0-9]*")
+_VERSION = re.compile(r"v[1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class ResolvedResource(Struct, frozen=True):
@@ -100,17 +101,34 @@ class NameResolver:
     def deployment(self, collection: str, text: str | None) -> str:
         """Returns the id of a deployment of the service with this path, by its version (`v3`) or its id;
         without a text, that of the newest."""
+        if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
+            raise Misused(f"give a version such as v3, or an id: {text!r} is neither")
+        if id := self._id_by_number(collection, text):
+            return id
+        if text is None:
+            raise Misused("deploy the service first: it has no deployment yet")
+        raise Misused(f"choose another version: there is no {text}")
+
+    def run(self, collection: str, text: str | None) -> str:
+        """Returns the id of a run by its number or its id; without a text, that of the newest."""
+        if text is not None and not (_ID.fullmatch(text) or _NUMBER.fullmatch(text)):
+            raise Misused(f"give a number such as 3, or an id: {text!r} is neither")
+        if id := self._id_by_number(collection, text):
+            return id
+        if text is None:
+            raise Misused("run it first: it has no run yet")
+        raise Misused(f"choose another run: there is no run {text}")
+
+    def _id_by_number(self, collection: str, text: str | None) -> str:
+        """Returns the id of a resource by its number, or that of the newest; empty if there is none."""
         if text is not None and _ID.fullmatch(text):
             return text
-        if text is not None and not _VERSION.fullmatch(text):
-            raise Misused(f"give a version such as v3, or an id: {text!r} is neither")
-        rows = self._api.everything(collection) if text else self._api.get(collection, page_size=1)["results"]
-        chosen = next((row for row in rows if text in (None, f"v{row['number']}")), None)
-        if chosen is None and text is None:
-            raise Misused("deploy the service first: it has no deployment yet")
-        if chosen is None:
-            raise Misused(f"choose another version: there is no {text}")
-        return str(chosen["id"])
+        if text is None:
+            rows = self._api.get(collection, page_size=1)["results"]
+        else:
+            number = int(text.removeprefix("v"))
+            rows = [row for row in self._api.everything(collection) if row["number"] == number]
+        return str(rows[0]["id"]) if rows else ""
 
     def named(self, family: Family) -> list[ResolvedResource]:
         """Returns the resources of a family of places, with their paths: those of the first places above."""

@@ -85,6 +85,8 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
         suggestions = [f"windlass {name}"]
     elif name in _GROUPS:
         suggestions = [f"windlass {_GROUPS[name]}"]
+    elif not suggestions and ctx.info_name and ctx.info_name in _GROUPS:
+        suggestions = [f"windlass {_GROUPS[ctx.info_name]}"]
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
 

@@ -10,7 +10,6 @@ from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Count,
     Description,
-    Id,
     Line,
     Maybe,
     Name,
@@ -26,6 +25,7 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.service_users import LIST_USERS
 from windlass.core.declare.traits import Status
 from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, host_of, is_loopback, usual_url
 from windlass.families.organization import organization
@@ -204,18 +204,6 @@ class RegistryImage(Shown):
     ] = 0
 
 
-class AssociatedService(Shown):
-    """A service that uses a registry."""
-
-    project_id: Id
-    project_name: Annotated[str, example("shop")]
-    environment_id: Id
-    environment_name: Annotated[str, example("production")]
-    service_id: Id
-    service_name: Annotated[str, example("web")]
-    service_type: Annotated[str, example("CONTAINER")]
-
-
 class AvailableRegistry(Shown):
     """A kind of registry, with the settings that it needs."""
 
@@ -320,7 +308,7 @@ container_registry = Family(
             suffix="/container/status",
             paged=False,
         ),
-        get("associatedServices", list[AssociatedService], "List the services that use it", paged=False),
+        LIST_USERS,
     ),
 )
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.declare.actions import get, post
+from windlass.core.declare.actions import Itself, get, post
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Id,
     Maybe,
     Name,
@@ -159,6 +160,26 @@ class CleanedJobs(Shown):
     ] = []
 
 
+class EnvironmentCloneRequest(Spec):
+    name: Annotated[Name, example("staging")]
+    cluster_id: Annotated[
+        Maybe[Annotated[Id, refers("cluster")]], Meta(description="Without it, that of the environment")
+    ] = absent
+    mode: Annotated[
+        Maybe[Literal["DEVELOPMENT", "STAGING", "PRODUCTION"]],
+        Meta(description="Without it, that of the environment"),
+    ] = absent
+    project_id: Annotated[
+        Maybe[Annotated[Id, refers("project")]], Meta(description="Without it, that of the environment")
+    ] = absent
+    apply_deployment_rule: Annotated[bool, WITHOUT_EFFECT] = False
+
+
+_CLONE: Final = (
+    "Copies the environment with all its services, their settings, variables and secrets: all or nothing. "
+    "Data is not copied, and nothing is deployed. Aliases and overrides refer to the copies; those of "
+    "variables that the copy does not see, because it is in another project, are left out."
+)
 _FOLLOW: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
     "and the services that have changed. It always begins with all, also with a `Last-Event-ID`, so a "
@@ -186,6 +207,15 @@ ACTIONS = (
         EnvironmentStatus,
         "Remove instances and data, keep the settings",
         "For all services.",
+    ),
+    post(
+        "clone",
+        Itself,
+        "Copy it with all its services",
+        _CLONE,
+        body=EnvironmentCloneRequest,
+        status=202,
+        also=(409,),
     ),
     _start(
         "cancelDeployment",

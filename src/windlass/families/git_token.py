@@ -13,12 +13,14 @@ from windlass.core.declare.fields import (
     Name,
     Timestamp,
     absent,
+    counts_users,
     example,
     follows,
     hidden,
     shaped,
 )
 from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.service_users import LIST_USERS
 from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
@@ -71,7 +73,7 @@ class GitToken(Spec):
 class GitTokenShown(Shown):
     git_api_url: Annotated[str, example("https://api.github.com")]
     expired_at: Maybe[Timestamp] = absent
-    associated_services_count: int = 0
+    associated_services_count: Annotated[int, counts_users()] = 0
 
 
 def normalise(spec: GitToken) -> None:
@@ -90,5 +92,6 @@ git_token = Family(
     audit=AuditWords(sub_target="GIT_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
     normalise=normalise,
+    actions=(LIST_USERS,),
     about="The value is never in an answer. Applications name it as `git_repository.git_token_id`.",
 )

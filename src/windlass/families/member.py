@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import ROLE_IDS, Scope
-from windlass.core.declare.actions import delete, put
+from windlass.core.declare.actions import delete, post, put
 from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,
@@ -16,6 +16,7 @@ from windlass.core.declare.fields import (
     example,
     shaped,
 )
+from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec, Verb
 from windlass.core.words.audit import AuditWords
 from windlass.families.api_token import RoleId
@@ -58,6 +59,10 @@ class MemberRoleUpdate(Spec):
 
 
 class MemberRemoval(Spec):
+    user_id: MemberId
+
+
+class OwnershipTransfer(Spec):
     user_id: MemberId
 
 
@@ -108,6 +113,24 @@ _remove = delete(
     "remove", "Remove a member", id="deleteMember", suffix="", on_collection=True, body=MemberRemoval
 )
 _PEOPLE = "MEMBERS_AND_ROLES"
+
+ownership = Actions(
+    organization,
+    "Members",
+    (
+        post(
+            "transferOwnership",
+            None,
+            "Make a member the owner",
+            "The member becomes an Admin, and is shown as `owner` of the organization. The owner has the "
+            "rights of an Admin, and no others.",
+            id="transferOrganizationOwnership",
+            need=Scope.ADMIN,
+            status=204,
+            body=OwnershipTransfer,
+        ),
+    ),
+)
 
 member = Family(
     "member",

@@ -114,6 +114,7 @@ terraform = Family(
     parent=environment,
     shown=TerraformShown,
     group="Terraform",
+    spoken="Terraform service",
     normalise=normalise,
     traits=(
         deployable(

@@ -1,4 +1,4 @@
-"""Reads commits, branches and recipes of repositories for requests: few at a time, each once for all callers.
+"""Reads commits, branches and files of repositories for requests: few at a time, each once for all callers.
 
 A read starts programs and waits for another server. It ends after some seconds, and when no caller waits
 for it any more.
@@ -11,21 +11,23 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from windlass.base.errors import Unavailable
 from windlass.builders.git import GitCommit, GitError, GitSource
-from windlass.core.detect import Recipe
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
-DETECTION_SECONDS: Final = 60.0
-"""A detection fetches all files of a commit."""
+LOOK_SECONDS: Final = 60.0
+"""A look at the files of a commit fetches all of them."""
 MOST, MOST_OF_ONE = 8, 4
 """Reads at a time, in all and of one organization."""
+
+
+T = TypeVar("T")
 
 
 class GitReader(Protocol):
@@ -74,11 +76,13 @@ class LimitedGitReader:
     ) -> Sequence[str]:
         return cast(Sequence[str], await self._read(ReadKey(org, "", source, "branches"), ask))
 
-    async def recipe(
-        self, org: str, source: GitSource, ask: Callable[[GitSource], Awaitable[Recipe]]
-    ) -> Recipe:
-        key = ReadKey(org, "", source, "detection")
-        return cast(Recipe, await self._read(key, ask, DETECTION_SECONDS))
+    async def look(
+        self, org: str, source: GitSource, purpose: str, look: Callable[[GitSource], Awaitable[T]]
+    ) -> T:
+        """Looks at the files of a commit. `purpose` says what for: callers with the same one
+        get one result."""
+        key = ReadKey(org, "", source, purpose)
+        return cast(T, await self._read(key, look, LOOK_SECONDS))
 
     async def _read(
         self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float | None = None

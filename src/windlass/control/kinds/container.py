@@ -15,6 +15,7 @@ from windlass.control.workloads.images import (
     shown_registry,
 )
 from windlass.control.workloads.making import Making
+from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
@@ -52,6 +53,15 @@ class ContainerKind(ProgramKind[Container]):
 
     async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
         await fetch_image(ctx, making, artifact, making.service.read(Container).registry_id)
+
+    def shown_version(self, service: Row, details: Particulars) -> Document:
+        spec = service.read(Container)
+        return {
+            "image_name": spec.image_name,
+            "tag": details.image_tag or spec.tag,
+            "arguments": spec.arguments,
+            "entrypoint": spec.entrypoint or "",
+        }
 
     def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
         return {"registry": registry_fields(registry)}

@@ -27,6 +27,7 @@ from windlass.control.workloads.images import (
     shown_registry,
 )
 from windlass.control.workloads.making import Making
+from windlass.core.declare.document import Document
 from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
@@ -175,6 +176,12 @@ class JobKind(ServiceKind[Job]):
         if (commit := details.commit) is None or not service.read(Job).source.docker:
             return {}
         return {"source": {"docker": {"git_repository": commit_fields(commit)}}}
+
+    def shown_version(self, service: Row, details: Particulars) -> Document:
+        spec = service.read(Job)
+        image = spec.source.image
+        shown = {"image_name": image.image_name, "tag": details.image_tag or image.tag} if image else {}
+        return {**super().shown_version(service, details), **shown, "job_type": _type_of(spec)}
 
     def main_port(self, service: Row) -> MainPort | None:
         return None

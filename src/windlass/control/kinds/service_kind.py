@@ -19,6 +19,7 @@ from windlass.control.context.place import Place
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.making import Making
+from windlass.core.declare.document import Document
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import GitRepositoryRequest, Listener
@@ -228,6 +229,10 @@ class ServiceKind(Generic[S]):
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the document that a successful deployment changes, at any depth."""
         return {}
+
+    def shown_version(self, service: Row, details: Particulars) -> Document:
+        """Returns the version that a deployment deployed, as histories show it."""
+        return {"commit": details.commit} if details.commit else {}
 
     # For the registry of its image
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.people.callers import is_admin_role, is_admin_token
@@ -14,10 +14,10 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import delete_resource, requester_of
-from windlass.control.request.paths import parent_of
+from windlass.control.request.paths import parent_of, target
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
-from windlass.core.declare.stored import NamedDocument
+from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.words.events import Event
 from windlass.families.api_token import api_token
 from windlass.families.member import (
@@ -26,6 +26,7 @@ from windlass.families.member import (
     Member,
     MemberRemoval,
     MemberRoleUpdate,
+    OwnershipTransfer,
     invitation,
     member,
     old_role,
@@ -49,6 +50,12 @@ class IssuerIdentity(Struct, frozen=True):
     @property
     def shown(self) -> str:
         return self.email or self.subject
+
+
+class OrganizationOwner(Struct, frozen=True):
+    """The part of an organization that says who owns it."""
+
+    owner: str | None = None
 
 
 class Invitee(Struct, frozen=True):
@@ -75,6 +82,9 @@ class Members(Behaviour[Member]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await _keep_an_admin(ctx, tx, row)
+        org = await tx.resources.find(organization.name, row.org)
+        if org and org.read(OrganizationOwner).owner == row.id:
+            await tx.resources.rewrite(org.id, rewritten(org.body, {"owner": None}))
         tx.nudge("tokens")
 
 
@@ -112,6 +122,25 @@ async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
         ctx, tx, await _member(tx, call, call.sent(MemberRemoval).user_id), requester_of(call)
     )
     return Reply()
+
+
+@writes("organization.transferOwnership")
+async def transfer_ownership(ctx: Context, tx: Tx, call: Call) -> Reply:
+    org, id = await target(tx, call), call.sent(OwnershipTransfer).user_id
+    row = await tx.resources.find(member.name, id)
+    if row is None or row.parent != org.id:
+        raise Invalid("user_id: no member of this organization has this id")
+    if not is_admin_role(row.read(Member).role_id, org.id):
+        await apply_changes(ctx, tx, call, row, {"role_id": ROLE_IDS[Scope.ADMIN]})
+    await _name_owner(ctx, tx, call, org, id)
+    return Reply()
+
+
+async def _name_owner(ctx: Context, tx: Tx, call: Call, org: Row, id: str) -> None:
+    body = rewritten(org.body, {"owner": id})
+    if body != org.body:
+        await tx.resources.rewrite(org.id, body)
+        await record(ctx, tx, Event.UPDATED, org, call.actor, call, before=org.body, after=body)
 
 
 async def _member(tx: Tx, call: Call, id: str) -> Row:

@@ -110,6 +110,11 @@ async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
     return may_below(actor, need, Where(row.org)) or may(actor, need, await where_of(source, row))
 
 
+async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
+    """True if the actor may do what needs this scope with a resource that is made in `parent`."""
+    return may(actor, need, (await where_of(source, parent)).below(family, "", mode))
+
+
 async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
     return await allows(source, actor, Scope.READ, row)
 

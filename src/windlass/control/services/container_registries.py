@@ -18,8 +18,8 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import changeable
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
-from windlass.control.request.permissions import is_visible
 from windlass.control.request.references import check_addresses
+from windlass.control.services.service_users import services_that_use, visible_users
 from windlass.control.services.services import freshness
 from windlass.control.workloads.registries import ask_aws, open_registry, registry_settings
 from windlass.core.declare.document import (
@@ -32,7 +32,7 @@ from windlass.core.declare.document import (
 )
 from windlass.core.declare.fields import absent
 from windlass.core.declare.resource import Spec, Verb
-from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.registries import KINDS, LoginSource, RegistryKind, other_registry
 from windlass.families.container_registry import (
     ContainerRegistry,
@@ -42,7 +42,7 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.client import RegistryClient
 from windlass.registries.failures import Problem, RegistryFailure
-from windlass.store import Reads, Row, Tx
+from windlass.store import Row, Tx
 
 _CHECK: Final = "check"
 _MOST_NAMED: Final = 5
@@ -146,12 +146,12 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Services show the registry of their image."""
-        for service in await _services_of(ctx, tx, row):
+        for service in await services_that_use(ctx, tx, row):
             changes = ctx.kinds[service.family].with_registry(service, row)
             await tx.resources.rewrite(service.id, rewritten(service.body, changes))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        names = sorted(name_of(service) for service in await _services_of(ctx, tx, row))
+        names = sorted(name_of(service) for service in await services_that_use(ctx, tx, row))
         if names:
             shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
             raise Conflict(
@@ -173,45 +173,14 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 # Services that use a registry
 
 
-async def _users(ctx: Context, call: Call) -> list[Row]:
-    """Returns the services that use a registry, as far as the caller sees them."""
-    row, source = await target(ctx.store.reads, call), ctx.store.reads
-    users = await _services_of(ctx, source, row)
-    return [user for user in users if await is_visible(source, call.actor, user)]
-
-
-async def _services_of(ctx: Context, source: Reads, registry: Row) -> list[Row]:
-    """Returns the services that refer to a registry, each once."""
-    users = {user.id: user for user in await source.links.users(registry.id)}
-    return [user for user in users.values() if user.family in ctx.kinds]
-
-
 @reads(f"{container_registry.name}.containerStatus")
 async def container_statuses(ctx: Context, call: Call) -> Reply:
     statuses = []
-    for service in await _users(ctx, call):
+    for service in await visible_users(ctx, call):
         status = await as_known(ctx, await status_of(ctx.store.reads, service))
         fresh = await freshness(ctx, ctx.store.reads, service, status)
         statuses.append(encode(shown_status(call, service, status, fresh)))
     return Reply(results(statuses))
-
-
-@reads(f"{container_registry.name}.associatedServices")
-async def associated_services(ctx: Context, call: Call) -> Reply:
-    return Reply(results([encode(await _describe_user(ctx, service)) for service in await _users(ctx, call)]))
-
-
-async def _describe_user(ctx: Context, service: Row) -> Mapping[str, object]:
-    _, environment, project, *_ = await ctx.store.reads.tree.above(service.id)
-    return {
-        "project_id": project.id,
-        "project_name": project.read(NamedDocument).name,
-        "environment_id": environment.id,
-        "environment_name": environment.read(NamedDocument).name,
-        "service_id": service.id,
-        "service_name": name_of(service),
-        "service_type": ctx.kinds[service.family].service_type(service),
-    }
 
 
 @reads("listAvailableContainerRegistry")

@@ -72,14 +72,18 @@ async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body
     """Gives the value another key, from this level down."""
     target = asked.target
     original = target.read(Variable)
-    value = decrypt_hidden(ctx, target).get("value", "") if target.sealed else original.value
     spec = spec_of(asked.family)(
         key=body.key,
-        value=value,
+        value=value_of(ctx, target),
         description=body.description,
         mount_path=original.mount_path,
     )
     return await create_derived(ctx, tx, call, asked, spec, "ALIAS")
+
+
+def value_of(ctx: Context, row: Row) -> str:
+    """Returns the value of a variable or a secret; empty for a secret that is built in."""
+    return decrypt_hidden(ctx, row).get("value", "") if row.sealed else row.read(Variable).value
 
 
 async def create_derived(ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Spec, kind: str) -> Reply:

@@ -138,7 +138,7 @@ def _entry(variable: BuiltIn) -> DeclaredVariable:
 
 async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
     """Deletes aliases and overrides of a service's injected variables together with the service."""
-    for id in _ids(ctx, service):
+    for id in identities(ctx, service):
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(id, link):
                 await remove_with_derived(tx, derived)
@@ -168,7 +168,9 @@ async def remove_with_derived(tx: Tx, row: Row) -> None:
     await tx.remove(row)
 
 
-def _ids(ctx: Context, service: Row) -> list[str]:
-    """Returns the ids of all injected variables that a service may ever have."""
-    own = [variable.key for variable in of_level(service.family, service.id)]
-    return [identity(service.id, key) for key in (*own, *ctx.kinds[service.family].listed_keys(service))]
+def identities(ctx: Context, level: Row) -> list[str]:
+    """Returns the ids of all injected variables that a service or a level above may ever have: in the same
+    order for each with the same settings."""
+    own = [variable.key for variable in of_level(level.family, level.id)]
+    kind = ctx.kinds.get(level.family)
+    return [identity(level.id, key) for key in (*own, *(kind.listed_keys(level) if kind else ()))]

@@ -160,7 +160,7 @@ class Variables(Behaviour[Variable | Secret]):
             change.extras["variable_type"] = _type_of(spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Gives aliases the value of the variable that they stand for."""
+        """Gives aliases the value of the variable that they stand for, and aliases of these."""
         for alias in await tx.links.sources(row.id, "aliases"):
             await self._follow(ctx, tx, alias, row)
 
@@ -186,9 +186,9 @@ class Variables(Behaviour[Variable | Secret]):
             changes["value"] = target.read(Variable).value
         else:
             sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
-        await tx.resources.change(
-            msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
-        )
+        changed = msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
+        await tx.resources.change(changed)
+        await self.updated(ctx, tx, changed)
 
 
 def spec_of(family: Family) -> type[Variable] | type[Secret]:

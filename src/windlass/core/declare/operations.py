@@ -156,9 +156,10 @@ def _for_people(title: str) -> str:
 def of_verbs(
     family: Family, parent: Family | None, prefix: str, collection: str, item: str
 ) -> Iterator[Operation]:
-    noun, title = with_article(_for_people(family.title)), prefix + family.title
+    noun, title = with_article(family.spoken or _for_people(family.title)), prefix + family.title
+    nouns = plural(family.spoken) if family.spoken else _for_people(plural(family.title))
     table = {
-        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {_for_people(plural(family.title))}", 200),
+        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {nouns}", 200),
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {noun}", family.created),
         Verb.READ: ("get", "GET", item, Scope.READ, f"Read {noun}", 200),
         Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {noun}", 200),

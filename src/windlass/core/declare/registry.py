@@ -51,9 +51,9 @@ class AnyOf(Struct, frozen=True):
 
 
 class Actions(Struct, frozen=True):
-    """Actions that another file declares for a family or a union of families."""
+    """Actions that another file declares for a family, a union of families, or all families with a trait."""
 
-    of: Family | AnyOf
+    of: Family | AnyOf | Trait
     group: str
     actions: tuple[Action, ...]
 
@@ -178,15 +178,18 @@ class Registry:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
                 handler = f"{family.name}.{action.name}"
-                operation = of_action(action, path, action_id(action, title), handler, group, to_words(title))
+                operation = of_action(
+                    action, path, action_id(action, title), handler, group, family.spoken or to_words(title)
+                )
                 answer = family.view if action.answer is Itself else action.answer
                 operation = replace(operation, family=family, parent=parent, answer=answer)
                 yield self._with_ids(operation, {**ids, **action.ids}, family.param, above)
 
     def _additions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
         """Yields actions that other files declare for a family or a union, each with its group."""
+        traits = subject.traits if isinstance(subject, Family) else ()
         for more in self._more:
-            if more.of is subject:
+            if more.of is subject or more.of in traits:
                 yield from ((action, more.group) for action in more.actions)
 
     def _with_ids(
@@ -224,7 +227,7 @@ class Registry:
         if union := self.unions.get(name):
             return PathId(param, position, union.noun, tuple(self.carriers(union.trait)), name)
         if family := self.families.get(name):
-            return PathId(param, position, to_words(name), (family,), name)
+            return PathId(param, position, family.spoken or to_words(name), (family,), name)
         raise ValueError(
             f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
         )

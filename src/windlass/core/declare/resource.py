@@ -56,11 +56,18 @@ class ServiceLists(Struct, frozen=True):
 
     base: type[Struct]
     """The struct that actions name as their body or answer."""
-    field: Callable[[Family], tuple[str, Any]]
+    field: Callable[[Family], tuple[str, Any]] | None = None
     """Takes a family of services. Returns the name and the type of its list."""
+    inside: tuple[str, ServiceLists] | None = None
+    """The field with a list of such structs, if it is not the struct itself that has the lists."""
 
     def build(self, services: Iterable[Family]) -> type[Struct]:
-        declared: list[tuple[Any, ...]] = [(*self.field(family), []) for family in services]
+        declared: list[tuple[Any, ...]] = []
+        if self.field:
+            declared += [(*self.field(family), []) for family in services]
+        if self.inside:
+            name, lists = self.inside
+            declared.append((name, list[lists.build(services)], []))  # type: ignore[misc]
         return build_struct(self.base.__name__, declared, self.base)
 
 
@@ -83,6 +90,7 @@ class Family:
         segment: str = "",
         param: str = "",
         title: str = "",
+        spoken: str = "",
         group: str = "",
         about: str = "",
         shown: type[Shown] = Shown,
@@ -105,6 +113,8 @@ class Family:
         """Its segment in paths, such as `aws/credentials`. Unique among the children of a parent."""
         self.param = param or f"{snake(name)}_id"
         self.title = title or name[0].upper() + name[1:]
+        self.spoken = spoken
+        """Its name for people, if the title is none."""
         self.group = group or plural(self.title)
         self.about = about
         self.shown = shown
@@ -130,7 +140,7 @@ class Family:
     @cached_property
     def noun(self) -> str:
         """Its name for people: `environment variable`."""
-        return to_words(self.title).removeprefix("organization ") or self.name
+        return self.spoken or to_words(self.title).removeprefix("organization ") or self.name
 
     @cached_property
     def enum_value(self) -> str:

@@ -283,7 +283,8 @@ def normalise_repository(repository: GitRepositoryRequest, path: str = "git_repo
     """Fills in the fields that the contract leaves out. Refuses an address with a credential: the address is
     shown to all who may read, and credentials in it are not used."""
     if _has_credential(repository.url):
-        raise clash(f"{path}.url", "leave out what stands before the @, and put it into a git token")
+        field = f"{path}.url".lstrip(".")
+        raise clash(field, "leave out what stands before the @, and put it into a git token")
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
     # An address may be longer than a field; derived values must fit when they are sent back.

@@ -40,8 +40,9 @@ def _pattern_of(text: str) -> str:
 
 
 _AT = re.compile(r" - at `(\$.*)`$")
+_REQUIRED: Final = "is required"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^Object missing required field `(.+)`$"), "is required"),
+    (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED),
     (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
     (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
     (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
@@ -79,6 +80,8 @@ def explain(error: Exception, wanted: Any = None) -> str:
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
+        if form == _REQUIRED and (choices := _choices(path, _at(path.rpartition(".")[0], wanted))):
+            return f"{path}: {form}; it must be one of {', '.join(choices)}"
         if (shape := FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
         words = [

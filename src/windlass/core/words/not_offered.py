@@ -17,7 +17,14 @@ _AGENTS: Final = (
 _BLUEPRINTS: Final = "Windlass has no catalogue of a vendor: deploy a container, or a module of your own"
 _OPERATOR: Final = "Windlass connects to a cluster itself, and installs no operator or platform in it"
 _MANAGERS: Final = "Windlass keeps values of secrets itself, encrypted, and reads none from a secret manager"
-_EKS_ANYWHERE: Final = "Windlass makes no machines: bring a cluster that exists"
+_MACHINES: Final = "Windlass makes no machines: bring a cluster that exists"
+_BROWSING: Final = (
+    "Windlass is no application of a git server, and browses none: send the address of a repository, with a "
+    "git token of the organization"
+)
+_PUSHES: Final = "Windlass asks repositories for new commits itself, and needs no webhook of a git server"
+_ACCEPTING: Final = "An invited person becomes a member by signing in with the invited address"
+_ADDRESSES: Final = "Windlass calls others from your own machines, with their addresses"
 
 NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
     _BILLING: (
@@ -69,6 +76,8 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
         "POST /blueprint/{}/update/preview",
         "POST /blueprint/{}/deploy",
         "PATCH /blueprint/{}",
+        "GET /environment/{}/lifecycleTemplate",
+        "GET /environment/{}/lifecycleTemplate/{}",
     ),
     _OPERATOR: (
         "GET /organization/{}/platformTemplate",
@@ -86,7 +95,36 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
         "GET /secretManagerAccess/{}/secrets",
         "GET /secretManagerAccess/{}/associatedServices",
     ),
-    _EKS_ANYWHERE: (
+    _BROWSING: (
+        "POST /organization/{}/github/connect",
+        "DELETE /organization/{}/github/disconnect",
+        *(
+            f"GET {account}/{what}"
+            for account in ("/organization/{}/account", "/account")
+            for what in (
+                "gitAuthProvider",
+                *(f"{host}/repository" for host in ("github", "gitlab", "bitbucket")),
+                *(f"{host}/repository/branch" for host in ("github", "gitlab", "bitbucket")),
+            )
+        ),
+    ),
+    _PUSHES: (
+        "GET /service/{}/gitWebhookStatus",
+        "POST /service/{}/gitWebhook/sync",
+    ),
+    _ACCEPTING: ("POST /organization/{}/inviteMember/{}",),
+    _ADDRESSES: ("GET /ips",),
+    _MACHINES: (
+        *(f"GET /{provider}/clusterFeature" for provider in ("aws", "azure", "gcp", "scaleway")),
+        "GET /aws/instanceType",
+        "GET /aws/eks/instanceType/{}",
+        "GET /azure/aks/instanceType/{}",
+        "GET /gcp/instanceType/{}",
+        "GET /scaleway/instanceType",
+        "GET /scaleway/instanceType/{}",
+        "GET /aws/managedDatabase/type",
+        "GET /aws/managedDatabase/instanceType/{}/{}",
+        "GET /scaleway/managedDatabase/type",
         "GET /organization/{}/cluster/{}/eks-anywhere/commits",
         "PUT /organization/{}/cluster/{}/eks-anywhere/commit",
         "GET /organization/{}/cluster/{}/eks-anywhere/jwt",

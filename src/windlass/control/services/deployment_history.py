@@ -1,0 +1,308 @@
+"""Past and waiting deployments of a service or of a whole environment, as existing clients list them.
+
+Deployments of an environment are grouped: those that one request has started were stored in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import SECOND, stamp
+from windlass.base.errors import Invalid
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of, particulars
+from windlass.control.records.past_deployments import newest_first
+from windlass.control.records.shown_deployments import details_of
+from windlass.control.request.paths import target
+from windlass.control.services.environments import services_of, statuses_of
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action_status, together
+from windlass.families.deployment_history import HistoryQuery
+from windlass.store import DeploymentRow, Reads, Row
+
+MOST: Final = 10_000
+"""Deployments of a service that are looked at."""
+_STAGE: Final = "DEFAULT"
+
+
+class PastDeployment(Struct, frozen=True):
+    service: Row
+    row: DeploymentRow
+    details: Particulars
+
+    @property
+    def state(self) -> State:
+        action = Do(self.row.action)
+        words = WORDS[action]
+        is_built = action not in BUILDS or self.details.made
+        return {
+            Progress.QUEUED: words.queued,
+            Progress.BUILDING: State.BUILDING,
+            Progress.DEPLOYING: words.under_way,
+            Progress.SUCCEEDED: words.done,
+            Progress.FAILED: words.failed if is_built else State.BUILD_ERROR,
+        }.get(Progress(self.row.status), State.CANCELED)
+
+    @property
+    def request(self) -> tuple[int, str]:
+        """Tells the deployments of one request from others: they were stored at one moment."""
+        return self.row.created, self.details.request or self.row.id
+
+
+Group = Sequence[PastDeployment]
+"""The deployments of one request, in the order of the deployment."""
+
+
+def _as_past(service: Row, row: DeploymentRow) -> PastDeployment:
+    return PastDeployment(service, row, particulars(row))
+
+
+# One service
+
+
+@reads("*.deploymentHistoryV2")
+async def list_of_service(ctx: Context, call: Call) -> Reply:
+    service, query = await target(ctx.store.reads, call), call.asked(HistoryQuery)
+    newest = MOST
+    if query.startId:
+        start = await ctx.store.reads.deployments.get(query.startId)
+        if start is None or start.service != service.id:
+            raise _unknown_start("this service")
+        newest = start.number - 1
+    rows = await ctx.store.reads.deployments.latest(service.id, query.pageSize, newest)
+    entries = [_service_entry(ctx, call, _as_past(service, row)) for row in rows]
+    return _page(query, entries)
+
+
+def _service_entry(ctx: Context, call: Call, past: PastDeployment) -> Document:
+    status_details = details_of(past.state)
+    if past.details.sub_action:
+        status_details |= {"sub_action": past.details.sub_action}
+    return {
+        "identifier": _identifier(ctx, past),
+        "status": call.dialect.exact(past.state),
+        "auditing_data": _auditing_data([past]),
+        "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
+        "status_details": status_details,
+        "icon_uri": past.service.read(_Icon).icon_uri,
+        "total_duration": _duration([past]),
+    }
+
+
+def _identifier(ctx: Context, past: PastDeployment) -> Document:
+    return {
+        "name": name_of(past.service),
+        "service_id": past.service.id,
+        "service_type": ctx.registry[past.service.family].enum_value,
+        "execution_id": past.row.id,
+    }
+
+
+class _Icon(Struct):
+    icon_uri: str = ""
+
+
+# A whole environment
+
+
+@reads("environment.deploymentHistory")
+async def list_of_environment(ctx: Context, call: Call) -> Reply:
+    return await _list_groups(ctx, call, _environment_entry)
+
+
+@reads("environment.deploymentHistoryV2")
+async def list_of_environment_by_stage(ctx: Context, call: Call) -> Reply:
+    return await _list_groups(ctx, call, _stages_entry)
+
+
+async def _list_groups(
+    ctx: Context, call: Call, describe: Callable[[Context, Call, str, Group], Document]
+) -> Reply:
+    environment, query = await target(ctx.store.reads, call), call.asked(HistoryQuery)
+    services = await services_of(ctx, ctx.store.reads, environment)
+    start = await _start(ctx.store.reads, query, services)
+    entries: list[Document] = []
+    async for group in _groups(ctx, services):
+        if start is None:
+            entries.append(describe(ctx, call, environment.id, group))
+        elif start in {past.row.id for past in group}:
+            start = None
+        if len(entries) == query.pageSize:
+            break
+    return _page(query, entries)
+
+
+async def _start(source: Reads, query: HistoryQuery, services: Iterable[Row]) -> str | None:
+    if not query.startId:
+        return None
+    row = await source.deployments.get(query.startId)
+    if row is None or row.service not in {service.id for service in services}:
+        raise _unknown_start("this environment")
+    return row.id
+
+
+def _unknown_start(where: str) -> Invalid:
+    return Invalid(f"startId: must be the id of an entry of this list: no deployment of {where} has it")
+
+
+async def _groups(ctx: Context, services: Sequence[Row]) -> AsyncIterator[Group]:
+    """Yields the deployments of all services, the newest request first."""
+    streams = [newest_first(ctx, service.id, MOST) for service in services]
+    heads = [await anext(stream, None) for stream in streams]
+    while any(heads):
+        newest = max(head.created for head in heads if head)
+        together: list[PastDeployment] = []
+        for index, service in enumerate(services):
+            while (head := heads[index]) and head.created == newest:
+                together.append(_as_past(service, head))
+                heads[index] = await anext(streams[index], None)
+        for _, group in groupby(sorted(together, key=lambda past: past.request), lambda past: past.request):
+            yield [*group]
+
+
+def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
+    lists: dict[str, list[Document]] = {f"{family}s": [] for family in ("helm", *ctx.kinds)}
+    for past in group:
+        lists[f"{past.service.family}s"].append(_part(ctx, call, past))
+    auditing = _auditing_data(group)
+    return {"id": group[0].row.id, "status": call.dialect.exact(_state(group)), **auditing, **lists}
+
+
+def _part(ctx: Context, call: Call, past: PastDeployment) -> Document:
+    return {
+        **ctx.kinds[past.service.family].shown_version(past.service, past.details),
+        "id": past.row.id,
+        "created_at": stamp(past.row.created),
+        "updated_at": stamp(past.row.changed),
+        "name": name_of(past.service),
+        "status": call.dialect.exact(past.state),
+    }
+
+
+def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
+    state, duration = _state(group), _duration(group)
+    stage = {
+        "name": _STAGE,
+        "status": _stage_status(state),
+        "duration": duration,
+        "services": [_service_entry(ctx, call, past) for past in group],
+    }
+    return {
+        "identifier": {"execution_id": group[0].row.id, "environment_id": environment},
+        "auditing_data": _auditing_data(group),
+        "status": call.dialect.exact(state),
+        "trigger_action": _trigger(group),
+        "total_duration": duration,
+        "stages": [stage],
+        "action_status": action_status(state),
+    }
+
+
+def _state(group: Group) -> State:
+    return together(past.state for past in group)
+
+
+def _trigger(group: Group) -> str:
+    action = group[0].row.action
+    return Do.DEPLOY if action == Do.RUN else action
+
+
+def _auditing_data(group: Group) -> Document:
+    first = group[0]
+    return {
+        "created_at": stamp(first.row.created),
+        "updated_at": stamp(max(past.row.changed for past in group)),
+        "triggered_by": first.details.actor.name,
+        "origin": first.details.origin,
+    }
+
+
+def _duration(group: Group) -> str:
+    milliseconds = max(past.row.changed for past in group) - group[0].row.created
+    return f"PT{milliseconds // SECOND}S"
+
+
+def _stage_status(state: State) -> str:
+    word = action_status(state)
+    return {"SUCCESS": "DONE", "CANCELING": "ONGOING", "NEVER": "SKIPPED"}.get(word, word)
+
+
+def _page(query: HistoryQuery, entries: Sequence[Document]) -> Reply:
+    body = results([encode(entry) for entry in entries])
+    return Reply(body[:-1] + b',"page":1,"page_size":%d}' % query.pageSize)
+
+
+# Deployments that wait or are under way
+
+
+@reads("service.deploymentQueue")
+async def list_queue_of_service(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    rows = await ctx.store.reads.deployments.open(service.id)
+    return Reply(results([encode(_queue_entry(ctx, _as_past(service, row))) for row in rows]))
+
+
+def _queue_entry(ctx: Context, past: PastDeployment) -> Document:
+    identifier = _identifier(ctx, past)
+    return {
+        "identifier": {**identifier, "deployment_request_id": identifier.pop("execution_id")},
+        "auditing_data": _auditing_data([past]),
+        "status_details": details_of(past.state),
+        "icon_uri": past.service.read(_Icon).icon_uri,
+    }
+
+
+@reads("environment.deploymentQueue")
+async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    environment = await target(source, call)
+    waiting = [
+        _as_past(service, row)
+        for service in await services_of(ctx, source, environment)
+        for row in await source.deployments.open(service.id)
+        if row.status in OPEN
+    ]
+    waiting.sort(key=lambda past: past.request)
+    groups = [[*group] for _, group in groupby(waiting, lambda past: past.request)]
+    return Reply(results([encode(_queue_group(ctx, environment.id, group)) for group in groups]))
+
+
+def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
+    services = [
+        {
+            "identifier": _identifier(ctx, past),
+            "status": _stage_status(past.state),
+            "icon_uri": past.service.read(_Icon).icon_uri,
+            "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
+        }
+        for past in group
+    ]
+    return {
+        "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
+        "auditing_data": _auditing_data(group),
+        "trigger_action": _trigger(group),
+        "stages": [{"name": _STAGE, "status": _stage_status(_state(group)), "services": services}],
+    }
+
+
+# Statuses
+
+
+@reads("environment.statusesWithStages")
+async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    statuses = await statuses_of(ctx, ctx.store.reads, call, environment)
+    stage = {
+        "id": environment.id,
+        "name": _STAGE,
+        "description": "All services of the environment",
+        "status": _stage_status(State(str(statuses.environment["deployment_state"]))),
+    }
+    stages = [{**statuses.services, "stage": stage}]
+    return Reply(encode({"environment": statuses.environment, "stages": stages}))

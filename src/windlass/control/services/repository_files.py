@@ -1,0 +1,143 @@
+"""Answers questions about the files of a repository, of which it fetches the newest commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
+
+from windlass.base import ids
+from windlass.base.errors import Conflict, Invalid
+from windlass.base.file_names import folder_names, read_beginning
+from windlass.base.subprocesses import in_thread
+from windlass.builders.dockerfile import LONGEST, Dockerfile, declared_arguments, read
+from windlass.builders.git import GitError, GitSource
+from windlass.builders.instructions import DockerfileError
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.request.paths import target
+from windlass.control.request.references import check_reference
+from windlass.control.workloads.repositories import source_at
+from windlass.control.workloads.work_folders import DETECTIONS, work_folder
+from windlass.core.declare.shapes import GitRepositoryRequest, normalise_repository
+from windlass.families.git_token import git_token
+from windlass.families.repository_files import (
+    CheckedDockerfile,
+    CheckedFiles,
+    Directories,
+    DockerfileCheck,
+    GitFileCheck,
+)
+
+MOST_FOLDERS: Final = 10_000
+_FIELD: Final = "git_repository"
+T = TypeVar("T")
+Look: TypeAlias = Callable[[Path], T]
+
+
+@reads("environment.checkDockerfile")
+async def check_dockerfile(ctx: Context, call: Call) -> Reply:
+    asked = call.sent(DockerfileCheck)
+    look = partial(_parse_dockerfile, path=asked.dockerfile_path)
+    purpose = f"Dockerfile {asked.dockerfile_path}"
+    return Reply(encode(await look_into(ctx, call, asked.git_repository, _FIELD, purpose, look)))
+
+
+@reads("environment.checkGitFile")
+async def check_files(ctx: Context, call: Call) -> Reply:
+    asked = call.sent(GitFileCheck)
+    look = partial(_find_files, paths=asked.files)
+    purpose = "\0".join(["files", *asked.files])
+    return Reply(encode(await look_into(ctx, call, asked.git_repository, _FIELD, purpose, look)))
+
+
+@reads("organization.listDirectories")
+async def list_directories(ctx: Context, call: Call) -> Reply:
+    repository = call.sent(GitRepositoryRequest)
+    return Reply(encode(await look_into(ctx, call, repository, "", "folders", _list_folders)))
+
+
+async def look_into(
+    ctx: Context,
+    call: Call,
+    repository: GitRepositoryRequest,
+    at: str,
+    purpose: str,
+    look: Look[T],
+) -> T:
+    """Looks into the folder of a repository that the caller may read. `at` is the field of the
+    body that names it, or empty."""
+    row = await target(ctx.store.reads, call)
+    source = await readable_source(ctx, call, row.org, repository, at)
+    try:
+        return await ctx.git_reader.look(row.org, source, purpose, partial(_fetch, ctx, look=look))
+    except GitError as error:
+        raise unreadable(error) from error
+
+
+async def readable_source(
+    ctx: Context, call: Call, org: str, repository: GitRepositoryRequest, at: str
+) -> GitSource:
+    """Returns a repository of a body, which the caller may read."""
+    normalise_repository(repository, at)
+    if token := repository.git_token_id:
+        path = f"{at}.git_token_id".lstrip(".")
+        await check_reference(ctx.store.reads, path, git_token.name, token, org, call.actor)
+    try:
+        return await source_at(ctx, ctx.store.reads, org, repository, None)
+    except GitError as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: GitError) -> Conflict:
+    return Conflict(f"The repository cannot be read: {error}")
+
+
+async def _fetch(ctx: Context, source: GitSource, look: Look[T]) -> T:
+    async with work_folder(ctx, f"{DETECTIONS}{ids.new_id()}") as folder:
+        await ctx.git.fetch(source, folder)
+        return await in_thread(look, folder / source.root_path.strip("/"))
+
+
+def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:
+    try:
+        beginning = read_beginning(folder, _inside(folder, path, "dockerfile_path"), LONGEST + 1)
+        text = beginning.decode(errors="replace")
+        dockerfile = read(text)
+        images = list(dict.fromkeys(_images(dockerfile)))
+    except DockerfileError as error:
+        raise Invalid(f"dockerfile_path: {path} cannot be parsed: {error}") from error
+    return CheckedDockerfile(dockerfile_path=path, arg=sorted(declared_arguments(text)), repositories=images)
+
+
+def _images(dockerfile: Dockerfile) -> Iterator[str]:
+    """Yields the images of FROM. A variable without a value is shown as it is written."""
+    variables = dockerfile.outer({})
+    for stage in dockerfile.stages:
+        if dockerfile.earlier(stage.base, stage) is None:
+            yield dockerfile.read(stage.line, stage.base, variables) or stage.base
+
+
+def _find_files(folder: Path, paths: Sequence[str]) -> CheckedFiles:
+    for index, path in enumerate(paths):
+        _inside(folder, path, f"files[{index}]")
+    return CheckedFiles(files=[*paths])
+
+
+def _list_folders(folder: Path) -> Directories:
+    return Directories(results=[*islice(folder_names(folder), MOST_FOLDERS)])
+
+
+def _inside(folder: Path, path: str, field: str) -> str:
+    """Returns the path of a file, relative to the folder, with its links followed. Refuses one that is no
+    file, or leads out of the folder."""
+    top = folder.resolve()
+    try:
+        file = (top / path.strip("/")).resolve(strict=True)
+        if file.is_file() and file.is_relative_to(top):
+            return str(file.relative_to(top))
+    except (OSError, RuntimeError, ValueError):
+        pass  # it is not there, or its links go round in a circle
+    raise Invalid(f"{field}: there is no file {path} in this folder of the repository")

@@ -1,0 +1,132 @@
+"""Histories and queues of deployments, of a service and of a whole environment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.engine import FakeEngine
+from tests.world import World, make_world
+
+IMAGE = {"name": "cache", "image_name": "acme/cache", "tag": "1.0", "arguments": ["-v"]}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world(engine=FakeEngine("image")) as made:
+        yield made
+
+
+@pytest.fixture
+async def shop(world: World) -> tuple[str, str, str]:
+    """An environment with an application and a container, deployed together and then one alone."""
+    environment = await world.environment()
+    app = await world.application(environment)
+    container = await world.made(f"/environment/{environment}/container", IMAGE)
+    await world.post(f"/environment/{environment}/deploy")
+    await world.settle()
+    world.clock.turn(60)
+    await world.post(f"/container/{container}/deploy", {"image_tag": "2.0"})
+    await world.settle()
+    return environment, app, container
+
+
+async def test_deployments_of_one_request_are_one_entry_of_the_environment(world: World, shop):
+    environment, app, _ = shop
+    answer = await world.get(f"/environment/{environment}/deploymentHistory")
+    alone, both = answer["results"]
+    assert (answer["page"], answer["page_size"]) == (1, 20)
+    assert [(len(entry["applications"]), len(entry["containers"])) for entry in (alone, both)] == [
+        (0, 1),
+        (1, 1),
+    ]
+    assert (alone["containers"][0]["tag"], both["containers"][0]["tag"]) == ("2.0", "1.0")
+    assert both["applications"][0]["commit"]["git_commit_id"]
+    assert {entry["status"] for entry in (alone, both)} == {"DEPLOYED"}
+    assert (alone["helms"], alone["jobs"], both["triggered_by"], both["origin"]) == (
+        [],
+        [],
+        "operator",
+        "API",
+    )
+    deployments = (await world.get(f"/application/{app}/deployment"))["results"]
+    assert both["applications"][0]["id"] == deployments[0]["id"]
+
+
+async def test_a_history_goes_on_after_an_entry(world: World, shop):
+    environment, app, container = shop
+    for path in (
+        f"/environment/{environment}/deploymentHistory",
+        f"/container/{container}/deploymentHistoryV2",
+    ):
+        everything = (await world.get(path))["results"]
+        first = await world.get(f"{path}?pageSize=1")
+        assert (first["results"], first["page_size"]) == (everything[:1], 1)
+        start = first["results"][0].get("id") or first["results"][0]["identifier"]["execution_id"]
+        assert (await world.get(f"{path}?startId={start}"))["results"] == everything[1:]
+    elsewhere = (await world.get(f"/application/{app}/deployment"))["results"][0]["id"]
+    refused = await world.get(f"/container/{container}/deploymentHistoryV2?startId={elsewhere}")
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "startId")
+    other = await world.environment()
+    refused = await world.get(f"/environment/{other}/deploymentHistory?startId={elsewhere}")
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "startId")
+
+
+async def test_the_history_by_stage_tells_the_action_and_the_version_of_each_service(world: World, shop):
+    environment, _, container = shop
+    alone, both = (await world.get(f"/environment/{environment}/deploymentHistoryV2"))["results"]
+    [stage] = both["stages"]
+    assert (stage["name"], stage["status"], len(stage["services"])) == ("DEFAULT", "DONE", 2)
+    assert (both["trigger_action"], both["action_status"]) == ("DEPLOY", "SUCCESS")
+    assert both["identifier"]["environment_id"] == environment
+    [entry] = alone["stages"][0]["services"]
+    assert entry["identifier"]["service_id"] == container
+    assert entry["details"] == {
+        "image_name": "acme/cache", "tag": "2.0", "arguments": ["-v"], "entrypoint": ""
+    }  # fmt: skip
+    own = (await world.get(f"/container/{container}/deploymentHistoryV2"))["results"]
+    assert own[0] == entry
+    assert entry["total_duration"].startswith("PT")
+
+
+async def test_a_failed_and_a_waiting_deployment_are_told_from_others(world: World, shop):
+    environment, app, _ = shop
+    world.clock.turn(60)
+    world.git.push("broken")
+    world.builder.broken = "no such package"
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    world.clock.turn(60)
+    await world.post(f"/environment/{environment}/stop")
+    stop, failed, *_ = (await world.get(f"/environment/{environment}/deploymentHistory"))["results"]
+    assert (stop["status"], failed["status"]) == ("STOP_QUEUED", "BUILD_ERROR")
+    assert failed["applications"][0]["status"] == "BUILD_ERROR"
+    [queued] = (await world.get(f"/environment/{environment}/deploymentQueue"))["results"]
+    assert (queued["trigger_action"], queued["stages"][0]["status"]) == ("STOP", "QUEUED")
+    assert len(queued["stages"][0]["services"]) == 2
+    [waiting] = (await world.get(f"/service/{app}/deploymentQueue"))["results"]
+    assert waiting["identifier"]["service_id"] == app
+    assert waiting["status_details"]["status"] == "QUEUED"
+    await world.settle()
+    assert (await world.get(f"/environment/{environment}/deploymentQueue"))["results"] == []
+    assert (await world.get(f"/service/{app}/deploymentQueue"))["results"] == []
+
+
+async def test_statuses_come_in_one_stage(world: World, shop):
+    environment, app, _ = shop
+    answer = await world.get(f"/environment/{environment}/statusesWithStages")
+    [stage] = answer["stages"]
+    assert (stage["stage"]["name"], stage["stage"]["status"]) == ("DEFAULT", "DONE")
+    assert ([one["id"] for one in stage["applications"]], stage["helms"]) == ([app], [])
+    statuses = await world.get(f"/environment/{environment}/statuses")
+    assert answer["environment"] == statuses["environment"]
+    assert stage["containers"] == statuses["containers"]
+
+
+async def test_an_environment_without_deployments_has_an_empty_history(world: World):
+    environment = await world.environment()
+    for name in ("deploymentHistory", "deploymentHistoryV2", "deploymentQueue"):
+        assert (await world.get(f"/environment/{environment}/{name}"))["results"] == []
+    stages = (await world.get(f"/environment/{environment}/statusesWithStages"))["stages"]
+    assert stages[0]["stage"]["status"] == "SKIPPED"

@@ -1,0 +1,24 @@
+"""Git tokens over HTTP: the services that use one are counted and listed."""
+
+from __future__ import annotations
+
+from tests.world import World
+
+GIT = {"url": "https://github.com/acme/shop.git"}
+
+
+async def test_a_git_token_counts_and_lists_the_services_that_use_it(world: World):
+    path = f"/organization/{world.org}/gitToken"
+    token = await world.made(path, {"name": "g", "type": "GITHUB", "token": "s3cret"})
+    environment = await world.environment()
+    app = await world.made(f"/environment/{environment}/application", {"name": "web", "git_repository": GIT})
+    assert (await world.get(f"{path}/{token}"))["associated_services_count"] == 0
+    assert (await world.get(f"{path}/{token}/associatedServices"))["results"] == []
+    body = {"git_repository": {"git_token_id": token}}
+    assert (await world.patch(f"/application/{app}", body)).status == 200
+    assert (await world.get(f"{path}/{token}"))["associated_services_count"] == 1
+    [user] = (await world.get(f"{path}/{token}/associatedServices"))["results"]
+    assert (user["service_id"], user["service_type"], user["service_name"]) == (app, "APPLICATION", "web")
+    assert user["environment_id"] == environment
+    await world.patch(f"/application/{app}", {"git_repository": {"git_token_id": None}})
+    assert (await world.get(f"{path}/{token}"))["associated_services_count"] == 0
