@@ -25,7 +25,7 @@ export async function load({ params, org }) {
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
   [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
   const projectPath = `/project/${state.environment.project.id}`;
-  const [project, environments] = await Promise.all([api.get(projectPath), api.all(`${projectPath}/environment`)]);
+  const [project, environments] = await Promise.all([api.seen(projectPath), api.all(`${projectPath}/environment`).catch(() => [])]);
   return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });
 }
 
@@ -39,17 +39,17 @@ export function render(state, place) {
   const rows = byUrgency(services.filter((service) => service.name.toLowerCase().includes(state.search)));
   const count = chosen.size;
   return [
-    crumbs([project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
+    crumbs(project && [project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
     head(environment.name, {
       about: answer(services),
       actions: [
         link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
         link(`/new?environment=${environment.id}`, h("span", { class: "button" }, words.places.new)),
-        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true }) : button(text.deployAll, () => deployAll(state), { main: true })),
+        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true, needs: ["POST", `${path}/service/deploy`] }) : button(text.deployAll, () => deployAll(state), { main: true, needs: ["POST", `${path}/deploy`] })),
         menu(words.more, [
-          count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true }),
-          services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true }),
-          button(words.remove.button, () => remove(state, place), { plain: true, danger: true }),
+          count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
+          services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
+          button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),
       ],
     }),
@@ -143,5 +143,5 @@ async function remove({ path, environment, project }, place) {
   if (!(await confirm(words.remove.title(environment.name), text.removeWill, { action: words.remove.button, danger: true, name: environment.name }))) return;
   await api.delete(path);
   say(words.remove.done(environment.name));
-  await place.go(`/project/${project.id}`);
+  await place.go(project ? `/project/${project.id}` : "/");
 }
