@@ -102,12 +102,12 @@ def _choose_object(
             f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port
         )
     elif name in _ASGI:
-        more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
+        more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
         serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
     else:
         inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
         target = inner[1] if inner else variable or f"'{factory}()'"
-        more = " --pythonpath src" if file.in_src else ""
+        more = f" --pythonpath {file.base}" if file.base else ""
         serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
     _add_unnamed(recipe, needed, _MODULES[name], file)
     return True
@@ -145,7 +145,9 @@ def _file_naming(module: str, needed: dict[str, str]) -> str:
     return needed.get(module) or next(extensions, "")
 
 
-def serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+def serve_asgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
     if recipe.start:
         return
     if "hypercorn" in needed and "uvicorn" not in needed:
@@ -155,10 +157,12 @@ def serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str
     else:
         start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
         _add_server(recipe, needed, "uvicorn")
-    _choose_start(recipe, start, because)
+    _choose_start(recipe, before + start, because)
 
 
-def serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+def serve_wsgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
     if recipe.start:
         return
     if "waitress" in needed and "gunicorn" not in needed:
@@ -166,7 +170,7 @@ def serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str
     else:
         start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
         _add_server(recipe, needed, "gunicorn")
-    _choose_start(recipe, start, because)
+    _choose_start(recipe, before + start, because)
 
 
 def _choose_start(recipe: Recipe, start: str, because: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.core.detect.django_settings import apply_django_settings
+from windlass.core.detect.django_settings import MIGRATE, apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
-from windlass.core.detect.python_code import PythonFile, python_files
+from windlass.core.detect.python_code import PythonFile, python_file, python_files
 from windlass.core.detect.python_frameworks import (
     ENTRY,
     add_package,
@@ -134,16 +134,17 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
         return False
     project = settings.partition(".")[0]
     recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
-    recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
+    recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
     if not needed:
         recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    apply_django_settings(files, recipe, settings, needed)
+    before = apply_django_settings(files, recipe, settings, needed)
     if files.has(f"{project}/asgi.py") and (
         not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
     ):
-        serve_asgi(recipe, needed, f"{project}.asgi:application", f"{project}/asgi.py is there", "")
+        serve, name = serve_asgi, "asgi"
     else:
-        serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
+        serve, name = serve_wsgi, "wsgi"
+    serve(recipe, needed, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
     _celery(files, recipe, needed)
     return True
 
@@ -168,7 +169,7 @@ def _is_served(files: KnownFiles, module: str) -> bool:
 
 
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    code = python_files(files)
+    code = python_files(files, needed)
     if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
         recipe, needed, code
     ):
@@ -182,13 +183,14 @@ def _celery(
     """Adds a worker beside the web process, or as the only process."""
     if "celery" not in needed or recipe.processes:
         return
-    code = python_files(files) if code is None else code
-    named = [*code, *(PythonFile(path, files.text(path)) for path in _celery_paths(files))]
+    code = python_files(files, needed) if code is None else code
+    named = [*code, *(python_file(files, path, needed) for path in _celery_paths(files))]
     file = next((file for file in named if file.made_by("Celery")), None)
     if file is None:
         return
     because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
-    worker = ProcessType("worker", f"celery -A {file.module} worker --loglevel INFO")
+    folder = f" --workdir {file.base}" if file.base else ""
+    worker = ProcessType("worker", f"celery{folder} -A {file.module} worker --loglevel INFO")
     web = [ProcessType(WEB, recipe.start)] if recipe.start else []
     recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
 
