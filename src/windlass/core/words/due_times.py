@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from windlass.core.words.cron import Timetable
 
@@ -25,6 +25,11 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which
 _DAY: Final = timedelta(days=1)
 _FARTHEST: Final = 366 * 9
 """Days to look ahead: 29 February may be eight years away."""
+
+
+class UnknownZone(Exception):
+    """A time zone that this machine does not know, though another one does, or earlier data of it did.
+    The message is for the person whose job it is."""
 
 
 def is_zone(name: str) -> bool:
@@ -39,14 +44,25 @@ def _zones() -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    """May raise UnknownZone."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UnknownZone(
+            f"the machine of this server does not know the time zone {name}: choose another one, or ask the "
+            "operator to install the packages tzdata and tzdata-legacy"
+        ) from error
 
 
 def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
     """Returns the first due time after this minute; None if there is none in the next years."""
     # A clock that is set back over midnight has times of the day before again.
     day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
-    for _ in range(_FARTHEST):
+    farthest = day + _FARTHEST * _DAY
+    while day < farthest:
+        if day.month not in timetable.months:
+            day = _next_month(day)
+            continue
         if _matches(timetable, day):
             due = _first_after(timetable, where, day, after)
             if due is not None:
@@ -63,9 +79,12 @@ def due_times(timetable: Timetable, where: ZoneInfo, after: int, until: int) -> 
         due = next_due(timetable, where, due)
 
 
+def _next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
 def _matches(timetable: Timetable, day: date) -> bool:
-    if day.month not in timetable.months:
-        return False
+    """True if a day of a right month is a right one."""
     in_days, in_weekdays = day.day in timetable.days, day.isoweekday() % 7 in timetable.weekdays
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 
