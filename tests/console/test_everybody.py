@@ -12,9 +12,10 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Page, expect
 
 from tests.console.servers import Server
+from tests.forms import elsewhere
 from windlass.console.files import ROOT, ConsoleFiles
 
-WIDTHS = (360, 820, 2560)
+NARROWEST, *WIDER = (360, 820, 2560)
 SERIOUS = {"serious", "critical"}
 
 
@@ -28,7 +29,7 @@ def findings(page: Page) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", *elsewhere("dark")])
 def test_axe_finds_nothing_serious_on_any_page(server: Server, new_page, places, theme) -> None:
     page = new_page("/", color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
     troubles = {}
@@ -57,7 +58,7 @@ def test_axe_finds_what_is_wrong(new_page) -> None:
     assert any("button-name" in finding for finding in findings(page))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [NARROWEST, *elsewhere(*WIDER)])
 def test_nothing_is_wider_than_the_window(server: Server, new_page, places, width) -> None:
     page = new_page("/", viewport={"width": width, "height": 800})
     wide = {}

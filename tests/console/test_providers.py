@@ -60,6 +60,7 @@ def test_a_person_signs_in_at_a_real_provider(chromium: Browser, provided: Serve
     context.close()
 
 
+@pytest.mark.elsewhere
 def test_a_stranger_of_a_real_provider_is_told_to_ask_for_an_invitation(
     chromium: Browser, provided: Server
 ) -> None:

@@ -16,6 +16,7 @@ def nodes(page: Page) -> int:
     return int(page.evaluate("document.querySelectorAll('*').length"))
 
 
+@pytest.mark.elsewhere
 def test_ten_thousand_services_are_a_page_of_bounded_size(server: Server, new_page) -> None:
     environment = server.environment(project="Many")
     page = new_page("/")
@@ -49,6 +50,7 @@ def test_a_log_with_many_lines_is_a_page_of_bounded_size(
     expect(page.locator(".log mark").first).to_have_text(newest)
 
 
+@pytest.mark.elsewhere
 def test_a_deployment_of_500_services_is_followed_in_a_page_of_bounded_size(server: Server, new_page) -> None:
     environment = server.environment(project="Fleet")
     page = new_page("/")

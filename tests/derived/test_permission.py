@@ -14,13 +14,14 @@ from tests.derived.operations import OPERATIONS
 from tests.derived.references import references, required, without_references
 from tests.derived.stage import Stage, staged
 from tests.derived.things import Subject
+from tests.forms import elsewhere
 from windlass.base.tokens import new_token
 from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 SCOPES = (Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN)
-LIMITS = ("no limit", "a project", "an environment", "a service", "another project", "nothing")
+OTHER_LIMITS = ("no limit", "an environment", "a service", "another project", "nothing")
 FROM_ABOVE = (".override", ".alias")
 """Operations on a resource that may lie above the place of the decision."""
 
@@ -37,7 +38,7 @@ async def stage() -> AsyncIterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("kind", LIMITS)
+@pytest.mark.parametrize("kind", ["a project", *elsewhere(*OTHER_LIMITS)])
 async def test_every_operation_answers_what_may_decides(stage: Stage, kind: str):
     wrong, statuses = [], set()
     for operation in OPERATIONS:

@@ -67,7 +67,7 @@ def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged
         assert db.get() == ["anchor", "rope"]
 
 
-@EVERY
+@SHARED
 @pytest.mark.sized
 def test_a_start_works_after_a_kill_during_the_creation_of_the_data_folder(name):
     with database(name, new=True) as db:
