@@ -96,7 +96,7 @@ def plant(fetches: Fetches) -> None:
     (fetches.folder / "copy" / "planted.txt").write_text("")
 
 
-async def test_a_whole_copy_is_used(repository, fetches):
+async def test_a_complete_copy_is_used_by_the_next_fetch(repository, fetches):
     await fetches.texts(repository, repository.write(a__txt="first").commit())
     plant(fetches)
     assert "planted.txt" in await fetches.texts(repository, repository.write(a__txt="later").commit())

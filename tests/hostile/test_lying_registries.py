@@ -70,7 +70,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("body", BROKEN)
-async def test_an_answer_that_is_broken_is_told_as_such(body: bytes):
+async def test_a_malformed_answer_of_a_registry_is_reported(body: bytes):
     with pytest.raises(RegistryFailure, match="not JSON of the expected form") as refused:
         await registry(Servers(lambda *_: (200, {}, body)), URL).tags("a", 10)
     assert refused.value.problem is Problem.NOT_A_REGISTRY
@@ -89,7 +89,7 @@ async def test_a_server_for_tokens_without_an_address_gets_no_login(realm: str):
     assert servers.told == {}
 
 
-def test_headers_that_are_broken_stand_for_nothing():
+def test_malformed_headers_of_a_registry_are_ignored():
     assert next_page('<https://[/v2/a>; rel="next"', URL) == ""
     assert wait_of({"retry-after": "9" * 5000}, 0) == 60
     assert wait_of({"retry-after": "9" * 9}, 0) == LONGEST_WAIT

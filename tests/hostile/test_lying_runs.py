@@ -79,7 +79,7 @@ STATE = b'{"version": 4, "outputs": {"a": {"value": %s}}}'
         ("PUT", "resources", {"values": {"outputs": {"a": 1}}}),
     ],
 )
-async def test_a_message_that_is_broken_is_refused(world: World, method: str, what: str, sent: Any):
+async def test_a_malformed_message_of_a_run_is_refused(world: World, method: str, what: str, sent: Any):
     """Negative control: `test_outputs_that_no_process_could_take_are_no_variables_of_others`."""
     run = await begun(world)
     await run.send("POST", "state", state({}))

@@ -34,7 +34,7 @@ def test_the_list_has_each_operation_once():
     assert [marks.count(mark) for mark in "*TC"] == [15, 236, 144]
 
 
-def test_the_page_of_the_manual_is_true():
+def test_the_page_on_coverage_is_the_present_count():
     assert PAGE.read_text() == page(), "run `make coverage`"
 
 
@@ -48,7 +48,7 @@ def test_an_operation_is_refused_only_if_it_is_listed_and_does_not_act():
     assert refused().isdisjoint(acting()), "take what acts now out of NOT_OFFERED"
 
 
-def test_each_line_names_an_operation_and_a_test_that_there_are():
+def test_each_line_names_an_operation_that_acts_and_a_test_that_exists():
     lines = read_tests(TESTS.read_text())
     assert [operation for operation in lines if operation not in acting()] == []
     assert [test for test in lines.values() if not has_test(test)] == [], "run `make coverage ARGS=--record`"

@@ -101,7 +101,7 @@ async def test_a_cancelled_run_ends_once_wherever_the_worker_is_killed(world: Wo
 
 
 async def test_every_point_of_runs_is_reached(world: World) -> None:
-    """The control: none of the tests above is about nothing."""
+    """The control of the tests above."""
     programs = Programs(world)
     death = Death(world, "")
     job = await ready_job(world, schedule={"on_start": {"arguments": ["migrate"]}})

@@ -75,8 +75,8 @@ async def test_a_cancelled_run_ends_once_wherever_a_worker_is_overtaken(world: W
     assert left(world, job) == []
 
 
-async def test_points_of_due_times_and_of_events_are_come_to(world: World) -> None:
-    """The control: the tests above are not about nothing."""
+async def test_each_point_of_a_scheduled_run_can_overtake_a_worker(world: World) -> None:
+    """The control of the tests above."""
     for point in ("due runs started", "run begun", "run ended", "run recorded", "run removed"):
         await ready_job(world, schedule=cron("0 * * * *"))
         overtaken = Overtaken(world, point)

@@ -1,4 +1,4 @@
-"""The settings of jobs: one source, one sort of schedule, and the forms that existing clients send."""
+"""The settings of jobs: one source, one type of schedule, and the forms that existing clients send."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def refused(world: World, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "sort"), [(cron(), "CRON"), (ON_START, "LIFECYCLE"), ({"on_delete": {}}, "LIFECYCLE")]
+    ("schedule", "job_type"), [(cron(), "CRON"), (ON_START, "LIFECYCLE"), ({"on_delete": {}}, "LIFECYCLE")]
 )
-async def test_a_job_says_which_sort_it_is(world: World, schedule: dict[str, Any], sort: str) -> None:
+async def test_a_job_shows_its_type(world: World, schedule: dict[str, Any], job_type: str) -> None:
     job = (await world.get(f"/job/{await new_job(world, schedule=schedule)}")).json
-    assert (job["job_type"], job["service_type"]) == (sort, "JOB")
+    assert (job["job_type"], job["service_type"]) == (job_type, "JOB")
 
 
 @pytest.mark.parametrize("unused", [None, {}])
@@ -90,7 +90,7 @@ async def test_an_image_is_refused_where_the_engine_runs_none(database_url: str)
         assert (answer.status, "source.image: " in answer.message) == (400, True)
 
 
-async def test_a_job_does_not_change_its_sort(world: World) -> None:
+async def test_a_job_keeps_its_type(world: World) -> None:
     job = await new_job(world)
     answer = await world.put(f"/job/{job}", {"name": "job", "source": IMAGE, "schedule": ON_START})
     assert (answer.status, "schedule: create another job" in answer.message) == (400, True)

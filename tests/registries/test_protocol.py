@@ -189,7 +189,7 @@ async def test_docker_hub_tells_how_many_pulls_are_left():
         (503, {}, b"", Problem.UNREACHABLE),
     ],
 )
-async def test_a_server_that_is_no_registry_is_told_as_such(status, headers, document, problem):
+async def test_a_server_that_is_no_registry_is_reported(status, headers, document, problem):
     servers = Servers(lambda method, url, sent: (status, headers, document))
     with pytest.raises(RegistryFailure) as refused:
         await registry(servers, "https://reg.example.com").check()

@@ -68,7 +68,7 @@ async def test_a_deploy_that_is_asked_for_is_not_restricted(world: World):
 
 
 @pytest.mark.parametrize("value", ["", "../web", "!web", "#web", "/", "web\n"])
-async def test_a_path_that_is_none_is_refused(world: World, value: str):
+async def test_a_restriction_without_a_path_of_the_repository_is_refused(world: World, value: str):
     is_refused(await restrict(world, await world.application(), "MATCH", value), 400, "value: ")
 
 

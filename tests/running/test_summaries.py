@@ -25,7 +25,7 @@ async def test_services_of_all_kinds_are_listed_as_their_kinds_answer_them(world
         assert sorted(listed, key=lambda one: one["service_type"], reverse=True) == [one.json for one in each]
 
 
-async def test_statuses_of_many_are_those_of_each(world: World):
+async def test_a_list_of_statuses_has_what_each_status_answers(world: World):
     project = await world.project()
     environment = await world.environment(project)
     app = await world.application(environment)

@@ -152,7 +152,7 @@ async def test_an_outdated_version_is_neither_edited_nor_deleted(town: Town):
 
 
 @pytest.mark.parametrize("is_secret", [False, True])
-async def test_inherited_ones_are_aliased_and_overridden_and_go_with_their_target(
+async def test_aliases_and_overrides_of_inherited_variables_are_deleted_with_them(
     town: Town, is_secret: bool
 ):
     shared = f"/variable/{(await create(town, 'project', value='1', is_secret=is_secret))['id']}"
@@ -200,7 +200,7 @@ async def test_clients_that_read_its_key_as_value_can_edit_an_alias(town: Town):
     assert (await inputs(town.world, town.app)).variables["NEW"] == "1"
 
 
-async def test_many_are_imported_for_a_service_and_the_levels_above_it(town: Town):
+async def test_variables_are_imported_at_a_service_and_the_levels_above_it(town: Town):
     entries = [
         {"name": "A", "value": "1", "scope": "APPLICATION", "is_secret": False},
         {"name": "S", "value": VALUE, "scope": "PROJECT", "is_secret": True},

@@ -35,6 +35,7 @@ T = TypeVar("T")
 _LOOK: Final = 5.0
 """Seconds after which a wait looks whether it was cancelled, in case a nudge was lost."""
 _GRACE: Final = 10.0
+"""Seconds in which a run that is ended early may finish."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
 """Events whose runs may set variables. After a deletion, nothing is left to have them."""
 GONE: Final = "Deploy the job again: the version that this run would start is gone"
@@ -63,10 +64,10 @@ class RunTask(Struct, frozen=True):
 async def execute_run(ctx: Context, claim: Claim) -> None:
     """Executes a run to its end. A run that goes on for long is looked at again later."""
     run = await ctx.store.reads.runs.get(claim.id)
-    place = await ctx.places.of(run.job) if run else ctx.places.local
     if run is None:
         await ctx.store.write(lambda tx: tx.work.done(claim))
         return
+    place = await ctx.places.of(run.job)
     if place.elsewhere is not None:
         await ctx.store.write(partial(_leave_to_owner, claim, run))
         return
@@ -84,6 +85,7 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
 
 
 async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:
+    """Gives a run to the server that owns its place by now."""
     await tx.work.done(claim)
     await tx.work.ask(claim.kind, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
 

@@ -54,12 +54,29 @@ async def accept(
     is_one_off = bool(version.command)
     newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
     replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
-    for position in superseded_positions([deployment.status for deployment in replaced]):
-        await finish(tx, service, replaced[position], Progress.SUPERSEDED, newer)
-    under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
-    for deployment in under_way:
-        await _cancel_waiting(tx, status, deployment, newer)
-    details = Particulars(
+    is_under_way = await _end_replaced(tx, service, status, replaced, newer)
+    details = _new_particulars(service, call, version)
+    deployment = DeploymentRow(
+        ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
+        encode(details), do,
+    )  # fmt: skip
+    await tx.deployments.add(deployment)
+    status = replace(status, deployments=deployment.number)
+    if not is_one_off:
+        status = replace(
+            status,
+            state=status.state if is_under_way else WORDS[do].queued,
+            message=status.message if is_under_way else "",
+            deployment=deployment.id,
+        )
+    await tx.statuses.change(status)
+    await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
+    await tx.work.ask(RECONCILE, service.id, org=service.org)
+    return deployment, status
+
+
+def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Particulars:
+    return Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
         origin=call.origin.origin,
@@ -74,23 +91,18 @@ async def accept(
         event=version.event,
         request=call.origin.request_id,
     )
-    deployment = DeploymentRow(
-        ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
-        encode(details), do,
-    )  # fmt: skip
-    await tx.deployments.add(deployment)
-    status = replace(status, deployments=deployment.number)
-    if not is_one_off:
-        status = replace(
-            status,
-            state=status.state if under_way else WORDS[do].queued,
-            message=status.message if under_way else "",
-            deployment=deployment.id,
-        )
-    await tx.statuses.change(status)
-    await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
-    await tx.work.ask(RECONCILE, service.id, org=service.org)
-    return deployment, status
+
+
+async def _end_replaced(
+    tx: Tx, service: Row, status: StatusRow, replaced: list[DeploymentRow], reason: str
+) -> bool:
+    """Ends the deployments that a newer one replaces, as far as they wait. True if one is under way."""
+    for position in superseded_positions([deployment.status for deployment in replaced]):
+        await finish(tx, service, replaced[position], Progress.SUPERSEDED, reason)
+    under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
+    for deployment in under_way:
+        await _cancel_waiting(tx, status, deployment, reason)
+    return bool(under_way)
 
 
 async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
