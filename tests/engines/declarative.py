@@ -48,6 +48,7 @@ class DeclarativeEngine:
     limits = UNKNOWN
     identity = ""
     is_away = False
+    server_host = ""
 
     def __init__(self) -> None:
         self.takes: Literal["native", "image"] = "image"
