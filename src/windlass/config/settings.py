@@ -147,7 +147,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 4
     auto_deploy_seconds: Annotated[
         int,
-        _says("How often the branch of an application with `auto_deploy` is looked at", ge=5, le=86_400),
+        _says("How often the branch of a service with `auto_deploy` is looked at", ge=5, le=86_400),
     ] = 60
     build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
