@@ -93,7 +93,7 @@ class ImageToDeploy(Spec):
 
 
 class AutoDeployment(Status):
-    """What an organization deploys because of a new tag: its id, and a deployment for each container."""
+    """The deployments because of a new tag: the id of the organization, and one for each container."""
 
     id: Annotated[Id, id_of_subject()]
     deployments: list[Deployment] = []

@@ -15,7 +15,7 @@ class OwnOrganization(Struct, frozen=True):
     id: str
     name: str
     scopes: list[str]
-    """What the caller may do everywhere in it."""
+    """The scopes that the caller has everywhere in it."""
 
 
 class OwnAccount(Struct, frozen=True):
