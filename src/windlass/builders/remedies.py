@@ -42,7 +42,7 @@ _LIBRARIES: Final = {
         )
     },
 }
-"""What a tool says about a program or a header that is missing, and the Debian package that brings it."""
+"""Messages of tools about a missing program or header, each with the Debian package that has it."""
 _LIBRARY: Final = {
     package: f"Add {package} to system_packages on the engine docker, ask the operator to install it, or "
     "depend on a package that comes built: {0} is missing."
@@ -83,7 +83,7 @@ _OF_IMAGES: Final = {
         for package, words in _LIBRARY.items()
     },
 }
-"""What to do instead where a step ran in an image, whose programs are not those of this machine."""
+"""The remedy for a step that ran in an image, whose programs are not those of this machine."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, DecodeError, Meta, json
+from msgspec import UNSET, Meta
 
+from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import (
@@ -236,8 +237,8 @@ def normalise(spec: ContainerRegistry) -> None:
 
 def _is_key(text: str) -> bool:
     try:
-        return bool(json.decode(text, type=dict))
-    except DecodeError:
+        return bool(read_json(text, dict))
+    except BadJson:
         return False
 
 

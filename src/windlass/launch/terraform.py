@@ -298,7 +298,7 @@ class TerraformRun:
 
     @property
     def hint(self) -> str:
-        """What a person can do about the last failure; empty if its output says it."""
+        """The remedy for the last failure; empty if its output says it."""
         text = self._output.replace("\n│", " ")
         return next((hint for words, hint in _HINTS if words in text), "")
 

@@ -33,7 +33,7 @@ from windlass.core.detect.procfile import PROCFILE, read_procfile
 from windlass.core.detect.recipe import LONGEST
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
-"""What the .dockerignore of a generated Dockerfile begins with."""
+"""The first lines of the .dockerignore of a generated Dockerfile."""
 
 
 class ChosenDockerfile(Struct, frozen=True):

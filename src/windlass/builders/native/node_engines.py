@@ -67,7 +67,7 @@ class _InstalledPackage(msgspec.Struct):
 
 
 class EngineNotes:
-    """What packages asked for in earlier builds of a service, by the digest of what is installed."""
+    """The engines that packages asked for in earlier builds of a service, by the digest of these."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -66,7 +66,7 @@ class Interpreter(Struct, frozen=True):
     fetched: Path | None = None
     """The folder of a fetched Python, with its programs in `bin`; None for one of this machine."""
     complaint: str = ""
-    """What to do, if the repository asks for another version than this one."""
+    """The remedy, if the repository asks for another version than this one."""
 
 
 def wanted_in(folder: Path, pyproject: dict[str, Any]) -> WantedPython:

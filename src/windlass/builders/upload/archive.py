@@ -19,7 +19,7 @@ from windlass.builders.builder import FULL
 from windlass.builders.git.limits import Limits
 from windlass.builders.git.listing import TARGET, leaves
 from windlass.builders.git.source import DEEPEST, LONGEST
-from windlass.builders.upload.tar import ByteSource, Entry, TarReader, UploadError, shown
+from windlass.builders.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, shown
 
 ID: Final = 40
 """Digits of the id of a content: as many as a commit has."""
@@ -85,7 +85,7 @@ class _Folder:
         self._make_links()
         return FolderContent(self._digest(), len(self._files), self._size)
 
-    def _take(self, entry: Entry, path: bytes) -> None:
+    def _take(self, entry: ArchiveEntry, path: bytes) -> None:
         folder, _, _ = path.rpartition(b"/")
         if entry.kind == "folder":
             self._make_folder(path)

@@ -44,7 +44,7 @@ class UploadError(BuildError):
     """An archive is not taken. The message is for the person who sent it."""
 
 
-class Entry(Struct, frozen=True):
+class ArchiveEntry(Struct, frozen=True):
     """A file, a folder or a link of an archive."""
 
     kind: Literal["file", "folder", "link", "twin"]
@@ -133,7 +133,7 @@ class TarReader:
             self._unread -= len(piece)
             yield piece
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ArchiveEntry]:
         names: dict[str, bytes] = {}
         while block := self._header():
             kind, size = block[156:157], _number(block[124:136])
@@ -169,7 +169,7 @@ class TarReader:
             )
         return block
 
-    def _entry(self, block: bytes, kind: bytes, size: int, names: dict[str, bytes]) -> Entry:
+    def _entry(self, block: bytes, kind: bytes, size: int, names: dict[str, bytes]) -> ArchiveEntry:
         path = names.get("path") or _path(block)
         if (sort := _KINDS.get(kind)) is None:
             name = _NAMES.get(kind, "an entry of an unknown kind")
@@ -180,7 +180,7 @@ class TarReader:
             sort = "folder"
         if sort == "file" and names.get("size", b"%d" % size) != b"%d" % size:
             raise UploadError(f"{shown(path)} is too large")
-        return Entry(
+        return ArchiveEntry(
             sort,
             path,
             size if sort == "file" else 0,

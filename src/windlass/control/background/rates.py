@@ -31,7 +31,7 @@ _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 
 
 class UsageLook(Struct, frozen=True):
-    """What the instances of a place had used at one moment."""
+    """The usage of the instances of a place up to one moment."""
 
     at: int
     used: Mapping[InstanceKey, Usage]

@@ -126,7 +126,7 @@ class Context(Struct, frozen=True, kw_only=True):
     registry_pauses: RequestPauses = field(default_factory=RequestPauses)
     """Container registries that allow no more requests for now."""
     usage: UsageHistory = field(default_factory=UsageHistory)
-    """What services used in the last hour, and the requests to them."""
+    """The usage of services in the last hour, and the requests to them."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
     """Called before and after each effect outside, so that tests can end the world there."""

@@ -25,7 +25,7 @@ class Ownership:
         self.is_alone = owner is None
         self.is_owner = self.is_alone
         self.elsewhere: Surroundings | None = None
-        """What is told of the machine of the owner, if another server owns the place."""
+        """The facts about the machine of the owner, if another server owns the place."""
         self.lost: frozenset[str] = frozenset()
         """Places whose owner is gone: its lease has ended."""
         self._owner = owner or str

@@ -61,7 +61,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     place: str = ""
     """The name of the machine, if the engine is that of a server."""
     surroundings: Surroundings | None = None
-    """What is told of the machine, if it is that of another server."""
+    """The facts about the machine, if it is that of another server."""
 
     @property
     def door(self) -> str:
@@ -87,7 +87,7 @@ class Place(Struct, frozen=True, kw_only=True):
     machine: str = ""
     """The name of the machine, if the engine is that of a server: the setting `place` of that server."""
     elsewhere: Surroundings | None = None
-    """What is told of the machine of another server. The other parts are those of this server: they have
+    """The facts about the machine of another server. The other parts are those of this server: they have
     nothing of its services."""
 
     @property

@@ -15,9 +15,9 @@ class OwnOrganization(Struct, frozen=True):
     id: str
     name: str
     scopes: list[str]
-    """What the caller may do everywhere in it."""
+    """The scopes that the caller has everywhere in it."""
     scopes_of_parts: list[str]
-    """What the caller may do to some of what is in it: more than `scopes` if it is limited to parts."""
+    """The scopes that the caller has for some of what is in it: more than `scopes` if it is limited to parts."""
 
 
 class OwnAccount(Struct, frozen=True):

@@ -33,7 +33,7 @@ _KEY_LABEL: Final = b"page key"
 
 
 class NewBrowserSession(Struct, frozen=True):
-    """What a browser gets when it has signed in."""
+    """The secrets that a browser gets when it has signed in."""
 
     cookie: str
     page_key: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event
-from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, concerns
+from windlass.core.words.webhook_payload import NamedId, NamedRun, Subscription, WebhookPayload, concerns
 from windlass.families.environment import Environment
 from windlass.families.webhook import webhook
 from windlass.store import DeliveryRow, DeploymentRow, Row, Tx
@@ -31,15 +32,21 @@ def payload_of(delivery: DeliveryRow) -> WebhookPayload:
 
 
 async def write_deliveries(
-    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, details: Particulars, message: str
+    tx: Tx,
+    kind: Event,
+    service: Row,
+    deployment: DeploymentRow,
+    details: Particulars,
+    message: str,
+    run: NamedRun | None = None,
 ) -> None:
-    """Writes a delivery for each webhook that subscribes to this event."""
+    """Writes a delivery for each webhook that subscribes to this event of a deployment, or of a run of it."""
     if kind not in SUBSCRIBABLE:
         return
     receivers = await tx.resources.of_org(service.org, webhook.name)
     if not receivers:
         return
-    news = await _news_about(tx, kind, service, deployment, details, message)
+    news = replace(await _news_about(tx, kind, service, deployment, details, message), run=run)
     asked = [row for row in receivers if concerns(row.read(Subscription), news)]
     await add_deliveries(tx, asked, service.id, news, details.trace)
 

@@ -17,6 +17,7 @@ from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.control.context.call import encode
 from windlass.control.records.deployments import RECONCILE, cancel_word
+from windlass.control.records.run_outcomes import tell_outcome
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator, RunReport
 from windlass.core.deploy.runs import (
@@ -150,7 +151,10 @@ async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> 
     may_retry = not (details.is_cancelled or details.is_given_up)
     if state is RunState.FAILED and may_retry and details.retries > 0:
         await _retry(tx, ended, details)
-    elif run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
+        return
+    if not run.awaited_by:
+        await tell_outcome(tx, ended, details)
+    if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
         await tx.work.ask(RECONCILE, run.job, org=run.org)
 
 

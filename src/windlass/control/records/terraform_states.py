@@ -34,7 +34,7 @@ KEPT_PLANS: Final = 20
 
 
 class PlanRecord(Struct, frozen=True):
-    """What is encrypted of a plan."""
+    """The encrypted part of a plan."""
 
     text: str
     resources: list[dict[str, str]]

@@ -22,7 +22,7 @@ _AUTO_DEPLOY: Final = "auto_deploy"
 
 
 class BranchChoice(Struct, frozen=True):
-    """What a service says about new commits."""
+    """The settings of a service about new commits."""
 
     is_watched: bool
     repository: GitRepositoryRequest | None

@@ -1,5 +1,5 @@
-"""What a run of a Terraform service gets: the program, the values of its variables, and the request to its
-launcher; and what the last run left."""
+"""Inputs of a run of a Terraform service: the program, the values of its variables, and the request to its
+launcher; and the records of the last run."""
 
 from __future__ import annotations
 

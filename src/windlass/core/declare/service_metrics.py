@@ -42,7 +42,7 @@ class RequestMetrics(Shown):
 
 
 class ServiceMetrics(Shown):
-    """What the instances of a service used in the last hour, and the requests to it."""
+    """The usage of the instances of a service in the last hour, and the requests to it."""
 
     every_seconds: Annotated[int, Meta(description="Seconds between two points"), example(15)]
     times: Annotated[

@@ -146,7 +146,7 @@ class JobResources(Spec):
 
 
 class AutoDeployConfig(Spec):
-    """What a new commit of the branch starts."""
+    """The action that a new commit of the branch starts."""
 
     auto_deploy: Annotated[
         bool, Meta(description="True deploys new commits of the branch by itself. To turn it on needs Deploy")

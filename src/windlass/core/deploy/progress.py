@@ -55,7 +55,7 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     """The command to run once in this version, beside what serves; empty for any other deployment."""
     sub_action: str = ""
-    """What a service does that can do several things, in the full interface's words; empty for others."""
+    """The action of a service that has several, in the full interface's words; empty for others."""
     event: str = ""
     """The event of a job whose command it runs; empty for the usual one."""
 
@@ -99,7 +99,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     command: tuple[str, ...] = ()
     """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
     sub_action: str = ""
-    """What a service does that can do several things; empty for others."""
+    """The action of a service that has several; empty for others."""
     event: str = ""
     """The event of a job whose command was asked for; empty for the usual one."""
     request: str = ""

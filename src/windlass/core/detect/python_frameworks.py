@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from windlass.core.detect.python_code import PythonFile
 from windlass.core.detect.recipe import Recipe
@@ -25,43 +25,73 @@ _MODULES: Final = {
 }
 
 
+class ScriptFramework(NamedTuple):
+    """A framework whose own program runs a file."""
+
+    name: str
+    module: str
+    start: str
+    """The command before the path of the file."""
+    options: str
+    port: int
+    health_path: str = ""
+
+
+_SCRIPTS: Final = (
+    ScriptFramework(
+        name="Streamlit",
+        module="streamlit",
+        start="streamlit run",
+        options=" --server.port ${PORT:-8501} --server.address 0.0.0.0 --server.headless true",
+        port=8501,
+        health_path="/_stcore/health",
+    ),
+    ScriptFramework(
+        name="Chainlit",
+        module="chainlit",
+        start="chainlit run",
+        options=" --host 0.0.0.0 --port ${PORT:-8000} --headless",
+        port=8000,
+    ),
+    ScriptFramework(
+        name="Gradio",
+        module="gradio",
+        start="env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860} python",
+        options="",
+        port=7860,
+    ),
+)
+_BESIDE_A_SERVER: Final = "gradio"
+"""A module that applications of a server framework import, too."""
+
+
 def choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
     """Chooses a framework whose own program runs a file. Returns False if there is none."""
-    for file in code if "streamlit" in needed or not needed else ():
-        if file.imports("streamlit"):
-            options = "--server.port ${PORT:-8501} --server.address 0.0.0.0 --server.headless true"
-            recipe.choose(
-                f"{_because('Streamlit', 'streamlit', needed, file)} imports it.",
-                framework="Streamlit",
-                start=f"streamlit run {file.path} {options}",
-                port=8501,
-            )
-            recipe.choose("Streamlit answers there when it is ready.", health_path="/_stcore/health")
-            _add_unnamed(recipe, needed, "streamlit", file)
-            return True
-    for file in code if "chainlit" in needed or not needed else ():
-        if file.imports("chainlit"):
-            options = "--host 0.0.0.0 --port ${PORT:-8000} --headless"
-            recipe.choose(
-                f"{_because('Chainlit', 'chainlit', needed, file)} imports it.",
-                framework="Chainlit",
-                start=f"chainlit run {file.path} {options}",
-                port=8000,
-            )
-            _add_unnamed(recipe, needed, "chainlit", file)
-            return True
-    for file in code if "gradio" in needed or not needed else ():
-        if file.imports("gradio") and not any(file.made_by(name) for name in (*_ASGI, *_WSGI)):
-            place = "env GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=${PORT:-7860}"
-            recipe.choose(
-                f"{_because('Gradio', 'gradio', needed, file)} imports it.",
-                framework="Gradio",
-                start=f"{place} python {file.path}",
-                port=7860,
-            )
-            _add_unnamed(recipe, needed, "gradio", file)
-            return True
+    for framework in _SCRIPTS:
+        for file in code if framework.module in needed or not needed else ():
+            if file.imports(framework.module) and not _is_of_server(framework, file):
+                _choose_script(recipe, needed, framework, file)
+                return True
     return False
+
+
+def _is_of_server(framework: ScriptFramework, file: PythonFile) -> bool:
+    return framework.module == _BESIDE_A_SERVER and any(file.made_by(name) for name in (*_ASGI, *_WSGI))
+
+
+def _choose_script(
+    recipe: Recipe, needed: dict[str, str], framework: ScriptFramework, file: PythonFile
+) -> None:
+    recipe.choose(
+        f"{_because(framework.name, framework.module, needed, file)} imports it.",
+        framework=framework.name,
+        start=f"{framework.start} {file.path}{framework.options}",
+        port=framework.port,
+    )
+    if framework.health_path:
+        reason = f"{framework.name} answers there when it is ready."
+        recipe.choose(reason, health_path=framework.health_path)
+    _add_unnamed(recipe, needed, framework.module, file)
 
 
 def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:

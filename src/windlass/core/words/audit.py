@@ -67,6 +67,7 @@ _NEAREST: Final[Mapping[str, str]] = {
     Event.UNINSTALL_CANCELLED: "TRIGGER_CANCEL",
     Event.BROKE: "DEPLOY_FAILED",
     Event.RECOVERED: "DEPLOYED",
+    Event.RUN_FAILED: "FORCE_RUN_FAILED",
     Event.COMMAND_ENDED: "SHELL",
 }
 _OTHERWISE = "UPDATE"

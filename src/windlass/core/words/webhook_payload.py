@@ -16,6 +16,13 @@ class NamedId(Struct, frozen=True):
     name: str
 
 
+class NamedRun(Struct, frozen=True):
+    """A run of a job."""
+
+    id: str
+    number: int
+
+
 class WebhookPayload(Struct, frozen=True, kw_only=True):
     """One event of one deployment, with everything above it, as it was at that moment."""
 
@@ -39,9 +46,13 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
     began: str | None = None
     ended: str | None = None
     test: bool = False
+    run: NamedRun | None = None
+    """The run that it is about, if it is not about the deployment itself."""
 
     @property
     def path(self) -> str:
+        if self.run:
+            return f"/{self.family}/{self.service.id}/run/{self.run.id}"
         return f"/{self.family}/{self.service.id}/deployment/{self.deployment}"
 
 
@@ -120,6 +131,8 @@ def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[st
         "started_at": news.began,
         "finished_at": news.ended,
     }
+    if news.run:
+        payload |= {"run_id": news.run.id, "run_number": news.run.number}
     return {"event_type": word, "payload": payload | ({"test": True} if news.test else {})}
 
 
@@ -131,12 +144,13 @@ _SAYS: Final[Mapping[str, tuple[str, str]]] = {
     "DEPLOYMENT_FAILED": (":x:", "could not be deployed"),
     "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
 }
+_OF_A_RUN: Final = (":x:", "failed in a run of its timetable")
 _LONGEST = 2500
 """Maximum length of a message in characters; a block of Slack holds 3,000."""
 
 
 def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
-    sign, says = _SAYS[news.kind]
+    sign, says = _OF_A_RUN if news.run else _SAYS[news.kind]
     where = f"{news.project.name} / {news.environment.name}"
     title = f"{sign} *{_plain(news.service.name)}* {says}" + (
         " (a test of this webhook)" if news.test else ""
@@ -153,7 +167,8 @@ def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
     blocks = [_section(title), _section("\n".join(facts))]
     if news.message:
         blocks.append(_section(f"```{_plain(_cut(news.message)).replace('```', '')}```"))
-    blocks.append(_section(f"<{link}|Deployment {news.number}>"))
+    name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
+    blocks.append(_section(f"<{link}|{name}>"))
     text = f"{news.service.name} {says} ({where})" + (
         f": {_first_line(news.message)}" if news.message else ""
     )

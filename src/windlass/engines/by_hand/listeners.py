@@ -57,7 +57,7 @@ class Misplacement(Struct, frozen=True):
     """A program that listens, and not where its service says."""
 
     advice: str
-    """What to change, for people."""
+    """The change to make, for people."""
     port: int | None = None
     """The only other port on which it takes the connections of Windlass. None if there is not just one."""
     is_whole: bool = False

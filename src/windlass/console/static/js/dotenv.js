@@ -1,5 +1,7 @@
 // Reads lines of a .env file as `windlass env import` does.
 
+import { words } from "./words.js";
+
 /** Returns pairs of key and value; throws with the number of a line that cannot be read. */
 export function parseDotenv(text) {
   const pairs = [];

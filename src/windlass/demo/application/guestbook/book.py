@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .postgres import Connection
+from .postgres import DatabaseConnection
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS visits"
@@ -45,8 +45,8 @@ class Book:
         with self._open() as database:
             database.execute(_SIGN, name, message)
 
-    def _open(self) -> Connection:
-        database = Connection(self._url)
+    def _open(self) -> DatabaseConnection:
+        database = DatabaseConnection(self._url)
         if not self._ready:
             for statement in (_ALONE, *_TABLES):
                 database.execute(statement)

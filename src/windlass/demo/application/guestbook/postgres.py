@@ -19,7 +19,7 @@ class DatabaseError(Exception):
     """The server answered with an error."""
 
 
-class Connection:
+class DatabaseConnection:
     def __init__(self, url: str, seconds: float = 5) -> None:
         parts = urlsplit(url)
         self._user, self._password = unquote(parts.username or "postgres"), unquote(parts.password or "")
@@ -29,7 +29,7 @@ class Connection:
         self._send(b"", struct.pack("!I", 3 << 16) + _texts("user", self._user, "database", database, ""))
         self._log_in()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> DatabaseConnection:
         return self
 
     def __exit__(
