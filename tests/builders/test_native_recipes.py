@@ -71,6 +71,23 @@ async def test_a_command_that_a_package_manager_runs_is_run_without_it(site):
     assert site.run(await site.build(files)) == "told"
 
 
+async def test_a_script_that_calls_a_package_manager_runs_its_command_without_it(site):
+    wheel(site.top / "wheels", "tiny")
+    site.builder = NativeBuilder(
+        site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(site.top / "wheels")}
+    )
+    files = {
+        "requirements.txt": "tiny\n",
+        "tell.py": "import sys, tiny\nprint(tiny.VALUE, *sys.argv[1:])\n",
+        "Procfile": "web: ./run.sh\n",
+        "run.sh": "#!/bin/sh\nexec uv run --frozen -- tell.py 'a b'\n",
+    }
+    assert site.run(await site.build(files)) == "5 a b"
+    # Negative control: what the manager would change is refused.
+    refused = await site.build({**files, "run.sh": "#!/bin/sh\nuv sync 2>&1\necho $?\n"})
+    assert site.run(refused).splitlines()[-1] == "64"
+
+
 async def test_a_static_site_is_served_without_a_process(site):
     artifact = await site.build({"index.html": "hello"})
     assert (artifact.static, artifact.command) == (StaticSite(folder="."), ())

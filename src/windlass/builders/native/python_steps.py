@@ -13,6 +13,7 @@ from windlass.builders.native import python
 from windlass.builders.native.artifacts import name_of
 from windlass.builders.native.build_state import BuildState, complete, explained, make_folders
 from windlass.builders.native.python_managers import find_program, install_locked
+from windlass.builders.native.python_runners import make_runners
 from windlass.builders.native.python_versions import Interpreter, find_python
 from windlass.builders.native.tools import about_registries, step
 
@@ -67,6 +68,13 @@ async def build_python(state: BuildState) -> None:
                 "Set the missing variables of this application, or build_command, and deploy again: "
                 f"{error} The build goes on without it."
             )
+
+
+async def place_runners(state: BuildState) -> None:
+    """Puts programs in the place of package managers, which the steps of the build still find themselves."""
+    if "VIRTUAL_ENV" in state.environment:
+        await group.in_thread(make_runners, state.made / "runners")
+        state.places.append((state.made / "runners", state.final / "runners"))
 
 
 async def _interpreter(state: BuildState) -> Interpreter:

@@ -19,7 +19,7 @@ from windlass.builders.native.language_steps import install_language
 from windlass.builders.native.node_steps import install_node
 from windlass.builders.native.own_commands import run_own_commands
 from windlass.builders.native.processes import resolve_processes
-from windlass.builders.native.python_steps import build_python, install_python
+from windlass.builders.native.python_steps import build_python, install_python, place_runners
 from windlass.core.deploy.workload import Artifact
 
 
@@ -31,6 +31,7 @@ async def make_artifact(state: BuildState) -> Artifact:
         await install_node(state)
         await build_python(state)
         await run_own_commands(state)
+        await place_runners(state)
     state.check()
     lines: list[str] = []
     artifact = await group.in_thread(_describe, state, lines.append)

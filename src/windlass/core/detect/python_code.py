@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ _SERVED: Final = re.compile(
     r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
 )
 _IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
+_PLAIN: Final = re.compile(r"[\w.-]++(?:/[\w.-]++)*+")
 _MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
 _RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
 _RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
@@ -55,16 +57,14 @@ class Maker(Struct, frozen=True):
 class PythonFile(Struct, frozen=True):
     path: str
     text: str
+    base: str = ""
+    """The folder from which modules are imported, where it is not that of the application."""
 
     @property
     def module(self) -> str:
-        """Returns the name to import it by, from the folder of the application or its `src`."""
-        plain = self.path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+        """Returns the name to import it by, from `base`."""
+        plain = self.path.removeprefix(f"{self.base}/").removesuffix(".py").removesuffix("/__init__")
         return plain.replace("/", ".")
-
-    @property
-    def in_src(self) -> bool:
-        return self.path.startswith("src/")
 
     def imports(self, module: str) -> bool:
         return any(match[1] == module for match in _IMPORT.finditer(self.text))
@@ -113,16 +113,39 @@ class PythonFile(Struct, frozen=True):
         return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
 
 
-def python_files(files: KnownFiles) -> list[PythonFile]:
+def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]:
     """Returns the files that may hold the application: at the top first, then in packages, usual names
-    first."""
+    first. `needed`: packages that the application names."""
     modules: list[PythonFile] = []
     for path in _paths(files):
-        if text := files.text(path):
-            modules.append(PythonFile(path, text))
+        if files.text(path):
+            modules.append(python_file(files, path, needed))
         if len(modules) == MOST_FILES:
             break
     return modules
+
+
+def python_file(files: KnownFiles, path: str, needed: Collection[str]) -> PythonFile:
+    text = files.text(path)
+    folder, _, name = path.rpartition("/")
+    names = {match[1] for match in _IMPORT.finditer(text)} - sys.stdlib_module_names
+    own = {module for module in names if module not in needed and f"{module}.py" != name}
+    return PythonFile(path, text, _base_of(files, folder, own if name != "__init__.py" else ()))
+
+
+def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
+    """Returns the folder from which a file imports modules of the repository: its own if they are beside it
+    and nowhere else, as where it is run there; `src` if it is below that."""
+    is_run_there = _PLAIN.fullmatch(folder) and _holds(files, folder, modules)
+    if is_run_there and not any(_holds(files, top, modules) for top in ("", "src")):
+        return folder
+    return "src" if f"{folder}/".startswith("src/") else ""
+
+
+def _holds(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
+    """True if a folder holds one of these modules or packages."""
+    inner = f"{folder}/" if folder else ""
+    return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
 
 
 def _paths(files: KnownFiles) -> Iterator[str]:

@@ -102,12 +102,12 @@ def _choose_object(
             f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port
         )
     elif name in _ASGI:
-        more = (" --factory" if factory else "") + (" --app-dir src" if file.in_src else "")
+        more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
         serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
     else:
         inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
         target = inner[1] if inner else variable or f"'{factory}()'"
-        more = " --pythonpath src" if file.in_src else ""
+        more = f" --pythonpath {file.base}" if file.base else ""
         serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
     _add_unnamed(recipe, needed, _MODULES[name], file)
     return True

@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+RUNNERS: Final = ("uv", "poetry", "pdm", "pipenv")
+OPTIONS: Final = ("--", "--frozen", "--locked", "--no-dev", "--no-sync")
+"""Words before the command that change nothing where the environment is complete."""
 _RUNNER: Final = re.compile(
-    r"(^|&&|\|\||;)([ \t]*+(?:exec[ \t]++)?)(?:uv|poetry|pdm|pipenv)[ \t]++run[ \t]++"
-    r"(?:--(?:frozen|locked|no-dev|no-sync)[ \t]++){0,4}(?=[^\s-])(\S{1,200}?\.py(?=[ \t]|$))?",
+    rf"(^|&&|\|\||;)([ \t]*+(?:exec[ \t]++)?)(?:{'|'.join(RUNNERS)})[ \t]++run[ \t]++"
+    rf"(?:(?:{'|'.join(OPTIONS)})[ \t]++){{0,5}}(?=[^\s-])(\S{{1,200}}?\.py(?=[ \t]|$))?",
     re.MULTILINE,
 )
 

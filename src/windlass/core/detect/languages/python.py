@@ -9,7 +9,7 @@ from windlass.core.detect.django_settings import apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
-from windlass.core.detect.python_code import PythonFile, python_files
+from windlass.core.detect.python_code import PythonFile, python_file, python_files
 from windlass.core.detect.python_frameworks import (
     ENTRY,
     add_package,
@@ -168,7 +168,7 @@ def _is_served(files: KnownFiles, module: str) -> bool:
 
 
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    code = python_files(files)
+    code = python_files(files, needed)
     if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
         recipe, needed, code
     ):
@@ -182,13 +182,14 @@ def _celery(
     """Adds a worker beside the web process, or as the only process."""
     if "celery" not in needed or recipe.processes:
         return
-    code = python_files(files) if code is None else code
-    named = [*code, *(PythonFile(path, files.text(path)) for path in _celery_paths(files))]
+    code = python_files(files, needed) if code is None else code
+    named = [*code, *(python_file(files, path, needed) for path in _celery_paths(files))]
     file = next((file for file in named if file.made_by("Celery")), None)
     if file is None:
         return
     because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
-    worker = ProcessType("worker", f"celery -A {file.module} worker --loglevel INFO")
+    folder = f" --workdir {file.base}" if file.base else ""
+    worker = ProcessType("worker", f"celery{folder} -A {file.module} worker --loglevel INFO")
     web = [ProcessType(WEB, recipe.start)] if recipe.start else []
     recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
 
