@@ -73,9 +73,7 @@ async def test_a_command_that_a_package_manager_runs_is_run_without_it(site):
 
 async def test_a_script_that_calls_a_package_manager_runs_its_command_without_it(site):
     wheel(site.top / "wheels", "tiny")
-    site.builder = NativeBuilder(
-        site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(site.top / "wheels")}
-    )
+    site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(site.top / "wheels")})
     files = {
         "requirements.txt": "tiny\n",
         "tell.py": "import sys, tiny\nprint(tiny.VALUE, *sys.argv[1:])\n",

@@ -1,7 +1,6 @@
-"""Programs in the place of package managers of Python, for scripts of the repository that call `uv run` and the
-like.
+"""Programs in the place of package managers of Python, for scripts of the repository that call `uv run`.
 
-Commands that Windlass reads itself are started without the manager: see `windlass.core.detect.python_runners`.
+Commands that Windlass reads itself are started without the manager: see `core.detect.python_runners`.
 """
 
 from __future__ import annotations

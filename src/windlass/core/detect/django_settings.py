@@ -16,11 +16,18 @@ _VARIABLE: Final = re.compile(r"(?:env|config)\w*[\w.]*[\[(][ \t]*['\"]([A-Z][A-
 _OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
-def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed: Collection[str]) -> None:
+MIGRATE: Final = "python manage.py migrate --noinput"
+_SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
+
+
+def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed: Collection[str]) -> str:
+    """Returns the beginning of the start command: each instance has a file of SQLite of its own, which a
+    release command elsewhere does not reach."""
     text = _settings_text(files, module)
     _static_files(recipe, text, needed)
     if problem := _hosts_problem(text):
         recipe.problems.append(problem)
+    return f"{MIGRATE} && " if _SQLITE.search(text) else ""
 
 
 def _static_files(recipe: Recipe, settings: str, needed: Collection[str]) -> None:

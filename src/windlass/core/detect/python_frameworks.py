@@ -145,7 +145,9 @@ def _file_naming(module: str, needed: dict[str, str]) -> str:
     return needed.get(module) or next(extensions, "")
 
 
-def serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+def serve_asgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
     if recipe.start:
         return
     if "hypercorn" in needed and "uvicorn" not in needed:
@@ -155,10 +157,12 @@ def serve_asgi(recipe: Recipe, needed: dict[str, str], target: str, because: str
     else:
         start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
         _add_server(recipe, needed, "uvicorn")
-    _choose_start(recipe, start, because)
+    _choose_start(recipe, before + start, because)
 
 
-def serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str) -> None:
+def serve_wsgi(
+    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+) -> None:
     if recipe.start:
         return
     if "waitress" in needed and "gunicorn" not in needed:
@@ -166,7 +170,7 @@ def serve_wsgi(recipe: Recipe, needed: dict[str, str], target: str, because: str
     else:
         start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
         _add_server(recipe, needed, "gunicorn")
-    _choose_start(recipe, start, because)
+    _choose_start(recipe, before + start, because)
 
 
 def _choose_start(recipe: Recipe, start: str, because: str) -> None:

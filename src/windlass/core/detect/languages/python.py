@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.core.detect.django_settings import apply_django_settings
+from windlass.core.detect.django_settings import MIGRATE, apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
@@ -134,16 +134,17 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
         return False
     project = settings.partition(".")[0]
     recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
-    recipe.choose("Django changes its tables by migrations.", release="python manage.py migrate --noinput")
+    recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
     if not needed:
         recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    apply_django_settings(files, recipe, settings, needed)
+    before = apply_django_settings(files, recipe, settings, needed)
     if files.has(f"{project}/asgi.py") and (
         not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
     ):
-        serve_asgi(recipe, needed, f"{project}.asgi:application", f"{project}/asgi.py is there", "")
+        serve, name = serve_asgi, "asgi"
     else:
-        serve_wsgi(recipe, needed, f"{project}.wsgi:application", f"{project}/wsgi.py is there", "")
+        serve, name = serve_wsgi, "wsgi"
+    serve(recipe, needed, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
     _celery(files, recipe, needed)
     return True
 
