@@ -210,7 +210,8 @@ def test_a_server_for_development_does_not_stand_for_the_command_of_an_unknown_i
     with pytest.raises(BuildError, match=r"it is started with `gunicorn shop\.wsgi"):
         read(tmp_path, {**DJANGO, "requirements.txt": "django\n", **dockerfile})
     # Negative control: where the recipe has no server, the file is run.
-    made = read(tmp_path, {"main.py": "", "requirements.txt": "", **dockerfile})
+    (tmp_path / "other").mkdir()
+    made = read(tmp_path / "other", {"main.py": "", "requirements.txt": "", **dockerfile})
     assert made.start.text == "python main.py"
 
 
