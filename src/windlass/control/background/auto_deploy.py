@@ -150,7 +150,7 @@ def _since_seen(past: Sequence[Particulars], seen: str) -> Sequence[Particulars]
 
 
 def _is_of(details: Particulars, commit: str) -> bool:
-    return bool(details.commit_id) and commit.startswith(details.commit_id)
+    return bool(details.commit_id and commit.startswith(details.commit_id))
 
 
 Filters: TypeAlias = tuple[Sequence[str], Sequence[str]]
