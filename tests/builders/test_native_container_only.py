@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.detect.trees import DJANGO
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import sources
 from windlass.core.deploy.build_settings import BuildSettings
@@ -194,6 +195,24 @@ def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(
     made = read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})
     assert made.start.text.startswith("uvicorn app.main:app")
     assert "has neither CMD nor ENTRYPOINT" in made.remarks[0]
+
+
+def test_the_image_of_php_gives_way_to_the_recipe_of_php(tmp_path):
+    files = {"web/index.php": "<?php", "composer.json": "{}", "Dockerfile": "FROM php:apache\nCOPY web .\n"}
+    assert read(tmp_path, files).start.text.endswith("php -S 0.0.0.0:${PORT:-8000} -t web")
+    # Negative control: an image of another language.
+    with pytest.raises(BuildError, match="Set builder to RECIPE"):
+        read(tmp_path, {**files, "Dockerfile": "FROM ruby\nCOPY web .\n"})
+
+
+def test_a_server_for_development_does_not_stand_for_the_command_of_an_unknown_image(tmp_path):
+    dockerfile = {"Dockerfile": "FROM a/nginx-and-python\nCOPY . .\n"}
+    with pytest.raises(BuildError, match=r"it is started with `gunicorn shop\.wsgi"):
+        read(tmp_path, {**DJANGO, "requirements.txt": "django\n", **dockerfile})
+    # Negative control: where the recipe has no server, the file is run.
+    (tmp_path / "other").mkdir()
+    made = read(tmp_path / "other", {"main.py": "", "requirements.txt": "", **dockerfile})
+    assert made.start.text == "python main.py"
 
 
 @pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_MODE=live\n"])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from windlass.base import filelock
+from windlass.base.erasing import erase
 from windlass.builders.builder import BuildError
+from windlass.builders.native import artifacts
 
 FILES = {
     "Procfile": "web: python main.py\nworker: python work.py\n",
@@ -70,6 +74,26 @@ async def test_an_artifact_goes_with_the_last_service_that_has_it(site, gone):
     await leaves("worker")
     assert await site.builder.find("worker", "k") is None
     assert not (site.kept / "shared-g").exists()
+
+
+async def test_other_services_find_their_builds_while_a_sweep_erases(site, monkeypatch):
+    await both(site)
+    other = await site.build(FILES, key="k", service="other", group="h")
+    free = []
+
+    def erase_slowly(path: Path) -> None:
+        held = filelock.try_hold(site.kept.with_name(f"{site.kept.name}.lock"))
+        free.append(held is not None)
+        os.close(held or os.open(os.devnull, os.O_RDONLY))
+        erase(path)
+
+    monkeypatch.setattr(artifacts, "erase", erase_slowly)
+    for service in ("web", "worker"):
+        await site.builder.discard(service)
+    assert len(free) >= 2
+    assert all(free)
+    assert stored(site) == {"shared-h/k"}
+    assert await site.builder.find("other", "k") == other
 
 
 async def test_a_sweep_removes_what_no_service_has_and_nothing_else(site):

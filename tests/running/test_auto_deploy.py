@@ -102,6 +102,29 @@ async def test_a_commit_that_was_deployed_by_hand_is_not_deployed_again(world: W
     assert len(await commits(world, app)) == 2
 
 
+async def test_a_branch_that_is_set_back_leads_to_a_deployment_of_the_earlier_commit(world: World):
+    app = await deployed(world, auto_deploy=True)
+    first, second = world.git.newest, world.git.push("second")
+    await look(world)
+    for newest in (first, second):
+        world.git.newest = newest
+        for _ in range(2):
+            await look(world)
+        assert (await commits(world, app))[0] == newest
+    assert await commits(world, app) == [second, first, second, first]
+
+
+async def test_a_rollback_from_a_commit_deployed_by_hand_stays(world: World):
+    app = await deployed(world, auto_deploy=True)
+    first, second = world.git.newest, world.git.push("second")
+    await deploy(world, app)
+    await world.settle()
+    before = (await deployments(world, app))[-1]["id"]
+    await world.post(f"/application/{app}/rollback", {"deployment_id": before})
+    await look(world)
+    assert await commits(world, app) == [first, second, first]
+
+
 async def test_the_commit_that_mends_a_failed_deployment_is_deployed(world: World):
     app = await deployed(world, auto_deploy=True)
     world.git.push("broken")

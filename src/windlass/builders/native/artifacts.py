@@ -138,20 +138,30 @@ class ArtifactStore:
     ) -> None:
         """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay.
         `names_used` tells which dependencies stay; the default is those of artifacts."""
+        self.put_away(keep, names_used)
+        self.erase_gone()
+
+    def put_away(
+        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        """Renames what `sweep` erases, which takes no time."""
         if not self.folder.is_dir():
             return
         kept = None if keep is None else {name_of(key) for key in keep}
         for left in sorted(self.folder.iterdir()):
-            if left.name.startswith(GONE):
-                _try_to_erase(left)
-            elif left.name.startswith(NEW):
-                self._sweep_leftover(left)
+            if left.name.startswith(NEW):
+                self._put_leftover_away(left)
             elif not left.name.startswith(".") and kept is not None and left.name not in kept:
-                self._away(left)
+                self._put_away(left)
         for deps in sorted((self.folder / DEPS).glob("*")):
-            self._sweep_deps(deps, names_used or self._used_artifacts)
+            self._put_deps_away(deps, names_used or self._used_artifacts)
 
-    def _sweep_leftover(self, left: Path) -> None:
+    def erase_gone(self) -> None:
+        """Erases what was renamed, also by a process that was ended before it had erased it."""
+        for gone in sorted(self.folder.glob(f"{GONE}*")):
+            _try_to_erase(gone)
+
+    def _put_leftover_away(self, left: Path) -> None:
         if left.name.endswith(".lock"):
             if not left.with_suffix("").exists():
                 _drop_lock(left)
@@ -160,12 +170,12 @@ class ArtifactStore:
         if held is None and _lock(left).exists():
             return  # in use
         _end_programs(left)
-        _try_to_erase(left)
+        self._put_away(left)
         _lock(left).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
 
-    def _sweep_deps(self, deps: Path, names_used: Callable[[], Collection[str]]) -> None:
+    def _put_deps_away(self, deps: Path, names_used: Callable[[], Collection[str]]) -> None:
         if deps.name.endswith(".lock"):
             if not deps.with_suffix("").exists():
                 _drop_lock(deps)
@@ -175,7 +185,7 @@ class ArtifactStore:
             return
         # Checked only now: a build that uses it holds its lock until its artifact is in place.
         if not (deps / COMPLETE).exists() or deps.name not in names_used():
-            self._away(deps)
+            self._put_away(deps)
             _lock(deps).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
@@ -190,10 +200,13 @@ class ArtifactStore:
 
     def _away(self, path: Path, into: Path | None = None) -> None:
         """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
+        _try_to_erase(self._put_away(path, into))
+
+    def _put_away(self, path: Path, into: Path | None = None) -> Path:
         gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
         with suppress(FileNotFoundError):
             path.rename(gone)
-        _try_to_erase(gone)
+        return gone
 
 
 def services(folder: Path) -> list[str]:

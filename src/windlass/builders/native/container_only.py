@@ -59,8 +59,8 @@ class NeedsContainer(BuildError):
         if serves_the_site(read, self.recipe) and not hinted.environment:
             return True
         images = _IMAGES.get(self.recipe.language)
-        # A Dockerfile without a command leaves it to others, such as a Compose file: there is none to follow.
-        is_whole = self.recipe.build or (hinted.command is None and self.recipe.framework)
+        # A Dockerfile without a command leaves it to its image or a Compose file: there is none to follow.
+        is_whole = self.recipe.build or hinted.command is None
         if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
         bases = (name_of_image(stage.base) for stage in read.stages)

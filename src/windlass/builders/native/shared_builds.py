@@ -63,10 +63,14 @@ class SharedBuilds:
         return sorted(path.name for path in self._folder.glob(f"{SHARED}*") if path.is_dir())
 
     def sweep(self, groups: Collection[str]) -> None:
-        """Removes artifacts to which no link leads, and leftovers."""
+        """Removes artifacts to which no link leads, and leftovers. They are erased without the lock: that may
+        take minutes, while other services are deployed."""
         for group in sorted(groups):
+            store = ArtifactStore(self._folder, group)
             with self._lock():
-                ArtifactStore(self._folder, group).sweep(self._names_with_links(group))
+                store.put_away(self._names_with_links(group))
+            store.erase_gone()
+            with self._lock():
                 _remove_if_empty(self._folder / group)
 
     def note_set_aside(self, service: str, to: Path) -> None:

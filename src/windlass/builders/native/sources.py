@@ -271,7 +271,7 @@ def _start(
         command = start.without_npm(hinted.command, package)
         port = fixed_port(command, hinted.ports)
         return Start(with_given_port(command, port) if port else command, f"the command of {name}")
-    if chosen := start.by_package(package) or start.by_usual_files(layout.folder):
+    if chosen := start.by_package(package) or _start_by_files(layout.folder):
         return chosen
     if settings.has_command:
         return Start(None, "the command that is set in the application")
@@ -280,6 +280,13 @@ def _start(
         f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hinted.image} starts is not known "
         "without a container engine.",
     )
+
+
+def _start_by_files(folder: Path) -> Start | None:
+    """Returns a start without a server for production. None if the recipe of the files has one."""
+    recipe = container_only.recipe_of(folder)
+    has_server = recipe.language == "Python" and recipe.framework and recipe.start
+    return None if has_server else start.by_usual_files(folder)
 
 
 def _version_in(image: str, dockerfile: Path) -> WantedPython | None:

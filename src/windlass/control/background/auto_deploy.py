@@ -26,6 +26,7 @@ from windlass.control.records.deployments import accept, particulars
 from windlass.control.services.deployment_restrictions import restrictions_of
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
+from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
 from windlass.families.deployment_restriction import DeploymentRestriction
 from windlass.store import Claim, Reads, Row, Tx
@@ -99,7 +100,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
         current = await tx.resources.get(service.id)
         if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
             return ""  # its settings changed meanwhile
-        step = await _choose_step(tx, service.id, head) if seen and is_watched else CommitStep.NOTE
+        step = await _choose_step(tx, service.id, seen, head) if seen and is_watched else CommitStep.NOTE
         if step is CommitStep.WAIT:
             return ""
         await tx.branch_heads.note(service.id, head)
@@ -126,7 +127,7 @@ async def _find_seen(source: Reads, service: Row) -> str:
     return next(filter(None, commits), NEXT_COMMIT)
 
 
-async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
+async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep:
     past = [
         (deployment, details)
         for deployment in await tx.deployments.latest(service, _LATEST)
@@ -134,11 +135,24 @@ async def _choose_step(tx: Tx, service: str, head: str) -> CommitStep:
     ]
     if not past or past[0][0].action not in RELEASES | BUILDS:
         return CommitStep.NOTE
-    if any(details.commit_id and head.startswith(details.commit_id) for _, details in past):
+    if any(_is_of(details, head) for details in _since_seen([details for _, details in past], seen)):
         return CommitStep.NOTE
     if any(row.status in OPEN and row.action in BUILDS and not details.commit_id for row, details in past):
         return CommitStep.WAIT
     return CommitStep.DEPLOY
+
+
+def _since_seen(past: Sequence[Particulars], seen: str) -> Sequence[Particulars]:
+    """Returns the deployments after the one that followed the branch to the commit seen last: a branch that
+    is set back to an earlier commit leads to a deployment of it. Without such a one, the first deployment of
+    the commit counts; if there is none, all do."""
+    of_seen = [place for place, details in enumerate(past) if _is_of(details, seen)]
+    followed = (place for place in of_seen if past[place].origin == _FROM_GIT.origin)
+    return past[: next(followed, of_seen[-1] if of_seen else len(past))]
+
+
+def _is_of(details: Particulars, commit: str) -> bool:
+    return bool(details.commit_id and commit.startswith(details.commit_id))
 
 
 class PathFilters(NamedTuple):

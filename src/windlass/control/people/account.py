@@ -17,7 +17,7 @@ class OwnOrganization(Struct, frozen=True):
     scopes: list[str]
     """The scopes that the caller has everywhere in it."""
     scopes_of_parts: list[str]
-    """The scopes that the caller has for some of what is in it: more than `scopes` if it is limited to parts."""
+    """The scopes that the caller has for parts of it: more than `scopes` if it is limited."""
 
 
 class OwnAccount(Struct, frozen=True):
