@@ -118,8 +118,15 @@ def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Work
         _with_command(version, details.command),
         generation=run.generation,
         deployment=run.id,
-        writes_output=details.event in _WITH_OUTPUT,
+        writes_output=_may_set_variables(version, details),
     )
+
+
+def _may_set_variables(version: Workload, details: RunDetails) -> bool:
+    """True for the command of the schedule: who may change that may set variables. A command that is named
+    for one run needs less."""
+    commands = version.job.commands if version.job else {}
+    return details.event in _WITH_OUTPUT and commands.get(details.event) == details.command
 
 
 def _with_command(workload: Workload, command: RunCommand) -> Workload:

@@ -5,7 +5,7 @@ The file is an object of JSON: `{"BUCKET": {"value": "shop-7f3a", "sensitive": f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,13 +24,18 @@ from windlass.core.declare.fields import Key, Note, Text
 from windlass.core.declare.resource import Family
 from windlass.core.deploy.injected_variables import PREFIX
 from windlass.core.deploy.progress import Initiator
+from windlass.core.words.startup_names import changes_starts
+from windlass.core.words.variables import has_references
 from windlass.families.variable import Secret, Variable, secret, variable
 from windlass.store import Row, RunRow, Tx
 
 MOST: Final = 200
 """Variables of one run."""
+MOST_OF_ALL: Final = 128 * 1024
+"""Bytes of the variables that one job has set: with too many of them, no service could be started."""
 SET_BY: Final = "Set by the job "
-"""The beginning of the description of variables that jobs have set. No job changes any other variable."""
+"""The beginning of the description of variables that jobs have set. No job changes any other variable, nor
+one of another job."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _LONGEST_NOTE: Final = 255
 
@@ -76,15 +81,26 @@ def read_outputs(content: bytes | None) -> Outputs:
             f"{error}"
         ) from error
     for key, output in outputs.items():
-        if key.startswith(PREFIX):
-            raise BadOutput(
-                f"Write another name than {key} to the output file: Windlass itself sets such names"
-            )
-        if "\0" in output.text:
-            raise BadOutput(f"Write no NUL to the output file: no process takes it in the variable {key}")
+        _check(key, output)
     if len(outputs) > MOST:
         raise BadOutput(f"Write at most {MOST} variables to the output file: it has {len(outputs)}")
     return outputs
+
+
+def _check(key: str, output: OutputValue) -> None:
+    if key.startswith(PREFIX):
+        raise BadOutput(f"Write another name than {key} to the output file: Windlass itself sets such names")
+    if changes_starts(key):
+        raise BadOutput(
+            f"Write another name than {key} to the output file: it would change how the programs of all "
+            "services start. People can set it as a variable"
+        )
+    if "\0" in output.text:
+        raise BadOutput(f"Write no NUL to the output file: no process takes it in the variable {key}")
+    if has_references(output.text):
+        raise BadOutput(
+            f"Write no {{{{NAME}}}} to the output file: in {key} it would stand for another variable"
+        )
 
 
 async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tuple[str, ...]:
@@ -94,14 +110,40 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     if job is None or environment is None:
         return ()
     present, above = await _variables_at(tx, environment.id), await _variables_at(tx, environment.parent)
+    jobs = [name_of(row) for row in await tx.resources.of_parent(environment.id, job.family)]
+    owners = {key: _owner_of(row, jobs) for key, row in present.items()}
+    _refuse_too_many(ctx, outputs, [row for key, row in present.items() if owners[key] == name_of(job)])
     for key, output in outputs.items():
         if key in above and key not in present:
             raise Conflict(
                 f"Write another name than {key} to the output file, or delete that variable of the project: "
                 "no job has set it"
             )
+        if (owner := owners.get(key)) and owner != name_of(job):
+            raise Conflict(
+                f"Write another name than {key} to the output file, or delete that variable of the "
+                f"environment: the job {owner} has set it"
+            )
         await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
     return tuple(sorted(outputs))
+
+
+def _owner_of(row: Row, jobs: Sequence[str]) -> str:
+    """Returns the job that has set a variable; empty if people have, or a job that is not there any more."""
+    note = row.read(OutputVariable).description or ""
+    owners = [job for job in jobs if note == _note(job, "") or note.startswith(f"{SET_BY}{job}: ")]
+    return max(owners, key=len, default="")
+
+
+def _refuse_too_many(ctx: Context, outputs: Outputs, own: Sequence[Row]) -> None:
+    """Raises Conflict if the job sets more than others can bear, with what it has set in earlier runs."""
+    sizes = {row.read(OutputVariable).key: len(_value_of(ctx, row).encode()) for row in own}
+    sizes |= {key: len(output.text.encode()) for key, output in outputs.items()}
+    if len(sizes) > MOST or sum(sizes.values()) > MOST_OF_ALL:
+        raise Conflict(
+            "Write less to the output file, or delete variables of earlier runs: one job sets at most "
+            f"{MOST} variables, with {MOST_OF_ALL} bytes"
+        )
 
 
 async def _variables_at(tx: Tx, level: str) -> dict[str, Row]:
@@ -114,13 +156,14 @@ async def _set(
     ctx: Context, tx: Tx, environment: Row, job: str, key: str, output: OutputValue, row: Row | None
 ) -> None:
     family = secret if output.sensitive else variable
-    note = f"{SET_BY}{job}{': ' if output.description else ''}{output.description}"[:_LONGEST_NOTE]
+    note = _note(job, output.description)
     if row is not None and not (row.read(OutputVariable).description or "").startswith(SET_BY):
         raise Conflict(
             f"Write another name than {key} to the output file, or delete that variable of the environment: "
             "no job has set it"
         )
     if row is not None and row.family != family.name:
+        await _refuse_derived(tx, row, key)
         await delete_resource(ctx, tx, row, Requester(Initiator(SYSTEM.id, SYSTEM.name), ITSELF))
         row = None
     if row is None:
@@ -130,6 +173,20 @@ async def _set(
     elif (_value_of(ctx, row), row.read(OutputVariable).description) != (output.text, note):
         call = _call(ctx, family, environment, row)
         await apply_changes(ctx, tx, call, row, {"value": output.text, "description": note})
+
+
+def _note(job: str, description: str) -> str:
+    return f"{SET_BY}{job}{': ' if description else ''}{description}"[:_LONGEST_NOTE]
+
+
+async def _refuse_derived(tx: Tx, row: Row, key: str) -> None:
+    """Refuses to delete what people have derived from a variable, together with it."""
+    for link in ("aliases", "overrides"):
+        if await tx.links.sources(row.id, link):
+            raise Conflict(
+                f"Leave sensitive of {key} in the output file as it was, or delete the aliases and overrides "
+                "of that variable first"
+            )
 
 
 def _value_of(ctx: Context, row: Row) -> str:

@@ -25,6 +25,11 @@ DEEPEST: Final = 32
 _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
+def has_references(value: str) -> bool:
+    """True if a part of the value stands for the value of another variable."""
+    return _MENTION.search(value) is not None
+
+
 class Unusable(Exception):
     """No process can run with these variables. The message is for the person who deployed."""
 
