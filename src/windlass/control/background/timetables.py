@@ -9,20 +9,23 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from windlass.base.clock import MINUTE
+from windlass.base.clock import HOUR, MINUTE
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, skip_run
 from windlass.core.deploy.runs import Cause, JobPlan, RunEvent
 from windlass.core.words.cron import parse
-from windlass.core.words.due_times import due_times, zone
+from windlass.core.words.due_times import UnknownZone, due_times, zone
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100
 """Jobs in one transaction: requests wait for it."""
 LATE: Final = MINUTE
 """A due time that passed longer ago was missed."""
+LOOK_AGAIN: Final = HOUR
+"""The pause of a timetable in a time zone that this machine does not know; another server may know it."""
 _MOST_COUNTED: Final = 1000
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
 """Minutes in which the last due time is looked for: the shortest time with one is enough."""
@@ -52,8 +55,6 @@ async def _start_some(tx: Tx, claim: Claim) -> int:
 
 async def _start(tx: Tx, timetable: TimetableRow, queues: dict[str, int]) -> None:
     plan = plan_of(timetable)
-    last = last_due(plan, timetable.due, tx.now)
-    await tx.timetables.move(timetable.job, due_after(plan, tx.now))
     new = NewRun(
         job=timetable.job,
         org=timetable.org,
@@ -62,9 +63,16 @@ async def _start(tx: Tx, timetable: TimetableRow, queues: dict[str, int]) -> Non
         event=RunEvent.CRON,
         command=plan.commands[RunEvent.CRON],
         retries=plan.retries,
-        due=last.due,
-        missed=last.before,
+        due=timetable.due,
     )
+    try:
+        last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
+    except UnknownZone as error:  # all other timetables go on
+        await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
+        await skip_run(tx, new, f"Not started: {error}")
+        return
+    await tx.timetables.move(timetable.job, following)
+    new = replace(new, due=last.due, missed=last.before)
     if tx.now - last.due > LATE and not plan.runs_missed:
         await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
     elif going := await tx.runs.open(timetable.job):

@@ -33,6 +33,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.runs import JobPlan, RunCommand, RunEvent
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.words.due_times import UnknownZone, zone
 from windlass.core.words.variables import Unusable
 from windlass.families.database import database
 from windlass.families.job import (
@@ -170,6 +171,8 @@ class JobKind(ServiceKind[Job]):
         plan = _plan(spec)
         if usual.artifact.kind == "native" and not usual.artifact.command:
             _require_commands(plan)
+        if plan.scheduled_at:
+            _require_zone(plan.timezone)
         limit = spec.max_duration_seconds or usual.time_limit
         return replace(usual, job=plan, time_limit=float(limit))
 
@@ -240,6 +243,13 @@ def _require_commands(plan: JobPlan) -> None:
                 f'schedule.{where}: set arguments, such as ["python", "job.py"], because the repository '
                 "names no command"
             )
+
+
+def _require_zone(name: str) -> None:
+    try:
+        zone(name)
+    except UnknownZone as error:
+        raise Unusable(f"schedule.cronjob.timezone: {error}") from error
 
 
 def _words_of(commands: Mapping[RunEvent, RunCommand]) -> str:

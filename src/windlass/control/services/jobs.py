@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from windlass.base.clock import MINUTE, stamp
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict, Missing, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import (
@@ -34,7 +34,7 @@ from windlass.core.declare.resource import clash
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
 from windlass.core.words.cron import parse
-from windlass.core.words.due_times import next_due, zone
+from windlass.core.words.due_times import UnknownZone, next_due, zone
 from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
 from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job
@@ -140,7 +140,10 @@ async def read_due_times(ctx: Context, call: Call) -> Reply:
     if timetable is not None and is_active:  # changes of the settings take effect with the next deployment
         plan = plan_of(timetable)
         text, name = plan.scheduled_at, plan.timezone
-    times = _next_times(text, name, ctx.clock.now() // MINUTE, call.asked(DueTimesQuery).count)
+    try:
+        times = _next_times(text, name, ctx.clock.now() // MINUTE, call.asked(DueTimesQuery).count)
+    except UnknownZone as error:
+        raise Unavailable(f"timezone: {error}") from error
     local = [datetime.fromtimestamp(time * 60, UTC).astimezone(zone(name)).isoformat() for time in times]
     document = {
         "scheduled_at": text,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from windlass.core.words.cron import Timetable
 
@@ -25,6 +25,11 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which
 _DAY: Final = timedelta(days=1)
 _FARTHEST: Final = 366 * 9
 """Days to look ahead: 29 February may be eight years away."""
+
+
+class UnknownZone(Exception):
+    """A time zone that this machine does not know, though another one does, or earlier data of it did.
+    The message is for the person whose job it is."""
 
 
 def is_zone(name: str) -> bool:
@@ -39,7 +44,14 @@ def _zones() -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    """May raise UnknownZone."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UnknownZone(
+            f"the machine of this server does not know the time zone {name}: choose another one, or ask the "
+            "operator to install the packages tzdata and tzdata-legacy"
+        ) from error
 
 
 def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:

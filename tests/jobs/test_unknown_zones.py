@@ -1,0 +1,85 @@
+"""A time zone that a machine no longer knows: the data of zones is the machine's, and changes with it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.jobs.sites import MINUTE, cron, new_job, ready_job, runs, states
+from tests.world import World
+from windlass.core.words.due_times import UnknownZone, zone
+from windlass.store import Tx
+
+GONE = "US/Pacific-New"
+"""A name that was in the database of time zones until 2020."""
+
+
+async def lose_zone(world: World, *jobs: str) -> None:
+    """Makes jobs such as an earlier version of the data of zones has let in."""
+
+    async def change(tx: Tx) -> None:
+        for job in jobs:
+            row = await tx.resources.get(job)
+            timetable = await tx.timetables.get(job)
+            assert row
+            document = msgspec.json.decode(row.body)
+            document["schedule"]["cronjob"]["timezone"] = GONE
+            await tx.resources.rewrite(job, msgspec.json.encode(document))
+            if timetable:
+                plan = msgspec.json.encode({**msgspec.json.decode(timetable.body), "timezone": GONE})
+                await tx.timetables.set(msgspec.structs.replace(timetable, body=plan))
+
+    await world.installation.ctx.store.write(change)
+
+
+def test_the_zone_is_gone() -> None:
+    with pytest.raises(UnknownZone):
+        zone(GONE)
+
+
+async def test_a_zone_that_is_gone_stops_no_other_timetable(world: World) -> None:
+    lost = [await ready_job(world) for _ in range(3)]
+    other = await ready_job(world)
+    await lose_zone(world, *lost)
+    for _ in range(2):
+        world.clock.turn(MINUTE)
+        await world.settle()
+    assert await states(world, other) == [("SCHEDULE", "SUCCEEDED")] * 2
+    for job in lost:
+        (run,) = await runs(world, job)
+        assert (run["status"], GONE in run["message"]) == ("SKIPPED", True)
+
+
+async def test_a_job_whose_zone_is_known_again_runs_again(world: World) -> None:
+    job = await ready_job(world)
+    await lose_zone(world, job)
+    world.clock.turn(MINUTE)
+    await world.settle()
+
+    async def change(tx: Tx) -> None:
+        timetable = await tx.timetables.get(job)
+        assert timetable
+        plan = msgspec.json.encode({**msgspec.json.decode(timetable.body), "timezone": "Etc/UTC"})
+        await tx.timetables.set(msgspec.structs.replace(timetable, body=plan))
+
+    await world.installation.ctx.store.write(change)
+    world.clock.turn(61 * MINUTE)
+    await world.settle()
+    assert (await states(world, job))[-1] == ("SCHEDULE", "SUCCEEDED")
+
+
+async def test_a_deployment_in_a_zone_that_is_gone_fails_and_says_why(world: World) -> None:
+    job = await new_job(world, schedule=cron())
+    await lose_zone(world, job)
+    answer = await world.post(f"/job/{job}/deploy")
+    await world.settle()
+    deployment = await world.get(f"/job/{job}/deployment/{answer['id']}")
+    assert (deployment["status"], GONE in deployment["message"]) == ("FAILED", True)
+
+
+async def test_due_times_in_a_zone_that_is_gone_say_why(world: World) -> None:
+    job = await ready_job(world)
+    assert (await world.get(f"/job/{job}/dueTimes")).status == 200
+    await lose_zone(world, job)
+    answer = await world.get(f"/job/{job}/dueTimes")
+    assert (answer.status, GONE in answer.message) == (503, True)
