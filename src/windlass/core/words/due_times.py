@@ -58,7 +58,11 @@ def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
     """Returns the first due time after this minute; None if there is none in the next years."""
     # A clock that is set back over midnight has times of the day before again.
     day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
-    for _ in range(_FARTHEST):
+    farthest = day + _FARTHEST * _DAY
+    while day < farthest:
+        if day.month not in timetable.months:
+            day = _next_month(day)
+            continue
         if _matches(timetable, day):
             due = _first_after(timetable, where, day, after)
             if due is not None:
@@ -75,9 +79,12 @@ def due_times(timetable: Timetable, where: ZoneInfo, after: int, until: int) -> 
         due = next_due(timetable, where, due)
 
 
+def _next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
 def _matches(timetable: Timetable, day: date) -> bool:
-    if day.month not in timetable.months:
-        return False
+    """True if a day of a right month is a right one."""
     in_days, in_weekdays = day.day in timetable.days, day.isoweekday() % 7 in timetable.weekdays
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 
