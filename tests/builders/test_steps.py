@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import signal
 import subprocess
 import sys
 import uuid
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ import pytest
 from tests.builders.test_native_runs import until
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native.cells import BuildStep, Cells
+
+MOST_USUAL = 1024
+"""Descriptors that are closed one after the other where the kernel does not close a range."""
 
 SERVER = """
 import asyncio, sys
@@ -120,6 +125,31 @@ async def test_a_launcher_that_was_killed_is_replaced(cells):
     launcher.kill()
     launcher.wait()
     assert await output_of(cells, "echo 2") == "2"
+
+
+async def test_a_server_with_many_open_files_shares_none_of_its_launcher(cells):
+    """A process that held the channel would keep the server waiting for a launcher that was killed."""
+    mark = f"6{uuid.uuid4().int % 10**12}"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with ExitStack() as held:
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        # The channel gets a greater number than all of these.
+        while held.enter_context(Path(os.devnull).open()).fileno() < MOST_USUAL:
+            continue
+        step = BuildStep(["sleep", mark], cells.writable[0], {"PATH": "/usr/bin:/bin"}, {})
+        async with cells.running(step) as (process, _):
+            await until(lambda: running(mark))
+            waiting = family(process.pid)[:-1]
+            assert {path.name for pid in waiting for path in Path(f"/proc/{pid}/fd").iterdir()} == {
+                "0",
+                "1",
+                "2",
+            }
+            launcher = cells.launcher._launcher._process
+            launcher.kill()
+            launcher.wait()
+            assert await output_of(cells, "echo 2") == "2"
 
 
 def running(mark: str) -> list[int]:

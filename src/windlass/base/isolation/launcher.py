@@ -64,9 +64,10 @@ def main(number: int) -> NoReturn:
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
-    os.set_inheritable(number, False)
     server = os.getppid()
-    channel = socket.socket(fileno=number)
+    # The lowest number: the server may have thousands open, and steps close only as many as are usual.
+    channel = socket.socket(fileno=os.dup(number))
+    os.close(number)
     gc.disable()  # a forked child ends before it has much to collect, and shares more memory this way
     gc.freeze()
     while True:
