@@ -1,0 +1,133 @@
+"""A module runs programs of strangers: what these may not reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.free_ports import free_port
+from tests.terraform.conftest import new_environment
+from tests.terraform.modules import MODULE, SECRET, Service, needs_program
+from tests.whole import Place, place
+
+SCRIPT = """
+import base64, glob, json, os, urllib.error, urllib.request
+asked = json.loads(os.environ["ASKED"])
+found = {"files": [], "environ": [], "states": {}, "written": []}
+for top in asked["folders"]:
+    for path, _, names in os.walk(top):
+        for name in names:
+            try:
+                open(os.path.join(path, name), "rb").read(1)
+                found["files"].append(os.path.join(path, name))
+            except OSError:
+                pass
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        if asked["secret_backwards"][::-1].encode() in open(path, "rb").read():
+            found["environ"].append(path)
+    except OSError:
+        pass
+for path in asked["written"]:
+    try:
+        open(path, "a").write("evil")
+        found["written"].append(path)
+    except OSError:
+        pass
+address, password = os.environ["TF_HTTP_ADDRESS"], os.environ["TF_HTTP_PASSWORD"]
+for name, service in asked["states"].items():
+    url = f"{address.rsplit('/', 2)[0]}/{service}/state" if service else address
+    header = base64.b64encode(("run:" + password).encode()).decode()
+    request = urllib.request.Request(url, headers={"Authorization": "Basic " + header})
+    try:
+        found["states"][name] = urllib.request.urlopen(request, timeout=10).status
+    except urllib.error.HTTPError as error:
+        found["states"][name] = error.code
+print("FOUND" + json.dumps(found))
+"""
+
+KEEPS_SECRET = """
+variable "password" { type = string }
+resource "terraform_data" "vault" { input = sensitive(var.password) }
+"""
+EXEC = """
+resource "terraform_data" "evil" {
+  triggers_replace = [timestamp()]
+  provisioner "local-exec" {
+    command = "python3 ${path.root}/evil.py"
+  }
+}
+"""
+
+
+def planted(folder: Path, name: str, main: str, **files: str) -> Repository:
+    repository = Repository(folder / name)
+    repository.put({"infra/main.tf": main, **files})
+    repository.commit("A module")
+    return repository
+
+
+async def found_by(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
+    """What the program of a module has found."""
+    path = f"/environment/{service.environment}/environmentVariable"
+    await service.windlass.call("POST", path, {"key": "ASKED", "value": json.dumps(asked)})
+    await service.make()
+    done = await service.run()
+    assert done["status"] == "SUCCEEDED", done
+    for line in (await service.log()).splitlines():
+        if "FOUND" in line:
+            return dict(json.loads(line.partition("FOUND")[2]))
+    raise AssertionError("the program of the module has said nothing")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    """A folder of providers, which all organizations share."""
+    program = tmp_path / "mirror" / "registry.test" / "acme" / "box" / "1.0.0" / "linux_amd64" / "program"
+    program.parent.mkdir(parents=True)
+    program.write_text("of the operator")
+    return tmp_path / "mirror"
+
+
+@pytest.fixture
+async def house(mirror: Path) -> AsyncIterator[Place]:
+    needs_program()
+    async with place(
+        "process", port=free_port(), git_allow_local=True, terraform_providers=str(mirror), stop_seconds=1
+    ) as made:
+        yield made
+
+
+async def test_a_module_reaches_nothing_of_the_server_and_of_others(
+    house: Place, tmp_path: Path, mirror: Path
+) -> None:
+    async with house.windlass() as windlass:
+        environment = await new_environment(windlass)
+        victim = Service(windlass, planted(tmp_path, "victim", KEEPS_SECRET), environment)
+        secrets = {"tf_vars": [{"key": "password", "value": SECRET, "secret": True}]}
+        await victim.make(terraform_variables_source=secrets, name="victim")
+        assert (await victim.run())["status"] == "SUCCEEDED"
+        module = planted(tmp_path, "evil", MODULE + EXEC, **{"infra/evil.py": SCRIPT})
+        evil = Service(windlass, module, environment)
+        kept = [str(path) for top in (house.folder, mirror) for path in top.rglob("*") if path.is_file()]
+        found = await found_by(
+            evil,
+            {
+                "folders": [str(house.folder), str(module.folder.parent / "victim")],
+                "secret_backwards": SECRET[::-1],
+                "written": kept,
+                "states": {"own": "", "other": victim.id, "nobody": environment},
+            },
+        )
+    assert any(path.endswith("main.tf") for path in found["files"]), "the control: its own files"
+    assert [path for path in found["files"] if evil.id not in path] == []
+    assert found["environ"] == []
+    assert found["written"] == []
+    assert found["states"].pop("own") in (200, 404), "the control: it has a credential"
+    assert found["states"] == {"other": 401, "nobody": 401}
+    assert (mirror / "registry.test/acme/box/1.0.0/linux_amd64/program").read_text() == "of the operator"
