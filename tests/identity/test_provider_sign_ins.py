@@ -29,6 +29,8 @@ class CodeIssuer(Issuer):
     person_now = ADA
     claims: Mapping[str, Any] = {}
     endpoint_issuer = ""
+    endpoints: Mapping[str, str] = {}
+    """Endpoints that it publishes instead of its own."""
     is_away = False
 
     def _documents(self) -> dict[str, Any]:
@@ -37,6 +39,7 @@ class CodeIssuer(Issuer):
             "issuer": self.endpoint_issuer or self.address,
             "authorization_endpoint": f"{self.address}/authorize?tenant=acme",
             "token_endpoint": f"{self.address}/token",
+            **self.endpoints,
         }
         return documents
 
@@ -208,6 +211,32 @@ async def test_a_provider_that_is_away_is_named_as_such(world, issuer, browser):
 async def test_a_provider_that_calls_itself_otherwise_is_not_asked(world, issuer, browser):
     issuer.endpoint_issuer = "https://evil.example"
     assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == "unreachable"
+
+
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
+@pytest.mark.parametrize(
+    "address", ["http://login.example.com/x", "javascript:alert(1)", "https://login.example.com/\u202e", "/x"]
+)
+async def test_no_code_and_no_secret_go_to_an_endpoint_without_https(world, issuer, browser, name, address):
+    """Negative control: `test_a_member_signs_in`."""
+    issuer.endpoints = {name: address}
+    assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "&".join(f"a{number}=1" for number in range(100)),
+        "code=%ff&state=%00",
+        "code=a;b&state=%e9",
+        "&&=&",
+        "code",
+    ],
+)
+async def test_an_answer_that_is_none_opens_nothing(world, issuer, browser, query):
+    await invite(world, ADA, Scope.READ)
+    await browser.call("GET", "/account/signInProvider/acme/start")
+    assert problem(await browser.call("GET", f"/account/signInProvider/acme/answer?{query}")) == "lost"
 
 
 async def test_an_address_that_is_not_verified_brings_no_invitation(world, issuer, browser):

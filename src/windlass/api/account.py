@@ -173,8 +173,7 @@ class AccountRequests:
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
-        query = parse_qs(request.scope["query_string"].decode("latin-1"), max_num_fields=20)
-        code, state = (query.get(word, [""])[0] for word in ("code", "state"))
+        code, state = _answer_in(request.scope["query_string"])
         over = self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
         try:
             opened = await self._sign_in.finish(
@@ -199,6 +198,15 @@ class AccountRequests:
             name = SECURE_COOKIE if name == COOKIE else self._name_of(name)
             rules += "; Secure"
         return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
+
+
+def _answer_in(query: bytes) -> tuple[str, str]:
+    """Returns the code and the state that a provider has sent; both are empty if the query is no answer."""
+    try:
+        fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
+    except ValueError:
+        return "", ""
+    return fields.get("code", [""])[0], fields.get("state", [""])[0]
 
 
 def _lead(url: str, *cookies: Header) -> HttpAnswer:

@@ -184,13 +184,12 @@ class SignIn:
         except (OSError, ValueError) as error:
             _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
             raise SignInFailed("unreachable") from error
-        is_web = (
-            endpoints.authorization_endpoint.startswith(("https://", "http://"))
-            and endpoints.authorization_endpoint.isprintable()
-            and endpoints.authorization_endpoint.isascii()
-        )
-        if endpoints.issuer != provider.issuer or not is_web:
+        wanted = (endpoints.authorization_endpoint, endpoints.token_endpoint)
+        if endpoints.issuer != provider.issuer:
             _log.warning("a provider publishes another issuer", extra={"provider": provider.name})
+            raise SignInFailed("unreachable")
+        if not all(_is_as_safe(endpoint, provider.issuer) for endpoint in wanted):
+            _log.warning("a provider publishes an endpoint without https", extra={"provider": provider.name})
             raise SignInFailed("unreachable")
         return endpoints
 
@@ -219,6 +218,13 @@ class SignIn:
 
     def _answer_url(self, name: str) -> str:
         return f"{self._ctx.settings.url}/account/signInProvider/{name}/answer"
+
+
+def _is_as_safe(endpoint: str, issuer: str) -> bool:
+    """True for an address that the code and the secret of the client may be sent to: with https, unless the
+    issuer itself is without."""
+    schemes = ("https://", "http://") if issuer.startswith("http://") else ("https://",)
+    return endpoint.startswith(schemes) and endpoint.isprintable() and endpoint.isascii()
 
 
 def _to_base64url(data: bytes) -> str:
