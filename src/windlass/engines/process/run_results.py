@@ -23,7 +23,9 @@ def read_result(home: Path) -> Result | None:
     try:
         with open_below(home / ONCE) as at:
             content = open_folders.read(ENDED, at, _LONGEST + 1)
-        status, moment, *peak = map(int, content.decode("ascii").split()) if len(content) <= _LONGEST else ()
+        if len(content) > _LONGEST:
+            return None
+        status, moment, *peak = map(int, content.decode("ascii").split())
     except (OSError, ValueError):
         return None
     result = Result(status, moment, peak[0] if peak else 0)
