@@ -1,6 +1,7 @@
 """Files that a person writes are never read at any length: a repository may hold one of a gigabyte."""
 
 import os
+import stat
 
 import pytest
 
@@ -10,6 +11,7 @@ from windlass.builders.native.node_engines import OtherNode, check_packages
 from windlass.builders.native.pyproject import read_pyproject
 from windlass.builders.native.requirements import requirements_in
 from windlass.builders.native.start import by_procfile
+from windlass.builders.native.tree import digest
 from windlass.builders.small_files import LONGEST, read_small
 
 READERS = {
@@ -37,6 +39,15 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "package.json")
     with pytest.raises(BuildError, match=r"Make package\.json a file:"):
         read_small(tmp_path / "package.json")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_folder_with_a_pipe_in_it_is_not_read(tmp_path, kind):
+    (tmp_path / "a").write_text("1")
+    assert digest(tmp_path) != digest(tmp_path / "a")  # the control: of files alone
+    os.mknod(tmp_path / "b", 0o600 | (stat.S_IFIFO if kind == "pipe" else stat.S_IFSOCK))
+    with pytest.raises(BuildError, match="Make b a file: it is something else"):
+        digest(tmp_path)
 
 
 def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):

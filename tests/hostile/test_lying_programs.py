@@ -216,3 +216,45 @@ async def test_output_that_its_program_has_closed_does_not_keep_windlass_from_st
     async with Station(rig) as station:
         await station.running(LIAR)
         await station.engine.discard(LIAR)
+
+
+ENDS_WITH = """
+import os, pathlib, signal
+folder = pathlib.Path(os.environ["HOME"]).parent / "once"
+{trick}
+print("planted", flush=True)
+os.kill(os.getppid(), signal.SIGKILL)
+"""
+TRICKS = {
+    "a pipe": "os.mkfifo(folder / 'ended')",
+    "a link to a pipe": "os.mkfifo(folder / 'pipe'); (folder / 'ended').symlink_to('pipe')",
+    "a link to a device": "(folder / 'ended').symlink_to('/dev/zero')",
+    "a link to a file of the machine": "(folder / 'ended').symlink_to('/etc/hostname')",
+    "a link to itself": "(folder / 'ended').symlink_to('ended')",
+    "a folder": "(folder / 'ended').mkdir()",
+    "a large file": "os.truncate(os.open(folder / 'ended', os.O_CREAT | os.O_WRONLY), 1 << 40)",
+    "no text": "(folder / 'ended').write_bytes(bytes(range(256)))",
+    "great numbers": "(folder / 'ended').write_text('0 ' + '9' * 4000)",
+    "numbers below zero": "(folder / 'ended').write_text('-99999 -1 -1')",
+    "another number": "(folder / 'ended').write_text('70000 1')",
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS.values(), ids=TRICKS.keys())
+async def test_a_run_that_writes_its_own_result_stops_nobody(rig: ProcessRig, trick: str) -> None:
+    """The server would wait at the pipe, with all that it does for others."""
+    async with Station(rig) as station:
+        run = wanted(rig.made(ENDS_WITH.format(trick=trick)), service=LIAR)
+        ended = await station.engine.once(run)
+        assert ended.exit_code != 0
+        await station.hears("planted")
+        again = await station.engine.once(run)
+        assert again == ended
+
+
+async def test_a_run_may_say_how_it_ended(rig: ProcessRig) -> None:
+    """Negative control: this is the file that is read."""
+    async with Station(rig) as station:
+        trick = "(folder / 'ended').write_text('7 1000')"
+        run = wanted(rig.made(ENDS_WITH.format(trick=trick)), service=LIAR)
+        assert (await station.engine.once(run)).exit_code == 7

@@ -87,6 +87,33 @@ async def test_a_malformed_message_of_a_run_is_refused(world: World, method: str
     assert refused.status == 400, refused
 
 
+MANY = b",".join([b"[]"] * 600_000)
+"""1.8 MB, which would be read while all other requests wait."""
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "sent"),
+    [
+        ("POST", "state", STATE % b"[%s]" % MANY),
+        ("PUT", "snapshot", b'{"version": 4, "resources": [%s]}' % MANY.replace(b"[]", b"{}")),
+        ("PUT", "resources", b'{"values": {"outputs": {"a": {"value": [%s]}}}}' % MANY),
+        ("PUT", "plan", b'{"text": "", "else": [%s]}' % MANY),
+    ],
+)
+async def test_millions_of_parts_are_refused_unread(world: World, method: str, what: str, sent: bytes):
+    run = await begun(world)
+    refused = await run.send(method, what, sent)
+    assert (refused.status, "lists and objects" in refused.message) == (400, True)
+
+
+async def test_a_state_with_many_resources_is_taken(world: World):
+    """Negative control: as many as a large module has."""
+    run = await begun(world)
+    resource = b'{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"a": ["x"]}}]}'
+    sent = b'{"version": 4, "resources": [%s]}' % b",".join([resource] * 20_000)
+    assert (await run.send("POST", "state", sent)).status == 200
+
+
 async def test_modules_in_modules_without_an_end_are_refused(world: World):
     run = await begun(world)
     await run.send("POST", "state", state({}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import PurePosixPath
 from typing import Any, cast
 
 import pytest
 
 from tests.running.deployments import deploy, deployed, deployments
 from tests.world import REPOSITORY, World
+from windlass.builders import ignore
 from windlass.builders.git import GitSource
 from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
@@ -286,6 +288,36 @@ async def test_an_application_from_uploads_has_no_branch(world: World):
 )
 def test_patterns_are_those_of_dockerignore(paths, patterns, watched):
     assert is_any_watched(paths, patterns) is watched
+
+
+MANY = [f"{number % 10}/{number:06x}" for number in range(900_000)]
+"""As many paths as a git server may list."""
+STARS = "/".join(["**", "*"] * 250)
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        (MANY, [f"**/*{number}z*" for number in range(100)]),
+        (["/".join("a" * 200)] * 2_000, [f"{STARS}/{number}" for number in range(100)]),
+    ],
+    ids=["paths", "parts"],
+)
+def test_more_than_can_be_compared_counts_as_watched(paths, patterns):
+    """Compared all the same, it would keep a processor busy for half an hour."""
+    assert is_any_watched(paths, patterns)
+
+
+def test_a_large_commit_is_compared():
+    """Negative control: none of so many paths is watched."""
+    assert not is_any_watched(MANY[:20_000], ["web", "docs/**/*.md", "!docs/old"])
+
+
+def test_parts_of_patterns_are_read_once():
+    """Each is an expression, and more of them than are kept would be read again for each path."""
+    patterns = ignore.read("\n".join(f"x{number}*/**/y" for number in range(ignore.MOST)))
+    assert not any(patterns(PurePosixPath(f"{number}/y")) for number in range(50))
+    assert patterns(PurePosixPath("x7a/b/y"))
 
 
 @pytest.mark.parametrize("path", ["/web", "../web", "web\n", "#web", "!!web", "", "!"])

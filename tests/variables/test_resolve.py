@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -273,6 +274,20 @@ def test_files_have_limits_too():
     ]
     with pytest.raises(Unusable, match=r"^/f0: all files together"):
         resolve([[*some, part]])
+
+
+@pytest.mark.parametrize("folder", ["", "/f"])
+def test_short_values_that_stand_for_a_long_one_take_no_memory_beyond_the_limit(folder):
+    long = said("LONG", "x" * 60_000)
+    short = [
+        said(f"K{n}", "{{LONG}}{{LONG}}", mount_path=f"{folder}/{n}" if folder else "") for n in range(2_000)
+    ]
+    tracemalloc.start()
+    with pytest.raises(Unusable, match=r"all (variables|files) together"):
+        resolve([[long, *short]])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * MOST_OF_ALL_FILES, "of 240 MB that they would be"
 
 
 def test_a_nul_is_refused_in_a_variable_and_taken_in_a_file():

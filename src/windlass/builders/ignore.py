@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -15,8 +15,12 @@ MOST: Final = 1000
 LONGEST: Final = 256 * 1024
 
 
+Part = re.Pattern[str] | None
+"""A part of a pattern between two slashes; None is `**`."""
+
+
 class Pattern(Struct, frozen=True):
-    parts: tuple[str, ...]
+    parts: tuple[Part, ...]
     keeps: bool = False
     """The pattern begins with `!`, and takes an earlier one back."""
 
@@ -31,6 +35,11 @@ class Ignore(Struct, frozen=True):
             if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
                 ignored = not pattern.keeps
         return ignored
+
+    @property
+    def length(self) -> int:
+        """The parts of all patterns together: a path is compared with each, part by part."""
+        return sum(len(pattern.parts) for pattern in self.patterns)
 
     @property
     def prunes(self) -> bool:
@@ -69,33 +78,45 @@ def _pattern(line: str) -> Pattern | None:
             parts.pop()
         elif part not in ("", ".", ".."):
             parts.append(part)
-    return Pattern(tuple(parts), keeps) if parts else None
+    return Pattern(tuple(map(_part, parts)), keeps) if parts else None
 
 
-def _fits_or_above(path: Sequence[str], pattern: Sequence[str]) -> bool:
+def _part(text: str) -> Part:
+    return None if text == "**" else _form(text)
+
+
+def _fits_or_above(path: Sequence[str], pattern: Sequence[Part]) -> bool:
     """Walks through path and pattern at once: `here` are the parts of the pattern that may come next."""
-    here = _past_stars({0}, pattern)
+    here = _past_stars([0], pattern)
     for name in path:
-        here = _past_stars({_after(at, pattern) for at in here if _takes(at, pattern, name)}, pattern)
-        if len(pattern) in here:
-            return True
+        here = _past_stars([*_following(here, pattern, name)], pattern)
+        if not here or len(pattern) in here:
+            return bool(here)
     return False
 
 
-def _takes(at: int, pattern: Sequence[str], name: str) -> bool:
-    return at < len(pattern) and (pattern[at] == "**" or fits(name, pattern[at]))
+def _following(here: Collection[int], pattern: Sequence[Part], name: str) -> Iterator[int]:
+    for at in here:
+        if at == len(pattern):
+            continue
+        if (part := pattern[at]) is None:
+            yield at
+        elif part.match(name):
+            yield at + 1
 
 
-def _after(at: int, pattern: Sequence[str]) -> int:
-    return at if pattern[at] == "**" else at + 1
-
-
-def _past_stars(here: set[int], pattern: Sequence[str]) -> set[int]:
-    for at in list(here):
-        while at < len(pattern) and pattern[at] == "**":
+def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
+    """Adds the places after `**`, which may stand for nothing."""
+    further = [at + 1 for at in here if at < len(pattern) and pattern[at] is None]
+    if not further:
+        return here
+    found = {*here}
+    for at in further:
+        found.add(at)
+        while at < len(pattern) and pattern[at] is None:
             at += 1
-            here.add(at)
-    return here
+            found.add(at)
+    return found
 
 
 @lru_cache(maxsize=MOST)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from tests.engines.process.helpers import KEY, SERVICE, answer_of
 from tests.engines.stations import Station, until, wanted
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import EngineError
-from windlass.engines.process import kernel, recorder
+from windlass.engines.process import files, kernel, recorder
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
+from windlass.engines.process.run_results import read_result
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
 RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
@@ -101,22 +103,28 @@ async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
     assert station.said == ["it ran"]
 
 
+def folder_of_run(home: Path) -> Path:
+    files.make_once(home, None)
+    return home / files.ONCE
+
+
 def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
     command = recorder.recording_command(
-        [sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], tmp_path
+        [sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], folder_of_run(tmp_path)
     )
     first, second = (subprocess.run(command, capture_output=True, check=False) for _ in range(2))
     assert (first.returncode, first.stdout) == (7, b"it ran\n")
     assert (second.returncode, second.stdout) == (125, b"")
-    ended = recorder.result(tmp_path)
+    ended = read_result(tmp_path)
     assert ended is not None
     assert ended.status == 7
 
 
 @pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 11)", "raise SystemExit(0)"])
 def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
-    subprocess.run(recorder.recording_command([sys.executable, "-c", code], tmp_path), check=False)
-    ended = recorder.result(tmp_path)
+    command = recorder.recording_command([sys.executable, "-c", code], folder_of_run(tmp_path))
+    subprocess.run(command, check=False)
+    ended = read_result(tmp_path)
     assert ended is not None
     assert ended.status == (-11 if "kill" in code else 0)
 

@@ -103,6 +103,8 @@ def _facts(path: Path) -> bytes:
         return b"link " + os.fsencode(path.readlink())
     if path.is_dir():
         return b"folder"
+    if not path.is_file():  # a step of a build may have put a pipe there, for which we would wait for ever
+        raise BuildError(f"Make {path.name} a file: it is something else.")
     with path.open("rb") as file:
         return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
 

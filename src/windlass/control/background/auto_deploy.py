@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
+from windlass.base.subprocesses import in_thread
 from windlass.builders import ignore
 from windlass.builders.git import GitError, GitSource
 from windlass.control.context.call import Call, Dialect, Origin
@@ -35,6 +36,8 @@ HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
 """Limits of what a git server may take: a few that are slow hold all slots of this work otherwise."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, in usual pauses."""
+MOST_STEPS: Final = 500_000
+"""Parts of paths times parts of patterns. A commit with more counts as one that changes what is watched."""
 _LATEST: Final = 50
 """Number of the latest deployments in which a commit is looked for."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
@@ -199,13 +202,16 @@ async def _changes_watched(
             changed = await ctx.git.changed_paths(source, seen, head)
     except (GitError, TimeoutError):
         return True
-    return is_any_watched(changed, *filters)
+    return await in_thread(is_any_watched, changed, *filters)
 
 
 def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
     """True if one of the paths passes all filters: in each, the last pattern that matches it decides. If all
-    patterns of a filter exclude, everything else passes it."""
+    patterns of a filter exclude, everything else passes it. True as well if there is too much to compare."""
     tests = [_filter_of(patterns) for patterns in filters]
+    length = sum(path.count("/") + 1 for path in paths)
+    if length * sum(passes.length for passes in tests) > MOST_STEPS:
+        return True
     return any(all(passes(PurePosixPath(path)) for passes in tests) for path in paths)
 
 

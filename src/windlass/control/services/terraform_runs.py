@@ -31,7 +31,14 @@ from windlass.control.records.terraform_states import (
     run_of,
     unlock_state,
 )
-from windlass.core.deploy.terraform_state import HIDDEN, ShownState, sensitive_texts, shown_attributes
+from windlass.core.deploy.terraform_state import (
+    HIDDEN,
+    BadState,
+    ShownState,
+    check_parts,
+    sensitive_texts,
+    shown_attributes,
+)
 from windlass.core.words.masking import NOTHING, Mask
 from windlass.launch.terraform import PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
@@ -235,8 +242,9 @@ def _mask(ctx: Context, run: DeploymentRow) -> Mask:
 
 def _decode(body: bytes, form: type[T]) -> T:
     try:
+        check_parts(body)
         return read_json(body, form)
-    except BadJson as error:
+    except (BadState, BadJson) as error:
         raise Invalid(str(error)) from error
 
 

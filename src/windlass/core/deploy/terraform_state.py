@@ -19,6 +19,9 @@ MOST_OF_ONE: Final = 64 * 1024
 """Bytes of an output that is a variable of others."""
 MOST_OF_ALL: Final = 128 * 1024
 """Bytes of all outputs of a state that are."""
+MOST_PARTS: Final = 500_000
+"""Lists and objects in a text of a run. All other requests wait while one is read, and even a short text may
+have millions."""
 _OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
@@ -44,19 +47,17 @@ class StateResource(Struct, frozen=True):
     attributes: Mapping[str, Any]
 
 
-class StoredOutput(Struct):
+class StoredOutput(Struct, gc=False):
     value: Any = None
     sensitive: bool = False
 
 
-class StoredInstance(Struct):
+class StoredInstance(Struct, gc=False):
     index_key: int | str | None = None
     deposed: str = ""
-    attributes: dict[str, Any] | None = None
-    sensitive_attributes: list[Any] = []
 
 
-class StoredResource(Struct):
+class StoredResource(Struct, gc=False):
     mode: str
     type: str
     name: str
@@ -97,8 +98,15 @@ class ShownState(Struct):
     values: ShownValues | None = None
 
 
+def check_parts(content: bytes) -> None:
+    """Raises BadState for a text that would take too long to read."""
+    if content.count(b"{") + content.count(b"[") > MOST_PARTS:
+        raise BadState(f"it has more than {MOST_PARTS} lists and objects: divide the module")
+
+
 def read_state(content: bytes) -> StateFile:
     """Raises BadState with the reason."""
+    check_parts(content)
     try:
         state = read_json(content, StateFile)
         outputs_of(state)

@@ -95,9 +95,8 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     used: set[str] = set()
     chosen = _choose(levels, warnings, used)
     reading = _Expansion(chosen)
-    texts = {key: reading.of(key) for key in chosen}
+    texts = _texts(chosen, reading)
     files, secret_files = _files(chosen, reading)
-    _check_sizes(texts, files)
     return ResolvedVariables(
         {key: text.value for key, text in texts.items()},
         files,
@@ -248,12 +247,29 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
+def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
+    """Stops at the limit, because thousands of short values may all stand for one that is long."""
+    texts: dict[str, _Text] = {}
+    whole = 0
+    for key in chosen:
+        texts[key] = reading.of(key)
+        whole += len(key) + texts[key].size + 2
+        if whole > MOST_OF_ALL:
+            longest = max(texts, key=lambda key: texts[key].size)
+            raise Unusable(
+                f"{longest}: all variables together are longer than {MOST_OF_ALL} bytes, "
+                "and this is the longest: make it shorter, or make it a file"
+            )
+    return texts
+
+
 def _files(
     chosen: Mapping[str, DeclaredVariable], reading: _Expansion
 ) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
     secret: set[str] = set()
     owners: dict[str, str] = {}
+    size = 0
     # An alias holds the path of the file of its target; it creates its own file only if no other entry does.
     for entry in sorted(chosen.values(), key=lambda entry: bool(entry.stands_for)):
         if not entry.mount_path:
@@ -270,6 +286,9 @@ def _files(
         if text.secret:
             secret.add(path)
         owners[path] = entry.key
+        size += text.size
+        if size > MOST_OF_ALL_FILES:
+            raise _too_large(files)
     _refuse_files_in_files(owners)
     return files, frozenset(secret)
 
@@ -296,17 +315,9 @@ def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
             above = posixpath.dirname(above)
 
 
-def _check_sizes(texts: Mapping[str, _Text], files: Mapping[str, bytes]) -> None:
-    whole = sum(len(key) + text.size + 2 for key, text in texts.items())
-    if whole > MOST_OF_ALL:
-        longest = max(texts, key=lambda key: texts[key].size)
-        raise Unusable(
-            f"{longest}: all variables together are longer than {MOST_OF_ALL} bytes, "
-            "and this is the longest: make it shorter, or make it a file"
-        )
-    if sum(map(len, files.values())) > MOST_OF_ALL_FILES:
-        longest = max(files, key=lambda path: len(files[path]))
-        raise Unusable(
-            f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "
-            "and this is the longest: make it shorter"
-        )
+def _too_large(files: Mapping[str, bytes]) -> Unusable:
+    longest = max(files, key=lambda path: len(files[path]))
+    return Unusable(
+        f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "
+        "and this is the longest: make it shorter"
+    )

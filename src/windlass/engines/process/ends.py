@@ -13,6 +13,7 @@ from windlass.engines.process.exit_reason import Pauses
 from windlass.engines.process.kill import ProcessKiller
 from windlass.engines.process.output import last_output
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
+from windlass.engines.process.run_results import read_result
 
 
 class EndRecorder:
@@ -27,7 +28,7 @@ class EndRecorder:
         if record.once and status is None and not recorder.has_begun(home / files.ONCE):
             # The engine that started it was killed before the first instruction: it has yet to run.
             return self._records.write(key, structs.replace(record, process=None, started_at=0))
-        result = recorder.result(home / files.ONCE) if record.once else None
+        result = read_result(home) if record.once else None
         if status is None and record.verdict:  # this engine killed it, and may have reaped it
             status = -signal.SIGKILL
         status, now, peak = result or (status, self._clock.now(), 0)

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -38,14 +37,6 @@ def recording_command(command: Sequence[str], folder: Path) -> list[str]:
 
 def has_begun(folder: Path) -> bool:
     return (folder / BEGAN).exists()
-
-
-def result(folder: Path) -> Result | None:
-    """Returns the recorded end of the program; None if there is none."""
-    with suppress(FileNotFoundError, ValueError):
-        status, at, *peak = (folder / ENDED).read_text().split()
-        return Result(int(status), int(at), int(peak[0]) if peak else 0)
-    return None
 
 
 def main(folder: str, *command: str) -> NoReturn:
