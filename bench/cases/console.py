@@ -19,6 +19,14 @@ _TASK = Target(100, "≤", "ms")
 _THROTTLED = 4
 _SERVICES = 10_000
 _FLEET = 500
+_SHOWN = """
+new MutationObserver((_, watching) => {
+  if (!document.querySelector('main h1')) return;
+  watching.disconnect();
+  setTimeout(() => (window.__shown = performance.now()));
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Notes when the page can be used: it stands there, and the task that drew it has ended."""
 _WATCH = """
 window.__tasks = [0];
 new PerformanceObserver((list) => list.getEntries().forEach((task) => window.__tasks.push(task.duration)))
@@ -86,10 +94,12 @@ def _first_page(browser: Browser, server: Windlass) -> float:
         session.send("Network.enable")
         session.send("Network.setCacheDisabled", {"cacheDisabled": True})
         session.send("Emulation.setCPUThrottlingRate", {"rate": _THROTTLED})
-        began = time.monotonic()
+        page.add_init_script(_SHOWN)
         page.goto(f"{url}/", wait_until="commit")
-        page.wait_for_selector("main h1")
-        return time.monotonic() - began
+        # The driver's own scripts run on the throttled core, too: they come when the page is there.
+        page.wait_for_timeout(3000)
+        wait_until(page, "window.__shown > 0")
+        return float(page.evaluate("window.__shown")) / 1000
 
 
 def _log(browser: Browser, server: Windlass, first: int) -> float:

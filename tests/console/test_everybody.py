@@ -95,15 +95,20 @@ def test_the_keyboard_alone_searches_opens_and_goes_back(server: Server, new_pag
 
 
 def test_the_first_page_is_small(server: Server, new_page, watch) -> None:
-    """150 KB with everything that it asks for."""
+    """150 KB in at most ten requests with all that it asks for, and the document of the API is not among
+    them."""
     page = new_page("/")
     sizes: list[int] = []
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.on("requestfinished", lambda request: sizes.append(_size(request)))
     page.goto(f"{server.url}/console/")
     page.wait_for_selector("main h1")
     page.wait_for_timeout(500)
     page.context.clear_cookies()
     assert 0 < sum(sizes) <= 150_000
+    assert len(asked) <= 10, asked
+    assert not any("openapi" in url for url in asked)
     files = ConsoleFiles()
     loaded = [
         file

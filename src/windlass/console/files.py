@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.console.joining import join
+
 ROOT: Final = Path(__file__).with_name("static")
 BASE: Final = "/console"
 _VERSION_MARK: Final = b"{version}"
@@ -58,6 +60,7 @@ class ConsoleFiles:
         for name, content in contents.items():
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         self.version = digest.hexdigest()[:16]
+        contents = join(contents)
         page = contents.pop("index.html").replace(_VERSION_MARK, self.version.encode())
         self._page = _file("index.html", page, is_forever=False)
         self._files = {

@@ -3,17 +3,22 @@
 import { words } from "./words.js";
 import { h } from "./dom.js";
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const dayOfYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
-const dayClock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
-const numbers = new Intl.NumberFormat();
+// A form is made when it is first used: each costs milliseconds, and the first page needs few of them.
+const lazily = (make) => {
+  let form;
+  return (value) => (form ||= make()).format(value);
+};
+const timeForm = (options) => lazily(() => new Intl.DateTimeFormat(undefined, options));
+const exact = timeForm({ dateStyle: "medium", timeStyle: "long" });
+const clock = timeForm({ hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const day = timeForm({ day: "numeric", month: "short" });
+const dayOfYear = timeForm({ day: "numeric", month: "short", year: "numeric" });
+const dayClock = timeForm({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 
-export const number = (value) => numbers.format(value);
-export const exactTime = (text) => exact.format(new Date(text));
-export const dayTime = (text) => dayClock.format(new Date(text));
-export const clockTime = (text) => clock.format(new Date(text));
+export const number = lazily(() => new Intl.NumberFormat());
+export const exactTime = (text) => exact(new Date(text));
+export const dayTime = (text) => dayClock(new Date(text));
+export const clockTime = (text) => clock(new Date(text));
 
 /** How long ago, as a node with the exact time on hover. It is kept up to date. */
 export function ago(text, { none = "" } = {}) {
@@ -27,7 +32,7 @@ export function agoText(text) {
   if (seconds < -5) return words.time.in(duration(-seconds * 1000));
   if (seconds < 10) return words.time.now;
   if (seconds < 7 * 86400) return words.time.ago(duration(seconds * 1000, true));
-  return (then.getFullYear() === new Date().getFullYear() ? day : dayOfYear).format(then);
+  return (then.getFullYear() === new Date().getFullYear() ? day : dayOfYear)(then);
 }
 
 setInterval(() => {

@@ -35,10 +35,11 @@ export function dot(kind, label) {
 
 const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };
 
-const { compare } = new Intl.Collator(undefined, { numeric: true });
+let collator; // made when there is something to order: it costs milliseconds
 
 /** Orders services: what needs attention first, then by name. */
 export function byUrgency(services) {
+  const { compare } = (collator ||= new Intl.Collator(undefined, { numeric: true }));
   const groups = new Map(Object.values(URGENCY).map((urgency) => [urgency, []]));
   for (const service of services) groups.get(URGENCY[serviceKind(service)]).push(service);
   return [...groups.values()].flatMap((group) => group.sort((one, other) => compare(one.name, other.name)));

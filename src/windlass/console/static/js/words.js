@@ -1,6 +1,7 @@
 // All texts of the console, in English. Another language is another file with the same names.
 
-const plural = (count, one, many = `${one}s`) => `${new Intl.NumberFormat().format(count)} ${count === 1 ? one : many}`;
+let numbers;
+const plural = (count, one, many = `${one}s`) => `${(numbers ||= new Intl.NumberFormat()).format(count)} ${count === 1 ? one : many}`;
 
 const states = {
   RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",

@@ -1,0 +1,113 @@
+"""Joins the modules of the first page into one file, and the style sheets into another.
+
+A browser then asks for two files and not for twenty, and a slow core starts one module. The other modules
+stay files of their own, which are asked for when their page is opened. The sources are plain modules: what is
+joined follows from their imports.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Final
+
+MAIN: Final = "js/main.js"
+STYLE: Final = "style/console.css"
+_FIRST_PAGE: Final = "js/pages/overview.js"
+_STYLES: Final = ("style/base.css", "style/parts.css", "style/pages.css")
+_IMPORT: Final = re.compile(r'^import (?:\{ ([^}]*) \}|\* as (\w+)) from "([^"]+)";$', re.MULTILINE)
+_LAZY: Final = re.compile(r'\bimport\("([^"]+)"\)')
+_EXPORT: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
+_OTHER_FORM: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+
+
+class UnknownForm(Exception):
+    """A module has an import or export of a form that is not joined."""
+
+
+def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns the files to serve: what is joined stands in `MAIN` and `STYLE`."""
+    texts = {name: content.decode() for name, content in contents.items() if name.endswith(".js")}
+    joined = _order(texts, [_FIRST_PAGE, MAIN])
+    kept = {name: content for name, content in contents.items() if name not in joined and name not in _STYLES}
+    kept |= {name: _link(name, text, joined).encode() for name, text in texts.items() if name in kept}
+    kept[MAIN] = _join_modules(texts, joined).encode()
+    kept[STYLE] = b"".join(contents[name] for name in _STYLES)
+    return kept
+
+
+def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
+    """Returns the modules that the roots import, each after those that it needs."""
+    order: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise UnknownForm(f"{name} imports itself, by way of {above[-1]}")
+        if name not in order:
+            for _, _, target in _IMPORT.findall(texts[name]):
+                visit(_resolve(name, target), (*above, name))
+            order.append(name)
+
+    for root in roots:
+        visit(root, ())
+    return order
+
+
+def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
+    parts = [_wrap(name, texts[name], joined) for name in joined]
+    names = ", ".join(_variable(name) for name in joined)
+    return "\n".join([*parts, f"export {{ {names} }};\n"])
+
+
+def _wrap(name: str, text: str, joined: list[str]) -> str:
+    """Returns a module as a function that is called once, so that its names stay its own."""
+    exported = ", ".join(found for _, found in _EXPORT.findall(text))
+    body = _IMPORT.sub(lambda found: _take(name, found), _EXPORT.sub(r"\1 \2", text))
+    if other := _OTHER_FORM.search(body):
+        raise UnknownForm(f"{name}: {other[0]}")
+    body = _LAZY.sub(lambda found: _open(name, found[1], joined, MAIN), body)
+    return f"// {name}\nconst {_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
+
+
+def _link(name: str, text: str, joined: list[str]) -> str:
+    """Returns a module that stays a file, with its imports of joined modules taken from `MAIN`."""
+
+    def replace(found: re.Match[str]) -> str:
+        target = _resolve(name, found[3])
+        if target not in joined:
+            return found[0]
+        source = _relative(name, MAIN)
+        return f'import {{ {_variable(target)} }} from "{source}"; {_take(name, found)}'
+
+    text = _IMPORT.sub(replace, text)
+    return _LAZY.sub(lambda found: _open(name, found[1], joined, name), text)
+
+
+def _take(name: str, found: re.Match[str]) -> str:
+    names, whole, target = found[1], found[2], found[3]
+    wanted = whole or f"{{ {names.replace(' as ', ': ')} }}"
+    return f"const {wanted} = {_variable(_resolve(name, target))};"
+
+
+def _open(name: str, target: str, joined: list[str], place: str) -> str:
+    """Returns the expression that opens a module when it is needed. `place`: the file that will have it."""
+    wanted = _resolve(name, target)
+    if wanted not in joined:
+        return f'import("{_relative(place, wanted)}")'
+    if place == MAIN:
+        return f"Promise.resolve({_variable(wanted)})"
+    return f'import("{_relative(place, MAIN)}").then((main) => main.{_variable(wanted)})'
+
+
+def _variable(name: str) -> str:
+    return "$" + name.removeprefix("js/").removesuffix(".js").replace("/", "$")
+
+
+def _resolve(name: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+
+
+def _relative(place: str, target: str) -> str:
+    path = posixpath.relpath(target, posixpath.dirname(place))
+    return path if path.startswith(".") else f"./{path}"
