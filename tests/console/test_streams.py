@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 
 from playwright.sync_api import expect
 
+from tests.console.many import fast_log
 from tests.console.servers import Repository, Server
 
 
@@ -132,3 +134,34 @@ def test_signing_out_and_in_with_a_token(server: Server, new_page) -> None:
     page.locator("form").get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     expect(page.locator(".who")).to_have_text("reader")
+
+
+def test_lines_of_a_log_keep_their_nodes_and_their_order(
+    server: Server, new_page, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Fast"), repository, "fast")
+    page = new_page("/")
+    page.add_init_script(fast_log(1, 300))
+    page.goto(f"{server.url}/console/application/{app}/logs")
+    expect(page.locator(".log .tools")).to_contain_text(re.compile(r"[1-9]\d{2} lines"))
+    page.get_by_role("button", name="Pause").click()
+    shown = [int(text.split()[1]) for text in page.locator(".log-line .text").all_inner_texts()]
+    assert shown == list(range(shown[0], shown[0] + len(shown)))
+    box, node = page.locator(".log-box"), page.locator(".log-line").first.element_handle()
+    box.evaluate("box => { box.scrollTop -= 60; }")
+    page.wait_for_timeout(200)
+    assert node.evaluate("node => node.isConnected")
+    tops = page.locator(".log-line").evaluate_all("lines => lines.map((line) => line.offsetTop)")
+    assert tops == sorted(set(tops))
+
+
+def test_a_log_on_a_hidden_page_keeps_no_endless_backlog(
+    server: Server, new_page, repository: Repository
+) -> None:
+    """A hidden page draws nothing, but its lines come in all the same."""
+    app = server.application(server.environment(project="Hidden"), repository, "hidden")
+    page = new_page("/")
+    page.add_init_script("window.requestAnimationFrame = () => 0;")
+    page.add_init_script(fast_log(1, 5000))
+    page.goto(f"{server.url}/console/application/{app}/logs")
+    expect(page.locator(".log .tools")).to_contain_text(re.compile(r"[2-9],\d{3} lines"))

@@ -5,6 +5,7 @@ import { headers } from "./api.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
+const AT_ONCE = 200;
 const SOON = 1500;
 const SELDOM = 7; // of these
 
@@ -55,9 +56,15 @@ async function read(body, signal, found) {
     text += value;
     const parts = text.split("\n\n");
     text = parts.pop();
-    for (const part of parts) found(parse(part));
+    for (const [index, part] of parts.entries()) {
+      if (index && index % AT_ONCE === 0 && !document.hidden) await nextTask(); // Clicks come between many events.
+      if (signal.aborted) return;
+      found(parse(part));
+    }
   }
 }
+
+const nextTask = () => globalThis.scheduler?.yield?.() ?? pause(0);
 
 // A stream that says nothing for long is dead: the server sends comments more often.
 function withTimeout(reading, reader) {

@@ -1,4 +1,5 @@
-// Shows a log of many lines: only the visible ones are nodes. New lines are collected and drawn once a frame.
+// Shows a log of many lines: only the visible ones are nodes. New lines are collected and drawn a few times a second,
+// and a line that stays visible keeps its node.
 
 import { fill, h } from "./dom.js";
 import { clockTime, exactTime, number } from "./format.js";
@@ -10,6 +11,8 @@ import { words } from "./words.js";
 const HEIGHT = 20;
 const BEYOND = 30;
 const WRAPPED = 400;
+const MOST_FRESH = 2000;
+const BETWEEN = 60; // milliseconds between two drawings of new lines: no eye reads faster
 const LEVELS = [["bad", /\b(error|fatal|critical|panic|traceback|exception)\b/i], ["warn", /\bwarn(ing)?\b/i]];
 const text = words.logs;
 
@@ -21,7 +24,7 @@ export function logView(path, name, place) {
 
 class LogView {
   constructor(path, name, place) {
-    Object.assign(this, { path, name, fresh: [], isFollowing: true, wraps: false, from: 0, log: new LogLines(path), stopStream: () => {} });
+    Object.assign(this, { path, name, fresh: [], nodes: new Map(), look: "", drawnAt: 0, isFollowing: true, wraps: false, from: 0, log: new LogLines(path), stopStream: () => {} });
     this.chosen = place.query.get("line");
     this.moment = place.query.get("at") || place.query.get("since");
     this.canvas = h("div", { class: "log-canvas" });
@@ -59,18 +62,26 @@ class LogView {
 
   stop() {
     this.stopStream();
+    clearTimeout(this.timer);
     cancelAnimationFrame(this.frame);
   }
 
   take(line) {
     if (!this.log.take(line)) return;
     this.fresh.push(line);
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      const dropped = this.log.add(this.fresh.splice(0));
-      if (dropped && !this.isFollowing) this.scrollTo(this.box.scrollTop - dropped * HEIGHT);
-      this.show();
-    });
+    // Nothing is drawn while the page is hidden, but lines go on coming: they are not kept without a limit.
+    if (this.fresh.length >= MOST_FRESH) this.addFresh();
+    this.timer ||= setTimeout(() => (this.frame = requestAnimationFrame(() => this.addFresh())), Math.max(0, this.drawnAt + BETWEEN - performance.now()));
+  }
+
+  addFresh() {
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    this.timer = 0;
+    this.drawnAt = performance.now();
+    const dropped = this.log.add(this.fresh.splice(0));
+    if (dropped && !this.isFollowing) this.scrollTo(this.box.scrollTop - dropped * HEIGHT);
+    this.show();
   }
 
   setSearch(value) {
@@ -191,7 +202,8 @@ class LogView {
     const [first, last] = this.wraps ? this.wrappedPart(shown.length) : this.seenPart(shown.length);
     if (!this.wraps) this.canvas.style.setProperty("height", `${shown.length * HEIGHT}px`);
     else this.canvas.style.removeProperty("height");
-    fill(this.canvas, shown.length ? shown.slice(first, last).map((line, index) => this.line(line, first + index)) : h("p", { class: "muted pad" }, this.log.search ? words.nothingFound : text.empty));
+    if (shown.length) this.place(shown.slice(first, last), first);
+    else fill(this.canvas, h("p", { class: "muted pad" }, this.log.search ? words.nothingFound : text.empty));
     fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtStart));
     if (this.isFollowing) this.scrollTo(this.box.scrollHeight);
   }
@@ -208,15 +220,31 @@ class LogView {
     return [Math.max(0, Math.floor(top / HEIGHT) - BEYOND), Math.min(total, Math.ceil((top + height) / HEIGHT) + BEYOND)];
   }
 
-  line(line, index) {
+  // Puts the lines that are seen on the canvas: those that were there before keep their nodes.
+  place(lines, first) {
+    const look = JSON.stringify([this.log.search, this.chosen, this.wraps]);
+    const known = look === this.look ? this.nodes : new Map();
+    this.look = look;
+    this.nodes = new Map(lines.map((line) => [line.id, known.get(line.id) || this.line(line)]));
+    const nodes = [...this.nodes.values()];
+    const staying = new Set(nodes);
+    for (const node of [...this.canvas.childNodes]) if (!staying.has(node)) node.remove();
+    let next = this.canvas.firstChild;
+    nodes.forEach((node, index) => {
+      const top = this.wraps ? "" : `${(first + index) * HEIGHT}px`;
+      if (node.style.top !== top) node.style.top = top;
+      if (node === next) next = next.nextSibling;
+      else this.canvas.insertBefore(node, next);
+    });
+  }
+
+  line(line) {
     const data = line.message.startsWith("{") ? asJson(line.message) : null;
     const letter = this.log.instances.get(line.pod_name);
-    const node = h("div", { class: `log-line ${levelOf(line, data)} ${line.id === this.chosen ? "chosen" : ""}` },
+    return h("div", { class: `log-line ${levelOf(line, data)} ${line.id === this.chosen ? "chosen" : ""}` },
       h("button", { type: "button", class: "time", title: `${exactTime(line.created_at)} · ${text.linkTo}`, onclick: () => this.link(line) }, clockTime(line.created_at)),
       h("span", { class: `instance i${letter % 6}`, title: line.pod_name, "aria-label": line.pod_name }, String.fromCharCode(65 + (letter % 26))),
       h("span", { class: "text" }, this.content(line, data)));
-    if (!this.wraps) node.style.setProperty("top", `${index * HEIGHT}px`);
-    return node;
   }
 
   content(line, data) {
