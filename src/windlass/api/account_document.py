@@ -30,7 +30,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     id=_TEXT,
                     name=_TEXT,
                     is_person={"type": "boolean"},
-                    organizations=_many(_object(id=_TEXT, name=_TEXT, scopes=_LIST)),
+                    organizations=_many(_object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)),
                     session=_TEXT,
                     expires_at={**_TIME, "nullable": True},
                 ),

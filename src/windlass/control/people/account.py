@@ -16,6 +16,8 @@ class OwnOrganization(Struct, frozen=True):
     name: str
     scopes: list[str]
     """What the caller may do everywhere in it."""
+    scopes_of_parts: list[str]
+    """What the caller may do to some of what is in it: more than `scopes` if it is limited to parts."""
 
 
 class OwnAccount(Struct, frozen=True):
@@ -33,8 +35,9 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
     for id in actor.organizations:
         row = await ctx.store.reads.resources.find(organization.name, id)
         if row is not None:
-            scopes = words_of(_scopes_throughout(actor, id))
-            organizations.append(OwnOrganization(id, row.read(NamedDocument).name, scopes))
+            throughout, somewhere = _scopes_throughout(actor, id), _scopes_somewhere(actor, id)
+            name = row.read(NamedDocument).name
+            organizations.append(OwnOrganization(id, name, words_of(throughout), words_of(somewhere)))
     return OwnAccount(
         actor.id,
         actor.name,
@@ -49,5 +52,14 @@ def _scopes_throughout(actor: Actor, org: str) -> Scope:
     scopes = Scope(0)
     for scope in Scope:
         if may_below(actor, scope, Where(org)):
+            scopes |= scope
+    return scopes
+
+
+def _scopes_somewhere(actor: Actor, org: str) -> Scope:
+    permits = actor.permits.get(org, ())
+    scopes = Scope(0)
+    for scope in Scope:
+        if any(permit.scopes.allows(scope) for permit in permits):
             scopes |= scope
     return scopes

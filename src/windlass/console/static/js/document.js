@@ -5,16 +5,20 @@ import { words } from "./words.js";
 
 const NONE = "00000000-0000-0000-0000-000000000000";
 let loading;
+let loaded = null;
 
 /** Loads the document once. */
 export function loadDocument() {
   loading ||= fetch("/openapi.json", { headers: headers() }).then(async (answer) => {
     if (!answer.ok) throw new Error(words.noDocument);
-    return new ApiDocument(await answer.json());
+    return (loaded = new ApiDocument(await answer.json()));
   });
   loading.catch(() => (loading = undefined));
   return loading;
 }
+
+/** The document, if it was loaded before. */
+export const loadedDocument = () => loaded;
 
 export class ApiDocument {
   constructor(document) {

@@ -4,6 +4,7 @@ import { api, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
 import { apiEquivalents } from "./equivalents.js";
 import { startKeys } from "./keys.js";
+import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
 import { showError, errorBox, say } from "./parts.js";
@@ -66,6 +67,7 @@ function name(main, state) {
 function chooseOrganization(id) {
   localStorage.setItem("windlass.organization", id);
   session.org = session.account.organizations.find((org) => org.id === id);
+  keepRights(session.org);
   go("/");
 }
 
@@ -101,6 +103,7 @@ async function start() {
   const chosen = localStorage.getItem("windlass.organization");
   const { organizations } = session.account;
   session.org = organizations.find((org) => org.id === chosen) || organizations[0];
+  keepRights(session.org);
   await show();
 }
 

@@ -1,6 +1,7 @@
 // The parts of all pages: links, buttons, tables, dialogs, notices.
 
 import { announce, fill, h, prose } from "./dom.js";
+import { readRights, refusalOf } from "./rights.js";
 import { words } from "./words.js";
 
 export function link(to, ...children) {
@@ -13,22 +14,28 @@ export function outside(url, ...children) {
   return isWeb ? h("a", { href: url, target: "_blank", rel: "noreferrer noopener" }, ...children) : h("span", {}, ...children);
 }
 
-/** A button. `main` for the one main action of a page, `danger` for what destroys. */
-export function button(text, onclick, { main, danger, small, plain, title, disabled, key } = {}) {
+/**
+ * A button. `main` for the one main action of a page, `danger` for what destroys. `needs`: [method, path] of the operation
+ * that it calls. If the rights do not suffice for it, the button is disabled and says which are needed.
+ */
+export function button(text, onclick, { main, danger, small, plain, title, disabled, key, needs } = {}) {
   const kinds = ["button", main && "main", danger && "danger", small && "small", plain && "plain"].filter(Boolean);
+  const refusal = refusalOf(needs);
   const run = async (event) => {
     const node = event.currentTarget;
     if (node.getAttribute("aria-busy")) return;
     node.setAttribute("aria-busy", "true");
     try {
-      await onclick(event);
+      if (refusal) await readRights(); // A role that has changed counts at once.
+      if (refusal && refusalOf(needs)) say(refusal, { bad: true });
+      else await onclick(event);
     } catch (error) {
       showError(error);
     } finally {
       node.removeAttribute("aria-busy");
     }
   };
-  return h("button", { type: "button", class: kinds.join(" "), onclick: run, title, disabled, key }, text);
+  return h("button", { type: "button", class: kinds.join(" "), onclick: run, title: refusal || title, disabled, "aria-disabled": refusal ? "true" : null, key }, text);
 }
 
 export function copyButton(text, label = words.copy) {

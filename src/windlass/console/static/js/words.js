@@ -46,6 +46,7 @@ export const words = {
   },
   missing: { title: "There is nothing here", text: "The address may be wrong, or what was here is deleted." },
 
+  needsScope: (scope) => `You may not do this: it needs the right ${scope}${scope === "Admin" ? "" : " or Admin"}. Ask an admin of the organization.`,
   signIn: {
     title: "Sign in", already: "You are signed in already. To use the link, sign out first.", ended: "Sign in again: the session has ended.", button: "Sign in", with: (name) => `Sign in with ${name}`,
     invited: "You are invited. Sign in with the e-mail address to which the invitation was made: it is used up by that.",

@@ -64,9 +64,9 @@ export function render(state, place) {
     siblings(deployments.map(({ id }) => `${path}/deployments/${id}`).reverse(), `${path}/deployments/${deployment.id}`),
     head(`${words.readable(deployment.action)} v${deployment.number}`, {
       actions: [
-        isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" }),
+        isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] }),
         deployment.status === "SUCCEEDED" && address && outside(address.url, h("span", { class: "button main" }, words.open)),
-        deployment.status === "SUCCEEDED" && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back" }),
+        deployment.status === "SUCCEEDED" && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back", needs: ["POST", `${path}/rollback`] }),
       ],
     }),
     h("div", { class: "service-line" }, badge(deployment.status), commitLine(deployment),

@@ -53,12 +53,12 @@ export function render(state, place) {
   const schema = document.answer(document.at("GET", path));
   return [
     crumbs([parent.name, base], [state.listTitle, list], [name]),
-    head(name, { about: item.description, actions: actions.map((action) => button(nameOf(action), () => run(state, place, action))) }),
+    head(name, { about: item.description, actions: actions.map((action) => button(nameOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
     panel(words.present, values(item, schema, document)),
     readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(found, document.answer(operation), document) : absent(error))),
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
-    edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
-    operations.DELETE && panel(words.settings.danger, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true })),
+    edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
+    operations.DELETE && panel(words.settings.danger, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true, needs: ["DELETE", path] })),
   ];
 }
 
@@ -97,7 +97,7 @@ function rowsOf(state, place, { operation, found, error }) {
   const whole = (row) => dialog(document.titleOf(operation), (finish) => [codeBlock(JSON.stringify(row, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true });
   return table([
     ...names.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
-    { title: "", cell: (row) => h("div", { class: "actions" }, onRow.map((action) => button(title(familyOf(action)), () => send(state, place, action, { [id]: row.id }), { small: true })), button(words.whole, () => whole(row), { small: true, plain: true })) },
+    { title: "", cell: (row) => h("div", { class: "actions" }, onRow.map((action) => button(title(familyOf(action)), () => send(state, place, action, { [id]: row.id }), { small: true, needs: [action.method, action.path] })), button(words.whole, () => whole(row), { small: true, plain: true })) },
   ], rows, { key: (row) => row.id });
 }
 

@@ -34,7 +34,7 @@ async function read(state) {
 
 export function render(state, place) {
   const { path, base, document, parent, creation, rows } = state;
-  const make = creation && button(making(creation), () => create(state, place), { main: true });
+  const make = creation && button(making(creation), () => create(state, place), { main: true, needs: ["POST", path] });
   return [
     crumbs([parent.name, base], [state.title]),
     head(state.title, { about: rows.length ? document.describe(state.list.tags[0]) : "", actions: [make] }),

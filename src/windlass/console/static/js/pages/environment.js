@@ -45,11 +45,11 @@ export function render(state, place) {
       actions: [
         link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
         link(`/new?environment=${environment.id}`, h("span", { class: "button" }, words.places.new)),
-        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true }) : button(text.deployAll, () => deployAll(state), { main: true })),
+        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true, needs: ["POST", `${path}/service/deploy`] }) : button(text.deployAll, () => deployAll(state), { main: true, needs: ["POST", `${path}/deploy`] })),
         menu(words.more, [
-          count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true }),
-          services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true }),
-          button(words.remove.button, () => remove(state, place), { plain: true, danger: true }),
+          count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
+          services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
+          button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),
       ],
     }),

@@ -23,8 +23,8 @@ export function failure(message, { path, name, deployments, present, place, id }
     lines && h("details", { open: true }, h("summary", {}, words.failure.lines), h("pre", { class: "lines", tabindex: "0" }, lines)),
     h("div", { class: "actions" },
       todo,
-      button(words.failure.again, () => deploy(place, path), { main: !todo }),
-      deployments.some((other) => other.status === "SUCCEEDED") && button(words.rollback.button, () => rollBack(place, path, name, deployments, present)),
+      button(words.failure.again, () => deploy(place, path), { main: !todo, needs: ["POST", `${path}/deploy`] }),
+      deployments.some((other) => other.status === "SUCCEEDED") && button(words.rollback.button, () => rollBack(place, path, name, deployments, present), { needs: ["POST", `${path}/rollback`] }),
       id && link(`${path}/deployments/${id}`, h("span", { class: "button" }, words.failure.details)),
       link(`${path}/logs`, h("span", { class: "button" }, words.tabs.logs))));
 }

@@ -1,6 +1,7 @@
 // Members and their roles as a matrix, and the invitations that wait.
 
 import { api } from "../api.js";
+import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { ago } from "../format.js";
 import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
@@ -16,7 +17,7 @@ export async function load({ params }) {
     const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);
     Object.assign(state, { organization, members, invitations, roles });
   };
-  await state.read();
+  await Promise.all([state.read(), loadDocument()]);
   return state;
 }
 
@@ -24,20 +25,20 @@ export function render(state, place) {
   const { members, invitations, roles, base, organization } = state;
   return [
     crumbs([organization.name, base], [text.title]),
-    head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true })] }),
+    head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })] }),
     members.length ? table([
       { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
       ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, "aria-label": text.roleOf(role.name, member.email), title: role.description, onchange: (event) => change(state, place, member, role, event) }) })),
       { title: text.since, cell: (member) => ago(member.created_at) },
-      { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true }) },
-    ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true })),
+      { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
+    ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
     h("dl", { class: "facts legend" }, roles.map((role) => h("div", {}, h("dt", {}, role.name), h("dd", { class: "muted" }, role.description)))),
     invitations.length > 0 && panel(text.invitations, table([
       { title: text.email, cell: (invitation) => invitation.email },
       { title: text.role, cell: (invitation) => invitation.role_name },
       { title: text.link, cell: (invitation) => copyButton(invitation.invitation_link, text.copyLink) },
       { title: text.since, cell: (invitation) => ago(invitation.created_at) },
-      { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true }) },
+      { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true, needs: ["DELETE", `${base}/inviteMember/${invitation.id}`] }) },
     ], invitations, { label: text.invitations })),
   ];
 }

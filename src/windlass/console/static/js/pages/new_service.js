@@ -39,7 +39,7 @@ export function render(state, place) {
 }
 
 function where(state, place) {
-  if (!state.environments.length) return empty(text.noEnvironment, button(text.makeEnvironment, () => makeEnvironment(state, place), { main: true }));
+  if (!state.environments.length) return empty(text.noEnvironment, button(text.makeEnvironment, () => makeEnvironment(state, place), { main: true, needs: ["POST", `${state.base}/project`] }));
   return h("div", { key: "where" }, field(words.environment,
     h("select", { id: "where", onchange: (event) => (state.environment = event.target.value) }, state.environments.map((environment) => h("option", { value: environment.id, selected: environment.id === state.environment }, `${environment.project.name} / ${environment.name}`)))));
 }
@@ -118,7 +118,7 @@ function detected(state, place) {
       found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
       field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
       h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
-    h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false)), button(text.create, () => create(state, place, true), { main: true })));
+    h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false), { needs: ["POST", "/environment/x/application"] }), button(text.create, () => create(state, place, true), { main: true, needs: ["POST", "/environment/x/application"] })));
 }
 
 function choose(state, place, candidate) {
@@ -163,7 +163,7 @@ function other(state, place) {
   return h("section", { class: "panel", key: `other-${state.kind}` },
     operation.description && h("p", { class: "muted" }, prose(operation.description)),
     own(state.form.node),
-    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false)), button(text.create, () => createOther(state, place, path, true), { main: true })));
+    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: ["POST", path] })));
 }
 
 // The versions that the engine of the environment can run.

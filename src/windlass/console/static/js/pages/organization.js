@@ -22,7 +22,7 @@ export function render(state, place) {
   return [
     head(organization.name, { about: text.about }),
     familyCards(document, path, h("article", { class: "card" }, h("h2", {}, link(`${path}/audit`, words.audit.title)), h("p", { class: "muted" }, words.audit.about))),
-    panel(text.general, own(form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true }))),
+    panel(text.general, own(form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
   ];
 }
 

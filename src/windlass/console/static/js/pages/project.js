@@ -34,8 +34,8 @@ export function render(state, place) {
     crumbs([words.places.overview, "/"], [project.name]),
     head(project.name, {
       about: project.description || text.about,
-      actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(state, place), { main: true }),
-        menu(words.more, [button(words.remove.button, () => remove(place, path, project), { danger: true, plain: true })])],
+      actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(state, place), { main: true, needs: ["POST", `${path}/environment`] }),
+        menu(words.more, [button(words.remove.button, () => remove(place, path, project), { danger: true, plain: true, needs: ["DELETE", path] })])],
     }),
     stale(state),
     environments.length ? table([
@@ -43,7 +43,7 @@ export function render(state, place) {
       { title: text.mode, cell: (environment) => words.readable(environment.mode) },
       { title: words.columns.services, cell: (environment) => h("span", { class: "dots" }, of(environment).slice(0, 40).map((service) => dot(serviceKind(service), service.name)), of(environment).length === 0 && h("span", { class: "muted" }, text.none)) },
       { title: words.columns.cluster, cell: (environment) => h("span", { class: "muted" }, environment.cluster_name) },
-    ], environments, { to: (environment) => `/environment/${environment.id}`, label: text.environments }) : empty(text.empty, button(text.newEnvironment, () => create(state, place), { main: true }), `windlass environment create --project ${project.name} --name production`),
+    ], environments, { to: (environment) => `/environment/${environment.id}`, label: text.environments }) : empty(text.empty, button(text.newEnvironment, () => create(state, place), { main: true, needs: ["POST", `${path}/environment`] }), `windlass environment create --project ${project.name} --name production`),
     familyCards(document, path),
   ];
 }

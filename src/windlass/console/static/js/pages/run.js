@@ -1,6 +1,7 @@
 // One run of a job: how it ended, and its log, followed while it goes on.
 
 import { api } from "../api.js";
+import { loadDocument } from "../document.js";
 import { h, own, prose } from "../dom.js";
 import { ago, bytes } from "../format.js";
 import { whileSeen } from "../live.js";
@@ -16,7 +17,7 @@ export async function load(place) {
   const { kind, id, run } = place.params;
   const base = `/${kind}/${id}`;
   const path = `${base}/run/${run}`;
-  const [service, shown, near] = await Promise.all([api.get(base), api.get(path), api.get(`${base}/run`, { page_size: 50 })]);
+  const [service, shown, near] = await Promise.all([api.get(base), api.get(path), api.get(`${base}/run`, { page_size: 50 }), loadDocument()]);
   return { base, path, service, run: shown, near: near.results, view: logView(path, `${service.name}-${shown.number}`, place), title: `${service.name}: ${text.one(shown.number)}` };
 }
 
@@ -36,7 +37,7 @@ export function render(state, place) {
   return [
     crumbs([service.name, base], [words.tabs.runs, `${base}/runs`], [text.number(run.number)]),
     siblings(near.map(({ id }) => `${base}/runs/${id}`).reverse(), `${base}/runs/${run.id}`),
-    head(text.one(run.number), { actions: [isOpen(run) && button(text.cancel, () => cancel(state, place), { key: "cancel" })] }),
+    head(text.one(run.number), { actions: [isOpen(run) && button(text.cancel, () => cancel(state, place), { key: "cancel", needs: ["POST", `${state.path}/cancel`] })] }),
     h("div", { class: "service-line" }, runBadge(run), h("span", {}, causeOf(run)), ago(run.started_at || run.created_at), took(run) && h("span", { class: "muted" }, text.took(took(run)))),
     run.message && h("section", { class: run.status === "FAILED" ? "panel failure" : "panel" }, h("p", { class: "first" }, prose(run.message))),
     panel(null, facts([

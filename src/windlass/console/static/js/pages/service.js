@@ -107,15 +107,15 @@ function actions(state, place) {
   const isOn = !["STOPPED", "READY"].includes(status.state);
   const going = deployments.find((deployment) => ["QUEUED", "BUILDING", "DEPLOYING"].includes(deployment.status));
   const main = going && isBusy(status.state) && state.can("cancelDeployment")
-    ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel" })
-    : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy" });
+    ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] })
+    : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy", needs: ["POST", `${path}/deploy`] });
   return [
-    isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart" }),
+    isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart", needs: ["POST", `${path}/restart-service`] }),
     main,
     menu(words.more, [
-      state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true }),
-      isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true }),
-      button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true }),
+      state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true, needs: ["POST", `${path}/rollback`] }),
+      isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true, needs: ["POST", `${path}/stop`] }),
+      button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true, needs: ["DELETE", path] }),
     ]),
   ];
 }

@@ -2,6 +2,7 @@
 // Changes are collected, shown as a difference, and then saved one after the other.
 
 import { api } from "../api.js";
+import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { parseDotenv } from "../dotenv.js";
 import { ago } from "../format.js";
@@ -16,7 +17,7 @@ const text = words.variables;
 export async function load(place) {
   const { environment: id, project } = place.params;
   const path = id ? `/environment/${id}` : `/project/${project}`;
-  const thing = await api.get(path);
+  const [thing] = await Promise.all([api.get(path), loadDocument()]);
   const state = await read(place, { path, name: thing.name, above: id ? [`/project/${thing.project.id}`] : [] });
   return { ...state, title: `${words.tabs.variables} · ${thing.name}` };
 }
@@ -43,14 +44,16 @@ export function draw(state, place) {
   return [
     h("div", { class: "tools" },
       h("input", { type: "search", placeholder: text.search, "aria-label": text.search, value: state.search, oninput: (event) => ((state.search = event.target.value), place.update()) }),
-      button(text.paste, () => paste(state, place)),
-      button(text.add, () => edit(state, place, {}), { main: !size })),
+      button(text.paste, () => paste(state, place), { needs: creating(state) }),
+      button(text.add, () => edit(state, place, {}), { main: !size, needs: creating(state) })),
     size > 0 && h("div", { class: "panel pending", role: "status" }, h("p", {}, text.pending(size)), h("ul", { class: "diff" }, [...state.changes.values()].map((change) => difference(change))),
       h("p", { class: "muted" }, text.takesEffect),
       h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true }))),
     state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value"),
   ];
 }
+
+const creating = ({ path }) => ["POST", `${path}/environmentVariable`];
 
 function columns(state, place) {
   return [
@@ -60,8 +63,8 @@ function columns(state, place) {
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
       button(text.history, () => showHistory(state, place, row), { plain: true }),
-      button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true }),
-      isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true }),
+      button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true, needs: creating(state) }),
+      isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true, needs: ["DELETE", `${state.path}/environmentVariable/${row.id}`] }),
     ]) },
   ];
 }

@@ -25,7 +25,7 @@ export function render(state, place) {
 
 function goBack(state, place, deployment) {
   if (deployment.status !== "SUCCEEDED" || !version(deployment) || !state.can("rollback")) return null;
-  return button(words.rollback.here, () => rollBackTo(state, place, deployment), { small: true });
+  return button(words.rollback.here, () => rollBackTo(state, place, deployment), { small: true, needs: ["POST", `${state.path}/rollback`] });
 }
 
 async function rollBackTo({ path, service }, place, deployment) {

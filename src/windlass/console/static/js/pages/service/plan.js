@@ -37,7 +37,7 @@ export function render(state, place) {
   const { content, path, service } = state;
   const plan = content.plans.find((other) => other.deployment_id === content.chosen) || content.plans[0];
   const now = underWay(state);
-  const make = button(text.make, () => run(state, place, { action: "PLAN" }), { main: !plan?.applicable, disabled: Boolean(now), key: "plan" });
+  const make = button(text.make, () => run(state, place, { action: "PLAN" }), { main: !plan?.applicable, disabled: Boolean(now), key: "plan", needs: ["POST", `${path}/deploy`] });
   return [
     now && h("section", { class: "panel" }, h("p", {}, badge(now.status), " ", deploymentLink(path, now, text.underWay(now.number)))),
     plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, `windlass terraform deploy ${service.name} --action PLAN --wait`),
@@ -47,7 +47,7 @@ export function render(state, place) {
 }
 
 function thePlan(state, place, plan, make) {
-  const apply = plan.applicable && button(text.apply, () => applyIt(state, place, plan), { main: true, disabled: Boolean(underWay(state)), key: "apply" });
+  const apply = plan.applicable && button(text.apply, () => applyIt(state, place, plan), { main: true, disabled: Boolean(underWay(state)), key: "apply", needs: ["POST", `${state.path}/deploy`] });
   return h("section", { class: "panel" },
     h("header", { class: "head" },
       h("div", {}, h("h2", {}, deploymentLink(state.path, { id: plan.deployment_id }, titleOf(state, plan))), h("p", { class: "muted" }, ago(plan.created_at), " · ", plan.applicable ? text.isTrue : text.isPast)),
@@ -86,13 +86,13 @@ function lock({ content, path, deployments }, place) {
       [text.run, held.deployment_id && deploymentLink(path, { id: held.deployment_id }, number ? `v${number}` : words.open)],
     ]),
     h("p", { class: held.is_running ? "muted" : "stale" }, held.is_running ? text.isHeld : text.isLeft),
-    !held.is_running && h("div", { class: "actions" }, button(text.unlock, () => unlock(path, place), { danger: true })));
+    !held.is_running && h("div", { class: "actions" }, button(text.unlock, () => unlock(path, place), { danger: true, needs: ["POST", `${path}/deploy`] })));
 }
 
 function versions(state, place) {
   const rows = state.content.versions;
   if (!rows.length) return panel(text.versions, h("p", { class: "muted" }, text.noVersions));
-  const restore = (row) => (row.is_current ? h("span", { class: "tag" }, text.current) : button(text.restore, () => restoreState(state, place, row), { small: true }));
+  const restore = (row) => (row.is_current ? h("span", { class: "tag" }, text.current) : button(text.restore, () => restoreState(state, place, row), { small: true, needs: ["POST", `${state.path}/restoreState`] }));
   return panel(text.versions, table([
     { title: words.columns.version, cell: (row) => [`${row.number}`, row.restored_from && h("span", { class: "muted" }, ` ${text.restoredFrom(row.restored_from)}`)] },
     { title: words.columns.when, cell: (row) => ago(row.created_at) },

@@ -32,7 +32,7 @@ export function render(state, place) {
   const { path, content } = state;
   const seen = new Set(content.newest.map((run) => run.id));
   const rows = [...content.newest, ...content.more.filter((run) => !seen.has(run.id))];
-  const start = state.can("run") && button(text.start, () => runNow(state, place), { main: true, key: "run" });
+  const start = state.can("run") && button(text.start, () => runNow(state, place), { main: true, key: "run", needs: ["POST", `${state.path}/run`] });
   return [
     content.due?.scheduled_at && timetable(content.due),
     rows.length ? [h("div", { class: "tools" }, start), table(columns(path), rows, { to: (run) => `${path}/runs/${run.id}`, label: words.tabs.runs })] : empty(text.empty, start, `windlass job run ${state.service.name}`),

@@ -37,7 +37,7 @@ function list(state, place) {
   return panel(text.title, table([
     { title: text.tag, wide: true, cell: (row) => [h("strong", {}, row.name), row.name === service.tag && h("span", { class: "muted" }, ` ${text.moved}`)] },
     ...(content.rows.some((row) => row.digest) ? [{ title: text.digest, cell: (row) => row.digest && h("code", { title: row.digest }, row.digest.replace(/^sha256:/, "").slice(0, 12)) }] : []),
-    { title: "", kind: "number", cell: (row) => button(text.deploy, () => deployTag(state, place, path, row.name), { small: true }) },
+    { title: "", kind: "number", cell: (row) => button(text.deploy, () => deployTag(state, place, path, row.name), { small: true, needs: ["POST", `${path}/deploy`] }) },
   ], content.rows, { key: (row) => row.name, label: text.title }));
 }
 
