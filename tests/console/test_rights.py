@@ -50,11 +50,12 @@ def test_a_role_with_the_right_finds_the_action_enabled(
 def test_the_refusal_of_the_server_is_shown_where_a_right_does_not_hold_everywhere(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
-    """A token that is limited to one service may deploy that one; elsewhere the server refuses."""
+    """A token that is limited to one environment may deploy there; elsewhere the server refuses."""
     watch.expected.append("status of 403")
-    environment = server.environment(project="Limits")
-    one, other = (server.application(environment, repository, name) for name in ("one", "other"))
-    made = token(server, "Deploy", limited_to=[one])
+    watch.expected.append("status of 404")
+    within, outside = (server.environment(project=name) for name in ("Within", "Outside"))
+    one, other = server.application(within, repository), server.application(outside, repository)
+    made = token(server, "Deploy", limited_to=[within])
     page = new_page(signed_in=False)
     page.goto(server.link(made))
     page.wait_for_selector("main h1")

@@ -98,6 +98,11 @@ async function read(answer, quiet) {
 
 export const api = {
   get: async (path, query, signal) => (await send("GET", path, { query, signal })).data,
+  /** The same, or null if the caller may not see it: a limited token sees nothing above its limits. */
+  seen: (path) => api.get(path).catch((error) => {
+    if (error.status === 403 || error.status === 404) return null;
+    throw error;
+  }),
   /** A resource with the tag of its version. */
   tagged: (path) => send("GET", path),
   post: async (path, body = {}, options = {}) => (await send("POST", path, { body, ...options })).data,

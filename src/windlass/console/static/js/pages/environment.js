@@ -25,7 +25,7 @@ export async function load({ params, org }) {
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
   [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
   const projectPath = `/project/${state.environment.project.id}`;
-  const [project, environments] = await Promise.all([api.get(projectPath), api.all(`${projectPath}/environment`)]);
+  const [project, environments] = await Promise.all([api.seen(projectPath), api.all(`${projectPath}/environment`).catch(() => [])]);
   return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });
 }
 
@@ -39,7 +39,7 @@ export function render(state, place) {
   const rows = byUrgency(services.filter((service) => service.name.toLowerCase().includes(state.search)));
   const count = chosen.size;
   return [
-    crumbs([project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
+    crumbs(project && [project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
     head(environment.name, {
       about: answer(services),
       actions: [
@@ -143,5 +143,5 @@ async function remove({ path, environment, project }, place) {
   if (!(await confirm(words.remove.title(environment.name), text.removeWill, { action: words.remove.button, danger: true, name: environment.name }))) return;
   await api.delete(path);
   say(words.remove.done(environment.name));
-  await place.go(`/project/${project.id}`);
+  await place.go(project ? `/project/${project.id}` : "/");
 }

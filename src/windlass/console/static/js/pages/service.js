@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
-import { refreshOnEvents } from "../live.js";
+import { refreshOnEvents, whileSeen } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, tabs } from "../parts.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
@@ -42,8 +42,8 @@ export async function load(place) {
   state.can = (action) => Boolean(document.at("POST", `${path}/${action}`));
   state.has = (part) => Boolean(document.at("GET", `${path}/${part}`));
   state.document = document;
-  const environment = await api.get(`/environment/${state.service.environment.id}`);
-  Object.assign(state, { environment, project: await api.get(`/project/${environment.project.id}`), title: state.service.name });
+  const environment = await api.seen(`/environment/${state.service.environment.id}`);
+  Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: state.service.name });
   state.inner = await (TABS[tab] || TABS.overview)();
   state.content = await state.inner.load(state, place);
   return state;
@@ -58,14 +58,15 @@ export function watch(state, place, draw) {
     seen = text;
     return true;
   };
-  refreshOnEvents(`/environment/${state.environment.id}/status/stream`, state, place, draw, isRelevant);
+  if (state.environment) refreshOnEvents(`/environment/${state.environment.id}/status/stream`, state, place, draw, isRelevant);
+  else whileSeen(place, async () => (await state.read(), draw()), () => isBusy(state.status.state)); // The stream is of the environment.
   state.inner.watch?.(state, place, draw);
 }
 
 export function render(state, place) {
   const { service, project, environment, path, tab } = state;
   return [
-    crumbs([project.name, `/project/${project.id}`], [environment.name, `/environment/${environment.id}`], [service.name]),
+    crumbs(project && [project.name, `/project/${project.id}`], environment && [environment.name, `/environment/${environment.id}`], [service.name]),
     head(service.name, { actions: actions(state, place) }),
     h("div", { class: "service-line" }, present(state)),
     stale(state),

@@ -3,6 +3,6 @@
 import * as variables from "../variables.js";
 
 export const load = ({ path, environment, project, service }, place) =>
-  variables.read(place, { path, name: service.name, above: [`/environment/${environment.id}`, `/project/${project.id}`], service });
+  variables.read(place, { path, name: service.name, above: [environment && `/environment/${environment.id}`, project && `/project/${project.id}`].filter(Boolean), service });
 
 export const render = ({ content }, place) => variables.draw(content, place);
