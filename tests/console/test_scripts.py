@@ -207,7 +207,7 @@ def test_an_address_that_is_a_script_is_no_link(new_page: Callable[..., Page]) -
     page = new_page("/")
     version = page.evaluate("document.querySelector('script').src").rsplit("/js/", 1)[0]
     made = page.evaluate(
-        "async (base) => { const { outside } = await import(base + '/js/parts.js');"
+        "async (base) => { const { outside } = (await import(base + '/js/main.js')).$parts;"
         " const urls = ['javascript:alert(1)', 'data:text/html,x', 'https://example.com/'];"
         " return urls.map((url) => outside(url, 'x').tagName) }",
         version,

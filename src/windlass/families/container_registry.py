@@ -18,6 +18,7 @@ from windlass.core.declare.fields import (
     absent,
     counts_users,
     example,
+    fields_by,
     fixed,
     hidden,
     kept,
@@ -137,7 +138,10 @@ class ContainerRegistry(Spec):
             "registries on this machine (127.0.0.1)"
         ),
     ] = absent
-    config: RegistryConfig
+    config: Annotated[
+        RegistryConfig,
+        fields_by("kind", {name: kind.required + kind.optional for name, kind in KINDS.items()}),
+    ]
 
 
 class RateLimit(Shown):

@@ -22,6 +22,7 @@ from windlass.core.declare.fields import (
     Text,
     Timestamp,
     absent,
+    alternatives,
     example,
     shown_in_examples,
 )
@@ -118,9 +119,22 @@ class Job(Spec):
     ] = absent
     auto_preview: Annotated[bool, WITHOUT_EFFECT] = False
     port: Annotated[Maybe[Port], WITHOUT_EFFECT] = absent
-    source: Annotated[JobSource, shown_in_examples()]
+    source: Annotated[
+        JobSource,
+        shown_in_examples(),
+        alternatives({"A git repository": ["docker"], "An image": ["image"]}),
+    ]
     healthchecks: Annotated[Healthcheck, WITHOUT_EFFECT] = field(default_factory=Healthcheck)
-    schedule: Annotated[JobSchedule, shown_in_examples()]
+    schedule: Annotated[
+        JobSchedule,
+        shown_in_examples(),
+        alternatives(
+            {
+                "By a timetable": ["cronjob"],
+                "At events of the environment": ["on_start", "on_stop", "on_delete"],
+            }
+        ),
+    ]
     auto_deploy: Annotated[
         bool | None,
         Meta(

@@ -14,6 +14,7 @@ from windlass.core.declare.fields import (
     Maybe,
     Name,
     absent,
+    alternatives,
     example,
     shown_in_examples,
 )
@@ -63,7 +64,11 @@ class Terraform(Spec):
     terraform_variables_source: Annotated[VariablesSource, shown_in_examples()] = field(
         default_factory=VariablesSource
     )
-    backend: Annotated[StateBackend, shown_in_examples()]
+    backend: Annotated[
+        StateBackend,
+        shown_in_examples(),
+        alternatives({"Kept by Windlass": ["kubernetes"], "As the module says": ["user_provided"]}),
+    ]
     engine: Annotated[Engine, Meta(description="The program that runs the module"), example("TERRAFORM")]
     provider_version: Annotated[ProgramVersion, shown_in_examples()] = field(default_factory=ProgramVersion)
     timeout_sec: Annotated[

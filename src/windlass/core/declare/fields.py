@@ -7,7 +7,7 @@ pattern is printed as `$`, which in JSON Schema matches only at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -229,6 +229,17 @@ def shown_in_examples() -> Meta:
 def usual_choice() -> Meta:
     """Marks the usual one of fields that exclude each other: exactly one of them is sent."""
     return Meta(extra={"usual_choice": True})
+
+
+def alternatives(fields: Mapping[str, Sequence[str]]) -> Meta:
+    """Marks an object whose fields exclude each other, for forms: each title is a choice, with its fields."""
+    return Meta(extra_json_schema={"x-alternatives": {title: [*names] for title, names in fields.items()}})
+
+
+def fields_by(sibling: str, fields: Mapping[str, Sequence[str]]) -> Meta:
+    """Marks an object of which another field decides the fields, for forms: each value of it leaves some."""
+    by_value = {value: [*names] for value, names in fields.items()}
+    return Meta(extra_json_schema={"x-fields-by": {"field": sibling, "values": by_value}})
 
 
 def id_of_subject() -> Meta:

@@ -1,35 +1,67 @@
 // Forms that are drawn from schemas: fields, help, limits. What is sent are the fields that were changed.
 
+import { alternatives } from "./alternatives.js";
 import { h, prose } from "./dom.js";
 import { title } from "./format.js";
 import { words } from "./words.js";
 
 /**
  * Makes a form of a schema. `values` are the present ones; `only` limits and orders the fields.
- * Returns { node, read(), changes() }: `read` gives all that is filled in, `changes` what differs from `values`.
+ * Returns { node, read(), changes(), limit(names) }: `read` gives all that is filled in, `changes` what differs from
+ * `values`; `limit` leaves some of the fields. If the form `folds`, optional fields without an example and a value are folded.
  */
-export function schemaForm(document, schema, { values = {}, only, choices = {}, hide = [] } = {}) {
+export function schemaForm(document, schema, { values = {}, only, choices = {}, hide = [], folds = false } = {}) {
   const resolved = document.resolve(schema);
-  const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name));
+  const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name) && !isRefused(document.resolve(resolved.properties[name])));
   const required = new Set(resolved.required || []);
-  const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], required.has(name), choices[name])]);
-  const read = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
-  const changes = () => Object.fromEntries(fields.map(([name, part]) => [name, part.read(), part.start]).filter(([, value, start]) => differs(value, start)).map(([name, value]) => [name, value ?? null]));
+  const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], { isRequired: required.has(name), choices: choices[name], folds })]);
+  let left = null;
+  const taken = () => fields.filter(([name]) => !left || left.includes(name));
+  const read = () => Object.fromEntries(taken().map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
+  const changes = () => Object.fromEntries(taken().map(([name, part]) => [name, part.read(), part.start]).filter(([, value, start]) => differs(value, start)).map(([name, value]) => [name, value ?? null]));
   const idle = fields.filter(([name]) => isIdle(document.resolve(resolved.properties[name])));
-  const used = fields.filter((field) => !idle.includes(field));
+  const isSeldom = ([name]) => folds && !required.has(name) && !values[name] && !isUsual(document.resolve(resolved.properties[name]));
+  const active = fields.filter((field) => !idle.includes(field));
+  const seldom = active.every(isSeldom) ? [] : active.filter(isSeldom);
+  const used = active.filter((field) => !seldom.includes(field));
+  const below = idle.length > 0 && h("details", { class: "idle" }, h("summary", { class: "muted" }, words.idleFields(idle.length)), idle.map(([, part]) => part.node));
   const node = h("div", { class: "fields" }, used.map(([, part]) => part.node),
-    idle.length > 0 && h("details", { class: "idle" }, h("summary", { class: "muted" }, words.idleFields(idle.length)), idle.map(([, part]) => part.node)));
-  return { node, read, changes };
+    seldom.length > 0 && h("details", {}, h("summary", {}, words.newService.further), seldom.map(([, part]) => part.node)), below);
+  const limit = (some) => {
+    left = some;
+    for (const [name, part] of fields) part.node.hidden = !some.includes(name);
+    if (below) below.hidden = !idle.some(([name]) => some.includes(name));
+  };
+  for (const [name, part] of fields) decideBy(document.resolve(resolved.properties[name])["x-fields-by"], part, fields, values);
+  return { node, read, changes, limit };
+}
+
+// Leaves those fields of a part that the value of another field decides on, such as the kind of a registry.
+function decideBy(rule, part, fields, values) {
+  if (!rule) return;
+  const decider = fields.find(([name]) => name === rule.field)?.[1];
+  const decide = () => {
+    const names = rule.values[decider ? decider.read() : values[rule.field]] || [];
+    part.limit(names);
+    part.node.hidden = !names.length;
+  };
+  decider?.node.addEventListener("change", decide);
+  decide();
 }
 
 /** True for a field that is kept for other clients of the interface. */
 export const isIdle = ({ description = "" }) => /has no effect here/.test(description);
 
+/** True for a field of the interface that this server always refuses. */
+const isRefused = ({ description = "" }) => /^Refused/.test(description);
+
+const isUsual = ({ example, properties }) => example !== undefined || Boolean(properties);
+
 const differs = (one, other) => JSON.stringify(one ?? null) !== JSON.stringify(other ?? null);
 
 /** Makes one field: { node, read, start }. */
-function field(document, name, schema, value, isRequired, choices) {
-  const control = controlOf(document, name, schema, value, choices);
+function field(document, name, schema, value, { isRequired, choices, folds }) {
+  const control = controlOf(document, name, schema, value, { choices, isRequired, folds });
   const id = `field-${name}-${Math.random().toString(36).slice(2, 8)}`;
   control.input?.setAttribute("id", id);
   if (isRequired) control.input?.setAttribute("aria-required", "true");
@@ -39,7 +71,7 @@ function field(document, name, schema, value, isRequired, choices) {
   const node = control.isGroup
     ? h("fieldset", { class: "field group" }, h("legend", {}, title(name)), help && h("p", { class: "help" }, prose(help)), control.node)
     : h("div", { class: control.isSwitch ? "field switch" : "field" }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
-  return { node, read: control.read, start: control.read() };
+  return { node, read: control.read, start: control.read(), limit: control.limit };
 }
 
 function limits({ minimum, maximum, maxItems }) {
@@ -48,13 +80,14 @@ function limits({ minimum, maximum, maxItems }) {
   return maxItems ? words.atMostItems(maxItems) : "";
 }
 
-function controlOf(document, name, schema, value, choices) {
+function controlOf(document, name, schema, value, { choices, isRequired, folds }) {
   const options = choices || (schema.enum && schema.enum.map((option) => [option, option === null ? words.none : String(option)]));
   if (options) return choice(options, value ?? schema.default, schema);
   if (schema.type === "boolean") return toggle(value ?? schema.default);
   if (schema.type === "integer" || schema.type === "number") return numeric(schema, value);
   if (schema.type === "array") return list(document, name, document.resolve(schema.items), value);
-  if (schema.type === "object" && schema.properties) return group(document, schema, value);
+  if (schema["x-alternatives"]) return alternatives(document, schema, value, group);
+  if (schema.type === "object" && schema.properties) return group(document, schema, value, { isRequired, folds });
   if (schema.type === "object" || schema.anyOf || schema.oneOf || !schema.type) return json(value);
   return text(name, schema, value);
 }
@@ -122,16 +155,17 @@ function many(options, values, unless) {
   return { node: h("div", { class: "choices" }, boxes.map(([option, about, box]) => h("label", {}, box, " ", option, about && h("span", { class: "muted" }, ` ${about}`)))), isGroup: true, read: () => unless(boxes.filter(([, , box]) => box.checked).map(([option]) => option)) };
 }
 
-function group(document, schema, value) {
+function group(document, schema, value, { isRequired = false, folds = false } = {}) {
   const known = value || {};
-  const form = schemaForm(document, schema, { values: known, hide: ["id"] });
+  const form = schemaForm(document, schema, { values: known, hide: ["id"], folds });
   const hidden = Object.fromEntries(Object.entries(known).filter(([name]) => name === "id"));
   return {
     node: form.node,
     isGroup: true,
+    limit: form.limit,
     read: () => {
       const found = form.read();
-      return Object.values(found).some((part) => part !== null && part !== undefined) ? { ...hidden, ...found } : value ? null : undefined;
+      return Object.values(found).some((part) => part !== null && part !== undefined) ? { ...hidden, ...found } : isRequired ? {} : value ? null : undefined;
     },
   };
 }

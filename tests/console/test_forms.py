@@ -1,0 +1,109 @@
+"""Forms show the fields of the choice that was made, as the document of the API names the choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import DOCUMENT
+from tests.console.servers import Repository, Server
+
+SCHEMAS = DOCUMENT["components"]["schemas"]
+
+
+def marked(mark: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Any]]:
+    """Yields the schema that has a marked property, the schema of the property, and the mark."""
+    for schema in SCHEMAS.values():
+        for field in schema.get("properties", {}).values():
+            if mark in field:
+                inner = SCHEMAS[field["allOf"][0]["$ref"].rpartition("/")[2]]
+                yield schema, inner, field[mark]
+
+
+def test_choices_name_fields_that_are_there() -> None:
+    found = list(marked("x-alternatives"))
+    assert found
+    for _, inner, choices in found:
+        names = [name for fields in choices.values() for name in fields]
+        assert len(choices) > 1
+        assert len(names) == len(set(names))
+        assert set(names) <= set(inner["properties"])
+
+
+def test_a_field_that_decides_on_others_knows_each_of_its_values() -> None:
+    found = list(marked("x-fields-by"))
+    assert found
+    for schema, inner, rule in found:
+        decider = schema["properties"].get(rule["field"])
+        assert decider is None or set(rule["values"]) == set(decider["enum"])
+        assert {name for fields in rule["values"].values() for name in fields} <= set(inner["properties"])
+
+
+def test_a_job_is_made_with_the_fields_of_its_choices(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Forms of jobs")
+    page = new_page(f"/new?kind=job&environment={environment}")
+    page.get_by_label("Name").first.fill("nightly")
+    expect(page.get_by_label("URL")).to_be_visible()
+    expect(page.get_by_label("Image name")).to_be_hidden()
+    page.get_by_label("An image").check()
+    expect(page.get_by_label("URL")).to_be_hidden()
+    expect(page.get_by_label("Image name")).to_be_visible()
+    page.get_by_label("A git repository").check()
+    page.get_by_label("URL").fill(repository.url)
+    page.get_by_label("At events of the environment").check()
+    expect(page.get_by_label("Scheduled at")).to_be_hidden()
+    page.get_by_label("On start").check()
+    page.get_by_label("Entrypoint").locator("visible=true").fill("python -V")
+    page.get_by_role("button", name="Create only").click()
+    expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()
+    job = server.call("GET", page.url.replace(f"{server.url}/console", ""))
+    assert job["job_type"] == "LIFECYCLE"
+    assert job["schedule"]["on_start"]["entrypoint"] == "python -V"
+    assert not job["schedule"].get("cronjob")
+
+    # Another event takes its place, and the first one is gone.
+    page.goto(f"{page.url}/settings?section=other")
+    page.get_by_label("On start").uncheck()
+    page.get_by_label("On stop").check()
+    page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
+    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    schedule = server.call("GET", f"/job/{job['id']}")["schedule"]
+    assert schedule["on_stop"]["entrypoint"] == "python -c pass"
+    assert not schedule.get("on_start")
+
+
+def test_the_kind_of_a_registry_decides_its_fields(server: Server, new_page: Callable[..., Page]) -> None:
+    page = new_page(f"/organization/{server.org}/containerRegistry")
+    page.get_by_role("button", name="New container registry").first.click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Name").first.fill("images")
+    expect(dialog.get_by_label("Password")).to_be_hidden()
+    dialog.get_by_label("Kind").select_option("ECR")
+    expect(dialog.get_by_label("Secret access key")).to_be_visible()
+    expect(dialog.get_by_label("Password")).to_be_hidden()
+    dialog.get_by_label("Region").fill("eu-central-1")
+    dialog.get_by_label("Kind").select_option("DOCKER_HUB")
+    expect(dialog.get_by_label("Password")).to_be_visible()
+    expect(dialog.get_by_label("Region")).to_be_hidden()
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    expect(page.get_by_role("link", name="images")).to_be_visible()
+    (made,) = server.call("GET", f"/organization/{server.org}/containerRegistry")["results"]
+    assert made["kind"] == "DOCKER_HUB"
+    assert not made["config"].get("region")
+
+
+def test_a_terraform_module_chooses_where_its_state_is_kept(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
+    server.environment(project="Forms of modules")
+    page = new_page("/new?kind=terraform")
+    expect(page.get_by_label("Kept by Windlass")).to_be_checked()
+    expect(page.get_by_text("Windlass keeps the state, encrypted")).to_be_visible()
+    page.get_by_label("As the module says").check()
+    expect(page.get_by_text("The backend that the module names keeps the state")).to_be_visible()
+    expect(page.get_by_label("Dockerfile fragment")).to_have_count(0)  # always refused
