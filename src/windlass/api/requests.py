@@ -108,9 +108,9 @@ class Request(Struct):
         return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
 
     def _browser_credential(self) -> bytes | None:
-        cookie = self.cookie(SECURE_COOKIE) or self.cookie(COOKIE)
+        cookies = self._cookies(SECURE_COOKIE) or self._cookies(COOKIE)
         key = self.headers.get(b"x-windlass-page-key") or self._page_key_of_socket()
-        return browser_credential(cookie.encode("latin-1"), key) if cookie else None
+        return browser_credential([cookie.encode("latin-1") for cookie in cookies], key) if cookies else None
 
     def _page_key_of_socket(self) -> bytes:
         """Returns the key that came with a websocket. Pages can send no headers with it, but they can name
@@ -128,11 +128,12 @@ class Request(Struct):
 
     def cookie(self, name: str) -> str:
         """Returns a cookie; empty if there is none."""
-        for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"):
-            sent_name, _, value = pair.strip().partition("=")
-            if sent_name == name:
-                return value
-        return ""
+        return next(iter(self._cookies(name)), "")
+
+    def _cookies(self, name: str) -> list[str]:
+        """Returns all cookies of a name. A service on another port of this host can set more of them."""
+        pairs = (pair.strip() for pair in self.headers.get(b"cookie", b"").decode("latin-1").split(";"))
+        return [value for sent, _, value in (pair.partition("=") for pair in pairs) if sent == name and value]
 
     def text(self, header: bytes) -> str | None:
         value = self.headers.get(header)

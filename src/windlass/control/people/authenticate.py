@@ -41,6 +41,8 @@ KEPT = 1 * SECOND
 BROWSER = "browser"
 _BROWSER_HEAD = b"browser\n"
 _MOST_KEPT = 10_000
+_MOST_COOKIES = 8
+"""Cookies of one request that are tried."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -220,8 +222,11 @@ class Authenticator:
 
     async def _by_browser(self, credential: str, now: int) -> Actor:
         """Returns the actor of a browser's session: what its token, or its person, may do now."""
-        cookie, _, key = credential.partition(" ")
-        if not is_page_key(self._ctx, cookie, key):
+        cookies, _, key = credential.partition(" ")
+        # Another service of the host may have set cookies of this name: the key tells which one is ours.
+        fitting = (one for one in cookies.split(",")[:_MOST_COOKIES] if is_page_key(self._ctx, one, key))
+        cookie = next(fitting, None)
+        if cookie is None:
             raise refusal("Sign in at /console: the cookie came without the key of the page")
         session = await self._ctx.store.reads.browser_sessions.get(tokens.digest(cookie), now)
         if session is None:
@@ -284,9 +289,9 @@ _UNKNOWN = (
 )
 
 
-def browser_credential(cookie: bytes, key: bytes) -> bytes:
+def browser_credential(cookies: list[bytes], key: bytes) -> bytes:
     """Returns the credential of a browser, in a form that no Authorization header can have."""
-    return _BROWSER_HEAD + cookie + b" " + key
+    return _BROWSER_HEAD + b",".join(cookies) + b" " + key
 
 
 def _parse(header: bytes) -> tuple[str, str]:

@@ -29,6 +29,18 @@ addEventListener("storage", (event) => {
   if (event.key === KEY) pageKey = event.newValue || "";
 });
 
+const BEGUN = "windlass.sign-in-begun";
+
+/** Notes that this tab has begun to sign in at a provider. */
+export const beginSignIn = () => sessionStorage.setItem(BEGUN, "1");
+
+/** True once after `beginSignIn`: the key of another session, in a link of another person, is not taken. */
+export function hasBegunSignIn() {
+  const has = sessionStorage.getItem(BEGUN) === "1";
+  sessionStorage.removeItem(BEGUN);
+  return has;
+}
+
 /** True if this browser was signed in; the session may have ended. */
 export const hasKey = () => Boolean(pageKey);
 

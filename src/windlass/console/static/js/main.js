@@ -1,6 +1,6 @@
 // Starts the console: finds out who is signed in, then shows the page of the address. `show` is called for each address.
 
-import { api, hasKey, keepKey, whenSignedOut } from "./api.js";
+import { api, hasBegunSignIn, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
 import { apiEquivalents } from "./equivalents.js";
 import { startKeys } from "./keys.js";
@@ -80,11 +80,14 @@ async function signIn(problem) {
 }
 
 async function start() {
+  // A browser may draw a page before it is opened: a link would be used up by that.
+  if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve, { once: true }));
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
-  if (handed.get("key")) keepKey(handed.get("key"));
+  if (handed.get("key") && hasBegunSignIn()) keepKey(handed.get("key"));
   // A link does not replace a session: otherwise a link of another person could.
-  if (handed.get("code") && !(await isSignedIn())) {
+  const isNew = handed.get("code") && !(await isSignedIn());
+  if (isNew) {
     try {
       keepKey((await api.quietly("POST", "/account/browserSession", { code: handed.get("code") })).page_key);
     } catch (error) {
@@ -104,6 +107,7 @@ async function start() {
   const { organizations } = session.account;
   session.org = organizations.find((org) => org.id === chosen) || organizations[0];
   keepRights(session.org);
+  if (isNew) say(words.signIn.done(session.account.name)); // A link of another person is seen by that.
   await show();
 }
 

@@ -48,7 +48,7 @@ export const words = {
 
   needsScope: (scope) => `You may not do this: it needs the right ${scope}${scope === "Admin" ? "" : " or Admin"}. Ask an admin of the organization.`,
   signIn: {
-    title: "Sign in", already: "You are signed in already. To use the link, sign out first.", ended: "Sign in again: the session has ended.", button: "Sign in", with: (name) => `Sign in with ${name}`,
+    title: "Sign in", done: (name) => `You are signed in as ${name}. If this is not you, sign out on the page Account.`, already: "You are signed in already. To use the link, sign out first.", ended: "Sign in again: the session has ended.", button: "Sign in", with: (name) => `Sign in with ${name}`,
     invited: "You are invited. Sign in with the e-mail address to which the invitation was made: it is used up by that.",
     withLink: "With a link", linkExplained: "Run this where you use the command line, and open the link that it prints. It works once.",
     withToken: "With an API token", token: "API token", tokenExplained: "The first start of the server prints one. It is not kept in this browser: it is exchanged for a session.",

@@ -1,6 +1,6 @@
 // Signing in: one button for each provider, or the link explained, or an API token.
 
-import { api, keepKey } from "../api.js";
+import { api, beginSignIn, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
 import { button, code, errorText } from "../parts.js";
 import { words } from "../words.js";
@@ -34,7 +34,7 @@ export async function drawSignIn(app, { problem, done }) {
       h("form", { class: "line", onsubmit: (event) => (event.preventDefault(), withToken()) }, token, button(text.button, withToken, { main: true })))));
   document.title = `${text.title} · Windlass`;
   const { results } = await api.quietly("GET", "/account/signInProvider").catch(() => ({ results: [] }));
-  fill(providers, results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self" }, text.with(provider.title))));
+  fill(providers, results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
 }
 
 async function open(token) {
