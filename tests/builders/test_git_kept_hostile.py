@@ -93,7 +93,7 @@ async def both(fetches: Fetches, repository: Repository, commit: str) -> tuple[M
 
 
 @pytest.mark.parametrize("trees", PLACES.values(), ids=PLACES.keys())
-async def test_what_was_at_a_place_before_does_not_matter(repository, fetches, trees):
+async def test_files_at_a_place_before_do_not_matter(repository, fetches, trees):
     for tree in trees:
         kept, whole = await both(fetches, repository, put(repository, tree))
         assert kept == whole

@@ -1,4 +1,4 @@
-"""What a job may not do to other services with the variables that it sets."""
+"""A job does not harm other services with the variables that it sets."""
 
 from __future__ import annotations
 

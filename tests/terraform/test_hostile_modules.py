@@ -1,4 +1,4 @@
-"""A module runs programs of strangers: what these may not reach."""
+"""A module runs programs of strangers, which reach nothing but their own service."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def planted(folder: Path, name: str, main: str, **files: str) -> Repository:
 
 
 async def found_by(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
-    """What the program of a module has found."""
+    """Returns the things that the program of a module has found."""
     path = f"/environment/{service.environment}/environmentVariable"
     await service.windlass.call("POST", path, {"key": "ASKED", "value": json.dumps(asked)})
     await service.make()

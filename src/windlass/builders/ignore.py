@@ -89,13 +89,13 @@ def _fits_or_above(path: Sequence[str], pattern: Sequence[Part]) -> bool:
     """Walks through path and pattern at once: `here` are the parts of the pattern that may come next."""
     here = _past_stars([0], pattern)
     for name in path:
-        here = _past_stars([*_following(here, pattern, name)], pattern)
+        here = _past_stars([*_find_following(here, pattern, name)], pattern)
         if not here or len(pattern) in here:
             return bool(here)
     return False
 
 
-def _following(here: Collection[int], pattern: Sequence[Part], name: str) -> Iterator[int]:
+def _find_following(here: Collection[int], pattern: Sequence[Part], name: str) -> Iterator[int]:
     for at in here:
         if at == len(pattern):
             continue
@@ -110,13 +110,13 @@ def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
     further = [at + 1 for at in here if at < len(pattern) and pattern[at] is None]
     if not further:
         return here
-    found = {*here}
+    places = {*here}
     for at in further:
-        found.add(at)
+        places.add(at)
         while at < len(pattern) and pattern[at] is None:
             at += 1
-            found.add(at)
-    return found
+            places.add(at)
+    return places
 
 
 @lru_cache(maxsize=MOST)
