@@ -1,8 +1,8 @@
-"""Trees of Python whose modules import each other from their own folder, and their recipes."""
+"""Trees of Python that depend on their folder, by imports or a file of SQLite, and their recipes."""
 
 from __future__ import annotations
 
-from tests.detect.trees import FASTAPI, FLASK, GUNICORN, UVICORN, Row
+from tests.detect.trees import DJANGO, FASTAPI, FLASK, GUNICORN, UVICORN, Row
 
 ROWS = [
     Row(
@@ -41,5 +41,27 @@ ROWS = [
             "shop/tasks.py": "import store\nfrom celery import Celery\nqueue = Celery()\n",
         },
         {"start": "celery --workdir shop -A tasks worker --loglevel INFO"},
+    ),
+    Row(
+        "Django with SQLite in its folder",
+        {
+            "requirements.txt": "Django\n",
+            **DJANGO,
+            "shop/settings.py": "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3'}}\n",
+        },
+        {
+            "start": f"python manage.py migrate --noinput && gunicorn shop.wsgi:application {GUNICORN}",
+            "release": "python manage.py migrate --noinput",
+        },
+    ),
+    Row(
+        "Django with SQLite, and a Procfile",
+        {
+            "requirements.txt": "Django\n",
+            **DJANGO,
+            "shop/settings.py": "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3'}}\n",
+            "Procfile": "web: gunicorn shop.wsgi\n",
+        },
+        {"start": "gunicorn shop.wsgi"},
     ),
 ]

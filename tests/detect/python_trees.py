@@ -256,28 +256,6 @@ ROWS = [
         {"framework": "manage.py names the settings shop.settings."},
     ),
     Row(
-        "Django with SQLite in its folder",
-        {
-            "requirements.txt": "Django\n",
-            **DJANGO,
-            "shop/settings.py": "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3'}}\n",
-        },
-        {
-            "start": f"python manage.py migrate --noinput && gunicorn shop.wsgi:application {GUNICORN}",
-            "release": "python manage.py migrate --noinput",
-        },
-    ),
-    Row(
-        "Django with SQLite, and a Procfile",
-        {
-            "requirements.txt": "Django\n",
-            **DJANGO,
-            "shop/settings.py": "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3'}}\n",
-            "Procfile": "web: gunicorn shop.wsgi\n",
-        },
-        {"start": "gunicorn shop.wsgi"},
-    ),
-    Row(
         "Django whose manage.py chooses its settings",
         {
             "requirements.txt": "Django\n",
