@@ -13,6 +13,8 @@ FOLDER = Path(__file__).parent
 SETUP = "tests.world"
 """Asserts there that what a test needs was made, which is not what the test promises."""
 FAILING = frozenset({"fail", "raises", "warns", "timeout", "assert_outcomes", "fnmatch_lines"}) | {
+    "to_be_disabled",
+    "to_be_enabled",
     "to_be_visible",
     "to_contain_text",
     "to_have_count",

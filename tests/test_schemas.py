@@ -73,7 +73,10 @@ def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation)
 def field_at(fields: dict[str, Any], path: str) -> dict[str, Any]:
     """A field of a schema, also inside an object: `config.password`."""
     first, dot, rest = path.partition(".")
-    return field_at(resolved(fields[first])["properties"], rest) if dot else fields[first]
+    if not dot:
+        return fields[first]
+    (whole,) = fields[first].get("allOf", [fields[first]])  # marks may stand beside a reference
+    return field_at(resolved(whole)["properties"], rest)
 
 
 def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:

@@ -62,30 +62,30 @@ def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
 
 def _wrap(name: str, text: str, joined: list[str]) -> str:
     """Returns a module as a function that is called once, so that its names stay its own."""
-    exported = ", ".join(found for _, found in _EXPORT.findall(text))
-    body = _IMPORT.sub(lambda found: _take(name, found), _EXPORT.sub(r"\1 \2", text))
+    exported = ", ".join(match for _, match in _EXPORT.findall(text))
+    body = _IMPORT.sub(lambda match: _take(name, match), _EXPORT.sub(r"\1 \2", text))
     if other := _OTHER_FORM.search(body):
         raise UnknownForm(f"{name}: {other[0]}")
-    body = _LAZY.sub(lambda found: _open(name, found[1], joined, MAIN), body)
+    body = _LAZY.sub(lambda match: _open(name, match[1], joined, MAIN), body)
     return f"// {name}\nconst {_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
 
 
 def _link(name: str, text: str, joined: list[str]) -> str:
     """Returns a module that stays a file, with its imports of joined modules taken from `MAIN`."""
 
-    def replace(found: re.Match[str]) -> str:
-        target = _resolve(name, found[3])
+    def replace(match: re.Match[str]) -> str:
+        target = _resolve(name, match[3])
         if target not in joined:
-            return found[0]
+            return match[0]
         source = _relative(name, MAIN)
-        return f'import {{ {_variable(target)} }} from "{source}"; {_take(name, found)}'
+        return f'import {{ {_variable(target)} }} from "{source}"; {_take(name, match)}'
 
     text = _IMPORT.sub(replace, text)
-    return _LAZY.sub(lambda found: _open(name, found[1], joined, name), text)
+    return _LAZY.sub(lambda match: _open(name, match[1], joined, name), text)
 
 
-def _take(name: str, found: re.Match[str]) -> str:
-    names, whole, target = found[1], found[2], found[3]
+def _take(name: str, match: re.Match[str]) -> str:
+    names, whole, target = match[1], match[2], match[3]
     wanted = whole or f"{{ {names.replace(' as ', ': ')} }}"
     return f"const {wanted} = {_variable(_resolve(name, target))};"
 

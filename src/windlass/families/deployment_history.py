@@ -116,7 +116,7 @@ class EnvironmentStagesEntry(Shown):
     ]
 
 
-class QueuedRequest(Shown):
+class QueuedService(Shown):
     """Names a service, and one deployment of it that has not ended."""
 
     deployment_request_id: Id
@@ -128,7 +128,7 @@ class QueuedRequest(Shown):
 class QueuedDeployment(Shown):
     """A deployment of one service that waits or is under way."""
 
-    identifier: QueuedRequest
+    identifier: QueuedService
     auditing_data: AuditingData
     status_details: StatusDetails
     icon_uri: Annotated[str, example("app://windlass/application")]

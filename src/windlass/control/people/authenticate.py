@@ -224,8 +224,8 @@ class Authenticator:
         """Returns the actor of a browser's session: what its token, or its person, may do now."""
         cookies, _, key = credential.partition(" ")
         # Another service of the host may have set cookies of this name: the key tells which one is ours.
-        fitting = (one for one in cookies.split(",")[:_MOST_COOKIES] if is_page_key(self._ctx, one, key))
-        cookie = next(fitting, None)
+        sent = cookies.split(",")[:_MOST_COOKIES]
+        cookie = next((cookie for cookie in sent if is_page_key(self._ctx, cookie, key)), None)
         if cookie is None:
             raise refusal("Sign in at /console: the cookie came without the key of the page")
         session = await self._ctx.store.reads.browser_sessions.get(tokens.digest(cookie), now)
