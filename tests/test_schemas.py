@@ -73,9 +73,10 @@ def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation)
 def field_at(fields: dict[str, Any], path: str) -> dict[str, Any]:
     """A field of a schema, also inside an object: `config.password`."""
     first, dot, rest = path.partition(".")
+    field: dict[str, Any] = fields[first]
     if not dot:
-        return fields[first]
-    (whole,) = fields[first].get("allOf", [fields[first]])  # marks may stand beside a reference
+        return field
+    (whole,) = field.get("allOf", [field])  # marks may stand beside a reference
     return field_at(resolved(whole)["properties"], rest)
 
 
