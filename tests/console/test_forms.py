@@ -107,3 +107,14 @@ def test_a_terraform_module_chooses_where_its_state_is_kept(
     page.get_by_label("As the module says").check()
     expect(page.get_by_text("The backend that the module names keeps the state")).to_be_visible()
     expect(page.get_by_label("Dockerfile fragment")).to_have_count(0)  # always refused
+
+
+def test_a_pasted_line_that_is_no_variable_is_named(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Pasted"), repository, "pasted")
+    page = new_page(f"/application/{app}/variables")
+    page.get_by_role("button", name="Paste a .env file").click()
+    page.get_by_role("textbox", name="Paste a .env file").fill("GREETING=hello\nNOT A PAIR")
+    page.locator("dialog[open] button.main").click()
+    expect(page.locator("#notices")).to_contain_text("Line 2: write it as KEY=value.")

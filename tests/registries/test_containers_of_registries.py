@@ -330,3 +330,11 @@ async def test_the_statuses_of_all_containers_of_an_environment_are_read_at_once
     listed = (await world.get(f"/environment/{environment}/container/status"))["results"]
     assert [status["id"] for status in listed] == services
     assert json.dumps(listed).count("NEVER_DEPLOYED") == 2
+
+
+@pytest.mark.parametrize("key", ["[" * 16_000, '{"a":' * 3_000, "{}", "no JSON", '["a"]'])
+async def test_a_key_of_google_that_is_none_is_refused_by_name(world, key):
+    config = {"region": "europe-west1", "json_credentials": key}
+    body = {"name": "google", "kind": "GCP_ARTIFACT_REGISTRY", "config": config}
+    refused = await world.post(f"/organization/{world.org}/containerRegistry", body)
+    assert (refused.status, refused.message.partition(":")[0]) == (400, "config.json_credentials")
