@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics.prometheus import needs_promtool, promtool, scraped
@@ -109,6 +110,7 @@ def test_promtool_finds_nothing_to_correct_in_the_rules():
 
 
 @needs_promtool
+@pytest.mark.elsewhere
 def test_each_alert_fires_in_its_state_and_no_other_does(tmp_path: Path):
     broken = [({**HEALTHY, **BROKEN[alert]}, [alert]) for alert in ALERTS]
     code, answer = states(*broken, folder=tmp_path)
