@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import DOCUMENT
+from tests.console.conftest import DOCUMENT, Watch
 from tests.console.servers import Repository, Server
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -110,8 +110,9 @@ def test_a_terraform_module_chooses_where_its_state_is_kept(
 
 
 def test_a_pasted_line_that_is_no_variable_is_named(
-    server: Server, new_page: Callable[..., Page], repository: Repository
+    server: Server, new_page: Callable[..., Page], watch: Watch, repository: Repository
 ) -> None:
+    watch.expected.append("write it as KEY=value")
     app = server.application(server.environment(project="Pasted"), repository, "pasted")
     page = new_page(f"/application/{app}/variables")
     page.get_by_role("button", name="Paste a .env file").click()

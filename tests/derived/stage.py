@@ -20,6 +20,7 @@ from tests.derived.guests import ISSUER, fetch_from_people
 from tests.derived.operations import path_of
 from tests.derived.plots import Plot
 from tests.derived.things import Subject, Tenant
+from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.fakes.registries import FakeRegistries
 from tests.world import ADMIN, Answer, World, make_world
@@ -136,6 +137,7 @@ async def staged(database_url: str, **options: Any) -> AsyncIterator[Stage]:
     options.setdefault("engine", FakeEngine("image"))
     options.setdefault("out", FakeRegistries())
     async with make_world(database_url, **options) as world, looking_beside(world) as beside:
+        world.git.files = FILES_OF_EXAMPLES
         stage = Stage(world, beside)
         await stage.set_up()
         yield stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,9 @@ from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.git import GitCommit, GitError, GitSource
 from windlass.core.deploy.workload import Artifact
+
+FILES_OF_EXAMPLES = {"Dockerfile": "FROM scratch\n", "values.yaml": ""}
+"""The files that the examples of questions about files name."""
 
 
 class FakeRepositories:
@@ -24,6 +27,8 @@ class FakeRepositories:
         self.fetched: list[GitSource] = []
         self.changes: dict[str, list[str]] = {}
         """The paths that commits change, by commit."""
+        self.files: dict[str, str] = {}
+        """The files of every commit."""
 
     def push(self, what: str, *paths: str) -> str:
         """Makes a new commit, which changes these files."""
@@ -46,7 +51,7 @@ class FakeRepositories:
     async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()
         self.fetched.append(source)
-        await in_thread(_write_files, into)
+        await in_thread(_write_files, into, self.files)
         return _commit((source.commit or self.newest).ljust(40, "0"))
 
     @asynccontextmanager
@@ -73,11 +78,10 @@ class FakeRepositories:
             raise GitError(self.broken)
 
 
-def _write_files(folder: Path) -> None:
-    """Writes the files that the examples of questions about files name."""
-    folder.mkdir(mode=0o700, parents=True)
-    (folder / "Dockerfile").write_text("FROM scratch\n")
-    (folder / "values.yaml").write_text("")
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
 
 
 def _commit(id: str) -> GitCommit:

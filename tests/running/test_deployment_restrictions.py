@@ -28,7 +28,9 @@ async def test_a_commit_that_matches_no_restriction_is_not_deployed(world: World
         world.git.push(f"changes {paths}", *paths)
         await look(world)
     assert await commits(world, app) == [first]
-    assert "is not deployed: deployment restrictions leave out all that it changes" in await said(world, app)
+    assert "is not deployed: deployment restrictions leave out all paths that it changes" in await said(
+        world, app
+    )
     matching = world.git.push("changes the page", "web/page.html", "README.md")
     await look(world)
     assert await commits(world, app) == [matching, first]
@@ -52,7 +54,7 @@ async def test_watched_paths_and_restrictions_must_let_the_same_file_through(wor
     world.git.push("changes both", "docs/a.md", "api/b.py")
     await look(world)
     assert await commits(world, app) == [first]
-    assert "watch_paths and its deployment restrictions leave out all paths" in await said(world, app)
+    assert "watch_paths and deployment restrictions leave out all paths" in await said(world, app)
     commit = world.git.push("changes the page", "docs/a.md", "web/b.html")
     await look(world)
     assert await commits(world, app) == [commit, first]

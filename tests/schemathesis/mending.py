@@ -23,6 +23,7 @@ from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.application import application
+from windlass.families.organization import organization
 from windlass.families.variable import variable
 
 Case = schemathesis.Case[Any]
@@ -107,6 +108,8 @@ class Mending:
         asked for in one direction."""
         if case.query and "continueToken" in case.query:
             case.query.pop("stepBackToken", None)
+        if case.query and "deploymentHistory" in operation.path:
+            case.query.pop("startId", None)  # it would have to be that of an entry of the list
         if operation.id in {"listVariables", "importVariables"}:
             query = dict(case.query or {})
             id, scope = ("service_id", "service_type") if operation.writes else ("parent_id", "scope")
@@ -133,6 +136,8 @@ class Mending:
     def _there(self, operation: Operation) -> list[Ids]:
         if [*operation.params] == [variable.param]:
             return self._variables(operation)
+        if operation.handler.endswith("transferOwnership"):
+            return [{organization.param: self._town.world.org}]
         if _ends(operation):
             return self._town.doomed.of(*operation.params)
         if operation.id in self._town.cancellable:
@@ -177,7 +182,8 @@ class Mending:
         if "deployment_id" in body:
             ran = [town.ran[id] for id in case.path_parameters.values() if id in town.ran]
             body.update(deployment_id=ran[0]) if ran else body.pop("deployment_id")
-        if "user_id" in body and choice % 5:
+        is_for_members = _operation(case).handler.endswith("transferOwnership")
+        if "user_id" in body and (choice % 5 or is_for_members):
             members = town.leaving if case.method == "DELETE" else town.members
             body["user_id"] = members[choice // 5 % len(members)]
 

@@ -255,6 +255,15 @@ def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operati
     body.pop("registry_id", None)
 
 
+_FILES: Body = {"dockerfile_path": "Dockerfile", "files": ["values.yaml"]}
+
+
+@rule
+def a_dockerfile_is_looked_at_where_there_is_one(operation: Operation, body: Body) -> None:
+    if operation.handler.endswith(("checkDockerfile", "checkGitFile")):
+        body.update({name: path for name, path in _FILES.items() if name in body})
+
+
 @rule
 def any_instance_serves_a_request(operation: Operation, body: Body) -> None:
     """`sticky_session` is refused with the reason."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from tests.documented import body
+from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
@@ -91,6 +92,7 @@ class Town:
         self._numbers = itertools.count(1)
 
     async def build(self) -> None:
+        self.world.git.files = FILES_OF_EXAMPLES
         home = {organization.param: self.world.org}
         self.standing.put(home)
         for _ in range(STANDING):

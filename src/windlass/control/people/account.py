@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
-from windlass.core.access import Actor, Scope, Where, may_below, words_of
+from windlass.control.request.permissions import scopes_throughout
+from windlass.core.access import Actor, scopes_somewhere, words_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.families.organization import organization
 
@@ -35,7 +36,7 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
     for id in actor.organizations:
         row = await ctx.store.reads.resources.find(organization.name, id)
         if row is not None:
-            throughout, somewhere = _scopes_throughout(actor, id), _scopes_somewhere(actor, id)
+            throughout, somewhere = scopes_throughout(actor, id), scopes_somewhere(actor, id)
             name = row.read(NamedDocument).name
             organizations.append(OwnOrganization(id, name, words_of(throughout), words_of(somewhere)))
     return OwnAccount(
@@ -46,20 +47,3 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
         actor.session,
         stamp(actor.expires) if actor.expires else None,
     )
-
-
-def _scopes_throughout(actor: Actor, org: str) -> Scope:
-    scopes = Scope(0)
-    for scope in Scope:
-        if may_below(actor, scope, Where(org)):
-            scopes |= scope
-    return scopes
-
-
-def _scopes_somewhere(actor: Actor, org: str) -> Scope:
-    permits = actor.permits.get(org, ())
-    scopes = Scope(0)
-    for scope in Scope:
-        if any(permit.scopes.allows(scope) for permit in permits):
-            scopes |= scope
-    return scopes

@@ -58,6 +58,15 @@ def where_in(org: str, chain: Sequence[Row]) -> Where:
     return where_along([("organization", org, ""), *inside])
 
 
+def scopes_throughout(actor: Actor, org: str) -> Scope:
+    """Returns the scopes that a caller has everywhere in an organization."""
+    scopes = Scope(0)
+    for scope in Scope:
+        if may_below(actor, scope, Where(org)):
+            scopes |= scope
+    return scopes
+
+
 def is_allowed_throughout(call: Call, org: str) -> bool:
     """True if the caller may do what the operation needs everywhere in an organization. Most callers may, and
     no place has to be read for them."""

@@ -1,6 +1,14 @@
 """Permission: `may(actor, need, where)` decides it, over scopes, roles, and the limits of tokens."""
 
-from windlass.core.access.actor import SYSTEM, Actor, ids_to_look_up, may, may_below, may_somewhere
+from windlass.core.access.actor import (
+    SYSTEM,
+    Actor,
+    ids_to_look_up,
+    may,
+    may_below,
+    may_somewhere,
+    scopes_somewhere,
+)
 from windlass.core.access.permits import Permit, Permits, permits_throughout
 from windlass.core.access.roles import ROLE_IDS, SCOPES, permits_of_role, role_of
 from windlass.core.access.scopes import MEANINGS, WORDS, Scope, scopes_of, words_of
@@ -26,6 +34,7 @@ __all__ = [
     "permits_throughout",
     "role_of",
     "scopes_of",
+    "scopes_somewhere",
     "where_along",
     "words_of",
 ]

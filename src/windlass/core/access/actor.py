@@ -71,6 +71,16 @@ def may_somewhere(actor: Actor, need: Scope) -> bool:
     return False
 
 
+def scopes_somewhere(actor: Actor, org: str) -> Scope:
+    """Returns the scopes that a caller has for some part of an organization."""
+    scopes = Scope(0)
+    for permit in actor.permits.get(org, ()):
+        for scope in Scope:
+            if permit.scopes.allows(scope):
+                scopes |= scope
+    return scopes
+
+
 def ids_to_look_up(actor: Actor, where: Where) -> frozenset[str] | None:
     """Returns ids that include all resources directly below a place that the actor may read, or None if there
     is no such set. Lists then look up those ids instead of reading everything."""

@@ -120,6 +120,7 @@ export function followShared(path, handlers) {
   let latest = null;
   let isLeader = false;
   const pass = (kind, ...values) => {
+    if (ending.signal.aborted) return; // The channel is closed.
     handlers[kind]?.(...values);
     channel.postMessage([kind, values]);
     if (kind === "event") latest = values;
