@@ -27,7 +27,7 @@ SCHEMA = os.environ.get("SCHEMA", "none")
 
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        with postgres.Connection(os.environ["DB_URL"]) as database:
+        with postgres.DatabaseConnection(os.environ["DB_URL"]) as database:
             goods = [name for (name,) in database.execute("SELECT name FROM goods ORDER BY name")]
         body = f"{', '.join(goods)} (tables {SCHEMA}, pictures in {BUCKET})".encode()
         self.send_response(200)
@@ -46,7 +46,7 @@ import os
 
 import postgres
 
-with postgres.Connection(os.environ["DB_URL"]) as database:
+with postgres.DatabaseConnection(os.environ["DB_URL"]) as database:
     database.execute("CREATE TABLE IF NOT EXISTS goods (name text PRIMARY KEY)")
     database.execute("INSERT INTO goods VALUES ('rope'), ('soap') ON CONFLICT DO NOTHING")
 with open(os.environ["WINDLASS_OUTPUT"], "w") as output:
@@ -60,7 +60,7 @@ import os
 
 import postgres
 
-with postgres.Connection(os.environ["DB_URL"]) as database:
+with postgres.DatabaseConnection(os.environ["DB_URL"]) as database:
     ((number,),) = database.execute("SELECT count(*) FROM goods")
 print(f"{number} sorts of goods")
 """
