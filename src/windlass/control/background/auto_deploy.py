@@ -61,8 +61,7 @@ class CommitStep(Enum):
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     """Looks at the branch of a service, deploys its newest commit if it is new, and is due again later."""
     service = await ctx.store.reads.resources.get(service_of_work(claim.id))
-    kind = ctx.kinds[service.family] if service else None
-    if service is None or kind is None or not kind.deploys_new_commits(service):
+    if service is None or not (kind := ctx.kinds[service.family]).deploys_new_commits(service):
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND

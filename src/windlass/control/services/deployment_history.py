@@ -22,7 +22,7 @@ from windlass.control.request.paths import target
 from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Particulars
-from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action_status, together
+from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State, action_status, together
 from windlass.families.deployment_history import HistoryQuery
 from windlass.store import DeploymentRow, Reads, Row
 
@@ -61,6 +61,10 @@ Group = Sequence[PastDeployment]
 
 def _as_past(service: Row, row: DeploymentRow) -> PastDeployment:
     return PastDeployment(service, row, particulars(row))
+
+
+def _request_of(past: PastDeployment) -> tuple[int, str]:
+    return past.request
 
 
 # One service
@@ -157,12 +161,12 @@ async def _groups(ctx: Context, services: Sequence[Row]) -> AsyncIterator[Group]
     heads = [await anext(stream, None) for stream in streams]
     while any(heads):
         newest = max(head.created for head in heads if head)
-        together: list[PastDeployment] = []
+        stored_then: list[PastDeployment] = []
         for index, service in enumerate(services):
             while (head := heads[index]) and head.created == newest:
-                together.append(_as_past(service, head))
+                stored_then.append(_as_past(service, head))
                 heads[index] = await anext(streams[index], None)
-        for _, group in groupby(sorted(together, key=lambda past: past.request), lambda past: past.request):
+        for _, group in groupby(sorted(stored_then, key=_request_of), _request_of):
             yield [*group]
 
 
@@ -266,10 +270,9 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
         _as_past(service, row)
         for service in await services_of(ctx, source, environment)
         for row in await source.deployments.open(service.id)
-        if row.status in OPEN
     ]
-    waiting.sort(key=lambda past: past.request)
-    groups = [[*group] for _, group in groupby(waiting, lambda past: past.request)]
+    waiting.sort(key=_request_of)
+    groups = [[*group] for _, group in groupby(waiting, _request_of)]
     return Reply(results([encode(_queue_group(ctx, environment.id, group)) for group in groups]))
 
 

@@ -136,7 +136,7 @@ def _owner_of(row: Row, jobs: Sequence[str]) -> str:
 
 
 def _refuse_too_many(ctx: Context, outputs: Outputs, own: Sequence[Row]) -> None:
-    """Raises Conflict if the job sets more than others can bear, with what it has set in earlier runs."""
+    """Raises Conflict if the job sets too much, together with the variables of its earlier runs."""
     sizes = {row.read(OutputVariable).key: len(_value_of(ctx, row).encode()) for row in own}
     sizes |= {key: len(output.text.encode()) for key, output in outputs.items()}
     if len(sizes) > MOST or sum(sizes.values()) > MOST_OF_ALL:
