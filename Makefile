@@ -3,7 +3,7 @@
 
 PYTHON  ?= python3
 ARGS    ?=
-TESTS   ?= tests
+TESTS   ?= tests --ignore tests/code_rules
 WORKERS ?= logical
 GROWTH  ?= 3
 JITTER  ?= 1
@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check format bench coverage pictures lock wheels clean
+.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check types code-rules format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -50,7 +50,7 @@ LONG = $(PYTEST) -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \
-	  $(if $(filter tests,$(TESTS)),tests/derived tests/test_openapi.py,$(TESTS)) $(ARGS)
+	  $(if $(filter --ignore,$(TESTS)),tests/derived tests/test_openapi.py,$(TESTS)) $(ARGS)
 
 test-jitter: dev  ## run the tests with random pauses, which find races; other pauses with JITTER=2
 	JITTER=$(JITTER) $(BIN)/python -m pytest -p tests.jitter -n 8 --dist worksteal --timeout 400 $(TESTS) $(ARGS)
@@ -58,11 +58,17 @@ test-jitter: dev  ## run the tests with random pauses, which find races; other p
 test-frameworks: dev  ## make an application of each framework and deploy it; some with ARGS="Flask Django"
 	$(BIN)/python -m tests.frameworks $(ARGS)
 
-check: dev  ## formatting, lint, types and layering
+check: dev  ## formatting, lint, types, layering, and the rules of tests/code_rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j 2 --output-sync types code-rules
+
+types: dev
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+
+code-rules: dev
+	$(BIN)/pytest -n 0 tests/code_rules
 
 format: dev  ## put the code in its usual form, and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

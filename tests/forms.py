@@ -1,13 +1,15 @@
 """Forms of a test: quick (`make test`), fixed (`make test-all`), long (`make test-long`). A pytest plugin.
 
-**The rule.** `make test` proves every promise once, in the place where it is most likely to break. The same
-promise in another place (the second database, the second engine, another form of connection) and in a larger
-size runs in the fixed form. CI runs both forms, so that nothing is lost.
+**The rule.** `make test` proves every promise once, in the place where it is most likely to break, unless
+that takes many seconds. The same promise in another place (the second database, the second engine, a browser,
+whole servers that are killed) and in a larger size runs in the fixed form. CI runs both forms. What is
+elsewhere in two ways, such as a story of whole servers on the second database, runs in the long form only.
 
 A test says in which form it runs:
 
 - `elsewhere(…)` around rows, or `@pytest.mark.elsewhere` at a test, a class or a module: the promise in
-  another place, for `make test-all`. `params=["sqlite", *elsewhere("postgres")]` is the usual use;
+  another place, for `make test-all`. `params=["sqlite", *elsewhere("postgres")]` is the usual use. A row so
+  marked, of a test so marked, is for `make test-long`;
 - `@pytest.mark.essential`: `make test` runs this one in every place, because each place keeps the promise
   with code of its own;
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
@@ -33,12 +35,14 @@ T = TypeVar("T")
 FORM = os.environ.get("WINDLASS_TEST_FORM", "quick")
 FACTOR = 10
 """The long form of a property tries so many times as many examples, unless it says otherwise."""
+FIXED_FACTOR = 3
+"""The same for the fixed form."""
 
 # A machine under load draws examples slowly, which says nothing about the property.
 _ALWAYS: Any = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=50, derandomize=True, **_ALWAYS)
 settings.register_profile("long", max_examples=500, print_blob=True, **_ALWAYS)
-settings.register_profile("fixed", max_examples=500, derandomize=True, **_ALWAYS)
+settings.register_profile("fixed", max_examples=150, derandomize=True, **_ALWAYS)
 settings.load_profile(FORM)
 
 
@@ -65,7 +69,9 @@ def elsewhere(*rows: Any) -> list[Any]:
 
 def examples(quick: int, long: int = 0, **more: Any) -> settings:
     """The settings of a property that needs more examples than others, or that can afford fewer."""
-    return settings(max_examples=either(quick, long or FACTOR * quick, repeatable=True), **more)
+    long = long or FACTOR * quick
+    number = min(long, FIXED_FACTOR * quick) if FORM == "fixed" else either(quick, long)
+    return settings(max_examples=number, **more)
 
 
 def pytest_report_header(config):
@@ -92,6 +98,10 @@ def is_elsewhere(item) -> bool:
     return is_marked(item, "elsewhere") and not is_marked(item, "essential")
 
 
+def is_elsewhere_in_two_ways(item) -> bool:
+    return is_elsewhere(item) and len([*item.iter_markers("elsewhere")]) > 1
+
+
 def is_in_quick(item) -> bool:
     return not (is_marked(item, "long") or is_elsewhere(item))
 
@@ -101,6 +111,8 @@ def is_in_long(item) -> bool:
 
 
 def is_in_fixed(item) -> bool:
+    if is_elsewhere_in_two_ways(item):
+        return False
     if is_marked(item, "repeatable"):
         return is_in_long(item)
     if is_elsewhere(item):

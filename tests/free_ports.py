@@ -9,7 +9,9 @@ import socket
 import tempfile
 from pathlib import Path
 
-_PORTS = range(4000, 8000)
+_REFUSED_BY_BROWSERS = {4045, 4190, 5060, 5061, 6000, 6566, *range(6665, 6670), 6679, 6697}
+"""Ports of other protocols: Chromium calls them unsafe."""
+_PORTS = [port for port in range(4000, 8000) if port not in _REFUSED_BY_BROWSERS]
 """Below those that Linux gives to connections, one of which could take a free port before its server does."""
 _LOCKS = Path(tempfile.gettempdir(), f"windlass-test-ports-{os.geteuid()}")
 """A file for each port, locked by the test process that has chosen it: no other one chooses it until that one

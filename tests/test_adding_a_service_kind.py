@@ -205,6 +205,7 @@ def test_the_new_kind_is_on_the_command_line(files, tmp_path):
     assert {"create", "deploy", "log", "rollback"} <= set(said.stdout.split()), said
 
 
+@pytest.mark.elsewhere
 def test_the_derived_tests_are_green(added, files, tmp_path):
     known = registry_of(*find_declarations())
     operations = [operation.id for operation in known.operations if "cache" in operation.path]

@@ -13,6 +13,8 @@ import windlass
 from tests.patience import dealt
 from tests.skips import SKIPPED
 
+pytestmark = pytest.mark.elsewhere
+
 ROOT = Path(__file__).parents[1]
 LOCKS = sorted(ROOT.glob("requirements/*.lock"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_glossary import classes, classes_of
+from tests.code_rules.test_glossary import classes, classes_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

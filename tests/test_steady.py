@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.elsewhere
+
 STEADY = Path(__file__).parents[1] / ".ci/steady"
 # Without the other plugins, a run takes a third of the time.
 FEW_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin -p pytest_timeout"}

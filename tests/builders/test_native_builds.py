@@ -12,6 +12,8 @@ from windlass.builders.native.tools import OutputLines
 from windlass.builders.remedies import failure
 from windlass.core.deploy.build_settings import BuildSettings
 
+pytestmark = pytest.mark.elsewhere
+
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
 MANAGE = """
 import os, sys

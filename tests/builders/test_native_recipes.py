@@ -16,6 +16,8 @@ from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
 from windlass.core.deploy.static_site import StaticSite
 
+pytestmark = pytest.mark.elsewhere
+
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
 
 SERVER = "import sys\nsys.path.insert(0, '')\nfrom {module} import app\nprint(app, *sys.argv[1:])\n"

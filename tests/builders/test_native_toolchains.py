@@ -14,6 +14,8 @@ from windlass.builders.native import NativeBuilder
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.cache_limits import CacheLimits
 
+pytestmark = pytest.mark.elsewhere
+
 NPM = """#!/bin/sh
 case "$*" in *--prefix*) ;; *) exit 0 ;; esac
 while [ "$1" != --prefix ]; do shift; done

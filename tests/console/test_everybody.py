@@ -15,6 +15,8 @@ from tests.console.servers import Server
 from tests.forms import elsewhere
 from windlass.console.files import ROOT, ConsoleFiles
 
+pytestmark = pytest.mark.elsewhere
+
 NARROWEST, *WIDER = (360, 820, 2560)
 SERIOUS = {"serious", "critical"}
 

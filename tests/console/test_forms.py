@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import DOCUMENT, Watch
 from tests.console.servers import Repository, Server
+
+pytestmark = pytest.mark.elsewhere
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 

@@ -12,6 +12,8 @@ from playwright.sync_api import expect
 from tests.console.conftest import DOCUMENT
 from tests.console.servers import Refused, Server
 
+pytestmark = pytest.mark.elsewhere
+
 MANUAL = Path(__file__).parents[2] / "docs/adding-a-family.md"
 WITH_FAMILIES = """\
 import sys

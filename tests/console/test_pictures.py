@@ -22,6 +22,8 @@ from tests.console.fingerprints import (
 from tests.console.servers import Server
 from tests.forms import either
 
+pytestmark = pytest.mark.elsewhere
+
 HEIGHT = 760
 QUICK = ((390, "dark"), (1280, "light"))
 ALL = tuple((width, theme) for width in (390, 820, 1280) for theme in ("light", "dark"))

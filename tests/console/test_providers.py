@@ -13,6 +13,8 @@ from tests.console.servers import Server
 from tests.free_ports import free_port
 from tests.real_provider import running_provider
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture
 def provided(tmp_path: Path) -> Iterator[Server]:

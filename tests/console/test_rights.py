@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.servers import Repository, Server
+
+pytestmark = pytest.mark.elsewhere
 
 
 def token(server: Server, *scopes: str, **more: object) -> str:

@@ -16,6 +16,8 @@ from tests.console.test_newcomer import confirm, tab
 from tests.registries.docker_registry import DockerRegistry
 from tests.terraform.modules import document, needs_program
 
+pytestmark = pytest.mark.elsewhere
+
 REPORT = """\
 import sys, time
 print("reports on", sys.argv[1], flush=True)

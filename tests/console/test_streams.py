@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import urllib.request
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.many import fast_log
 from tests.console.servers import Repository, Server
+
+pytestmark = pytest.mark.elsewhere
 
 
 def test_a_page_says_that_it_is_old_while_the_server_is_away_and_goes_on_by_itself(

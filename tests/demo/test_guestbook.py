@@ -16,6 +16,8 @@ import windlass.demo
 from tests.free_ports import free_port
 from tests.launch.servers import PASSWORD, database
 
+pytestmark = pytest.mark.elsewhere
+
 FOLDER = Path(windlass.demo.__file__).with_name("application")
 
 

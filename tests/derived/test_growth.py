@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.elsewhere
+
 ROOT = Path(__file__).parents[2]
 GROW = """
 import asyncio, pathlib, sys

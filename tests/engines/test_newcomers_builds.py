@@ -15,6 +15,8 @@ from tests.whole import place
 from windlass.builders.docker import builder as docker_builder
 from windlass.builders.native import cells
 
+pytestmark = pytest.mark.elsewhere
+
 APART = ["unshare", "--map-root-user", "--mount"]
 MEMORY = "Ask the operator for more memory for builds, or make this one need less: it used all that it had"
 ROOM = "Ask the operator for room: the disk of the machine that runs Windlass is full"

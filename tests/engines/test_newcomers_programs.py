@@ -14,6 +14,8 @@ from tests.whole import page, place
 from windlass.docker import Docker
 from windlass.engines.by_hand import readiness
 
+pytestmark = pytest.mark.elsewhere
+
 DOCKERFILE = f"""
 FROM {PYTHON}
 WORKDIR /app

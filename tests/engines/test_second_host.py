@@ -23,6 +23,8 @@ from windlass.docker import Docker
 from windlass.engines.docker import names as words
 from windlass.engines.engine import EngineAway
 
+pytestmark = pytest.mark.elsewhere
+
 SCRIPT = "mkdir -p /tmp/www; echo $WHERE > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"
 
 

@@ -17,6 +17,8 @@ from windlass.docker import Docker
 from windlass.operate import stopping
 from windlass.terminal.stopped import Stopped
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[DockerHost]:

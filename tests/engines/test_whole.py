@@ -13,6 +13,8 @@ from tests.forms import elsewhere
 from tests.whole import Page, Visitors, Windlass, page, place, until
 from windlass.docker import Docker
 
+pytestmark = pytest.mark.elsewhere
+
 DOCKERFILE = f"""
 FROM {PYTHON}
 WORKDIR /app

@@ -10,6 +10,8 @@ from tests.engines.dockers import BOX, build, docker_host
 from tests.whole import Visitors, Windlass, page, place, until
 from windlass.docker import Docker
 
+pytestmark = pytest.mark.elsewhere
+
 IMAGE = "windlass-test/page"
 DOCKERFILE = f"""
 FROM {BOX}

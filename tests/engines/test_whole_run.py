@@ -11,6 +11,8 @@ from tests.forms import elsewhere
 from tests.tasks import run_of, with_tasks
 from tests.whole import Windlass, place, until
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture(params=["process", *elsewhere("docker")])
 async def there(request):

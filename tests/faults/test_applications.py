@@ -14,6 +14,8 @@ from tests.faults.test_no_gap import crowd_of
 from tests.forms import elsewhere
 from windlass.docker import Docker
 
+pytestmark = pytest.mark.elsewhere
+
 
 def messages(there: Inside, service: Service) -> list[str]:
     return [json.loads(line)["message"] for line in there.ctx.logs.tail(service.id, 100)]

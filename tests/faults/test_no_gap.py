@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
+import pytest
 from msgspec.structs import replace
 
 from tests.faults.inside import HTTP, Inside, Service, inside, until
@@ -18,6 +19,8 @@ from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
 from windlass.store import Claim
+
+pytestmark = pytest.mark.elsewhere
 
 IN_EACH = 200
 """Requests at least, while one thing is done."""

@@ -26,6 +26,8 @@ from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import Claim, EventRow, Reads, Tx
 
+pytestmark = pytest.mark.elsewhere
+
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
 LEASE = 90

@@ -26,6 +26,8 @@ from windlass.base.clock import SystemClock
 from windlass.store import Tx
 from windlass.store.postgres import WRITER_LOCK, PostgresStore
 
+pytestmark = pytest.mark.elsewhere
+
 SOON = {"ready_seconds": 3}
 
 

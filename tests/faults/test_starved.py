@@ -12,6 +12,8 @@ import pytest
 from tests.faults.grounds import end_all
 from tests.faults.house import ROOT
 
+pytestmark = pytest.mark.elsewhere
+
 APART = ["unshare", "--map-root-user", "--mount"]
 
 

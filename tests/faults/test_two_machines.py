@@ -12,6 +12,8 @@ from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.forks import Brood
 
+pytestmark = pytest.mark.elsewhere
+
 KEY = "ab" * 32
 
 

@@ -10,6 +10,8 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import route
 from tests.whole import until
@@ -19,6 +21,8 @@ from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import end_gateway, start_missing_gateway
 from windlass.routers.router import Endpoint
+
+pytestmark = pytest.mark.elsewhere
 
 
 async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path) -> None:

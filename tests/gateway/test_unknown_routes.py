@@ -21,6 +21,8 @@ from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import Listen
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture
 async def instance() -> AsyncIterator[Instance]:

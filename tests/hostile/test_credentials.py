@@ -24,6 +24,8 @@ from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
+pytestmark = pytest.mark.elsewhere
+
 ADDRESS = re.compile(r"https?")
 
 

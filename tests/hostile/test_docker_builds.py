@@ -23,6 +23,8 @@ from tests.forms import elsewhere
 from windlass.builders.builder import BuildError
 from windlass.docker import Docker
 
+pytestmark = pytest.mark.elsewhere
+
 POISON = "poisoned"
 
 

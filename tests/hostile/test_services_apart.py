@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.elsewhere
+
 HERE = Path(__file__).parent
 ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))
 ROOT = pytest.param("root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root"))

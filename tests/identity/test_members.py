@@ -343,6 +343,7 @@ TRIMMED = {"a space before", "a space after", "a tab after"}
 NOT_KEPT = {"a sub in other letters"}
 
 
+@pytest.mark.elsewhere
 async def test_every_forged_token_is_refused_at_the_door_and_no_good_one_is(database_url):
     mint = Mint()
     publisher = Publisher(mint.jwks())

@@ -15,6 +15,8 @@ from tests.world import HandClock, World, make_world
 from windlass.base.http_out import HttpSender
 from windlass.core.access import Scope
 
+pytestmark = pytest.mark.elsewhere
+
 LEEWAY = PATIENCE = 30
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.forms import either, elsewhere
 from tests.launch.servers import KINDS, command_lines, database, fallen
 
+pytestmark = pytest.mark.elsewhere
+
 EVERY = pytest.mark.parametrize("name", list(KINDS))
 FIRST, *OTHERS = KINDS
 SHARED = pytest.mark.parametrize("name", [FIRST, *elsewhere(*OTHERS)])

@@ -16,6 +16,8 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.gateway.traffic import metrics_of
 
+pytestmark = pytest.mark.elsewhere
+
 FOLDER = Path(__file__).parents[2] / "docs/monitoring"
 RULES = FOLDER / "alerts.yml"
 DASHBOARD = FOLDER / "dashboard.json"

@@ -15,6 +15,8 @@ from tests.operate.installations import again, contents, stopped
 from windlass.config import Settings
 from windlass.operate.backup import backup
 
+pytestmark = pytest.mark.elsewhere
+
 
 def restoring(settings: Settings, file: Path) -> subprocess.Popen[bytes]:
     words = ["restore", str(file), "--force", "--data-dir", settings.data_dir]

@@ -16,6 +16,8 @@ from windlass.config import Settings
 from windlass.install.key import add_key, load_keys
 from windlass.operate.keys import describe_keys
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.mark.parametrize(
     ("point", "time"),

@@ -31,6 +31,8 @@ from windlass.operate.findings import Level
 from windlass.store import EventRow
 from windlass.terminal.refused import CommandRefused
 
+pytestmark = pytest.mark.elsewhere
+
 PRECIOUS = "nobody can make this again"
 DOCKERFILE = f'FROM {BOX}\nWORKDIR /app\nCOPY . .\nCMD ["sh", "app.sh"]\n'
 PROGRAM = f"""

@@ -36,6 +36,8 @@ from windlass.operate.serving import goodbye
 from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
 
+pytestmark = pytest.mark.elsewhere
+
 
 def sure(count: int) -> None:
     """Yes."""

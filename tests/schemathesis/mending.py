@@ -175,8 +175,9 @@ class Mending:
         if body.get("limited_to"):
             at_home = case.path_parameters.get("org_id") == town.world.org
             body["limited_to"] = [town.project] if at_home else None
-        if body.get("environment_id"):
-            body["environment_id"] = town.environment
+        for field, there in {"environment_id": town.environment, "project_id": town.project}.items():
+            if body.get(field):
+                body[field] = there
         self._choose_services(case, body)
         _name_levels(town, case, body, "variable", "alias", "override")
         if "deployment_id" in body:

@@ -205,8 +205,9 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
 @rule
 def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> None:
     """A git token is for one host, and there is none that fits every address."""
-    if isinstance(repository := body.get("git_repository"), dict):
-        repository.pop("git_token_id", None)
+    for place in (body, body.get("git_repository")):
+        if isinstance(place, dict):
+            place.pop("git_token_id", None)
 
 
 @rule

@@ -6,6 +6,8 @@ from tests.documented import DOCUMENT
 from tests.schemathesis.town import Town
 from tests.world import make_world
 
+pytestmark = pytest.mark.elsewhere
+
 MANY = "k" * 255
 
 

@@ -17,6 +17,8 @@ from tests.schemathesis.town import Town
 from tests.schemathesis.trial import CHECKS, Report, Trial
 from tests.world import ADMIN
 
+pytestmark = pytest.mark.elsewhere
+
 Scope = MutableMapping[str, Any]
 
 

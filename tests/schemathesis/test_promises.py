@@ -41,6 +41,7 @@ _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate
 
 @pytest.mark.sized
 @pytest.mark.timeout(varying(900, 3600) + 90 * EXAMPLES)
+@pytest.mark.elsewhere
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
     base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database

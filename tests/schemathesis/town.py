@@ -184,7 +184,11 @@ class Town:
         """The body under a name of its own, if only because it has the name of the example: that is taken."""
         family = operation.family
         field = family.names if family else None
-        if field and field in sent and (always or sent[field] == example(operation).get(field)):
+        if (
+            field
+            and isinstance(sent.get(field), str)
+            and (always or sent[field] == example(operation).get(field))
+        ):
             return {**sent, field: f"{sent[field][:200]}-{next(self._numbers)}"}
         return sent
 

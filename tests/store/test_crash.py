@@ -19,6 +19,8 @@ from tests.store.ledger import AUTHORIZED, CLIENTS, WRITES, Client, Ledger
 from tests.store.processes import PROGRAM, Server
 from tests.store.stores import Place
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture(scope="module")
 def brood() -> Iterator[Brood]:

@@ -24,6 +24,8 @@ from tests.store.processes import ALONE, LISTENS
 from tests.store.stores import Place, execute
 from tests.world import ADMIN
 
+pytestmark = pytest.mark.elsewhere
+
 # Asked to stop
 
 

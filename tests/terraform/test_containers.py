@@ -16,6 +16,8 @@ from tests.terraform.modules import MODULE, SECRET, Service
 from tests.terraform.test_runs import begin_slow, values
 from tests.whole import Place, place
 
+pytestmark = pytest.mark.elsewhere
+
 SETTINGS: dict[str, Any] = {"git_allow_local": True, "stop_seconds": 1, "settle_seconds": 0}
 
 

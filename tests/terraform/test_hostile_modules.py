@@ -15,6 +15,8 @@ from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, SECRET, Service, needs_program
 from tests.whole import Place, place
 
+pytestmark = pytest.mark.elsewhere
+
 SCRIPT = """
 import base64, glob, json, os, urllib.error, urllib.request
 asked = json.loads(os.environ["ASKED"])

@@ -24,6 +24,8 @@ from tests.terraform.images import program_image
 from tests.terraform.modules import document, needs_program
 from windlass.core.deploy.states import OPEN
 
+pytestmark = pytest.mark.elsewhere
+
 POINTS = [
     ("process", "run put off"),
     ("process", "run to its end"),

@@ -8,8 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.terraform.modules import SECRET, Service
 from tests.whole import Place, until
+
+pytestmark = pytest.mark.elsewhere
 
 SLOW = """
 resource "terraform_data" "quick" { input = "quick" }

@@ -23,6 +23,8 @@ from tests.faults.programs import Code
 from tests.forks import Brood
 from tests.forms import varying
 
+pytestmark = pytest.mark.elsewhere
+
 __all__ = ["brood", "code"]
 
 SECRET = "whsec_" + base64.b64encode(b"secret of the tests").decode()

@@ -19,6 +19,8 @@ from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker.containers import is_passing
 from windlass.engines.engine import EngineAway
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.fixture(scope="module")
 def dockerd():

@@ -7,6 +7,8 @@ import pytest
 from tests.engines.conformance import Conformance
 from tests.engines.dockers import DockerRig
 
+pytestmark = pytest.mark.elsewhere
+
 
 @pytest.mark.elsewhere
 class TestConformance(Conformance):

@@ -16,6 +16,8 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.engine import ArtifactLost, EngineError
 
+pytestmark = pytest.mark.elsewhere
+
 
 async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     it = wanted(artifact=Artifact(kind="image", ref="windlass/shop:abc"))

@@ -13,6 +13,8 @@ from windlass.docker import Docker
 from windlass.docker.images import image, push
 from windlass.engines.engine import ArtifactLost, EngineError
 
+pytestmark = pytest.mark.elsewhere
+
 LOGIN = RegistryLogin(USER, PASSWORD)
 
 

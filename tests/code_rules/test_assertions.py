@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.syntax import parsed
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 SETUP = "tests.world"
 """Asserts there that what a test needs was made, which is not what the test promises."""
 FAILING = frozenset({"fail", "raises", "warns", "timeout", "assert_outcomes", "fnmatch_lines"}) | {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.syntax import parsed
 
-SOURCE = Path(__file__).parents[1] / "src/windlass"
+SOURCE = Path(__file__).parents[2] / "src/windlass"
 FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_more"}
 """Classes of failures, and functions that make one of their argument."""
 VERBS = (

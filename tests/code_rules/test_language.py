@@ -9,8 +9,10 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.code_rules.test_glossary import FILES
 from tests.syntax import parsed
-from tests.test_glossary import FILES
+
+ROOT = Path(__file__).parents[2]
 
 OPENS_LATE = re.compile(
     r"(who|whom|whose|whoever|what|whatever|of|whether|that|those|how|which|where|wherever|when|nothing|nobody"
@@ -63,10 +65,7 @@ def test_docstrings_begin_with_their_subject():
     assert len(late) <= MOST * len(said), "\n".join(late)
 
 
-TESTS = {
-    str(file.relative_to(Path(__file__).parent)): file.read_text()
-    for file in Path(__file__).parent.rglob("*.py")
-}
+TESTS = {str(file.relative_to(ROOT / "tests")): file.read_text() for file in (ROOT / "tests").rglob("*.py")}
 
 
 def test_docstrings_of_tests_begin_with_their_subject():
@@ -113,7 +112,6 @@ def words_of(node: ast.expr) -> str:
     return ""
 
 
-ROOT = Path(__file__).parent.parent
 PAGES = {
     str(page.relative_to(ROOT)): page.read_text()
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
@@ -240,7 +238,7 @@ LATE_IN_A_TEST = re.compile(r"def test_(who|whose|whom|whoever|what|of|whether|i
 
 
 def test_names_of_tests_begin_with_their_subject():
-    files = Path(__file__).parent.rglob("*.py")
+    files = (ROOT / "tests").rglob("*.py")
     assert [name[0] for file in files for name in LATE_IN_A_TEST.finditer(file.read_text())] == []
 
 

@@ -16,7 +16,7 @@ from tests.syntax import parsed
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/windlass"
 EXAMPLE = SOURCES / "demo/application"
 """A user's application."""

@@ -103,7 +103,7 @@ def test_a_file_of_351_lines_is_found(tmp_path: Path) -> None:
     assert too_long(path)
 
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 MOST_LINES_OF_A_TEST_MODULE = 400
 
 
