@@ -10,8 +10,8 @@ A test says in which form it runs:
 - `elsewhere(…)` around rows, or `@pytest.mark.elsewhere` at a test, a class or a module: the promise in
   another place, for `make test-all`. `params=["sqlite", *elsewhere("postgres")]` is the usual use. A row so
   marked, of a test so marked, is for `make test-long`;
-- `@pytest.mark.essential`: `make test` runs this one in every place, because each place keeps the promise
-  with code of its own;
+- `@pytest.mark.essential`: this one runs in every place where its neighbours run in one, because each place
+  keeps the promise with code of its own;
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
 - every property test: it tries more examples (`examples`) in the long form, and others in each run.
@@ -94,12 +94,13 @@ def is_marked(item, *markers: str) -> bool:
     return any(item.get_closest_marker(marker) for marker in markers)
 
 
+def ways_elsewhere(item) -> int:
+    """The number of ways in which it is elsewhere; an essential test may be so in one without leaving."""
+    return len([*item.iter_markers("elsewhere")]) - is_marked(item, "essential")
+
+
 def is_elsewhere(item) -> bool:
-    return is_marked(item, "elsewhere") and not is_marked(item, "essential")
-
-
-def is_elsewhere_in_two_ways(item) -> bool:
-    return is_elsewhere(item) and len([*item.iter_markers("elsewhere")]) > 1
+    return ways_elsewhere(item) > 0
 
 
 def is_in_quick(item) -> bool:
@@ -111,7 +112,7 @@ def is_in_long(item) -> bool:
 
 
 def is_in_fixed(item) -> bool:
-    if is_elsewhere_in_two_ways(item):
+    if ways_elsewhere(item) > 1:
         return False
     if is_marked(item, "repeatable"):
         return is_in_long(item)

@@ -7,6 +7,8 @@ import pytest
 from tests.tables import table
 from tests.test_frame import BARE
 
+pytestmark = pytest.mark.elsewhere
+
 ROOT = Path(__file__).parents[1]
 ROWS = """
     import asyncio, pytest
@@ -127,6 +129,10 @@ FORMS = """
     def test_pairs(place, number): print("row", place, number)
 
     @pytest.mark.elsewhere
+    @pytest.mark.parametrize("place", elsewhere("far"))
+    def test_far(place): print("row", place)
+
+    @pytest.mark.elsewhere
     class TestOtherPlace:
         def test_shared(self): print("shared")
 
@@ -142,7 +148,7 @@ FORMS = """
 
 
 THERE = {"row there", "row both 2", "shared"}
-LONG = {"only long", "too long"}
+LONG = {"only long", "too long", "row far"}
 HERE = {"only quick", "row here", "essential"}
 
 
@@ -150,12 +156,12 @@ HERE = {"only quick", "row here", "essential"}
     ("form", "said", "unsaid", "small", "count"),
     [
         ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE, "crowd"}, 3, 7),
-        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 10),
+        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 11),
         (
             "fixed",
-            {"property 500", "repeatable 100", "crowd 1", *THERE},
+            {"property 150", "repeatable 100", "crowd 1", *THERE},
             {*LONG, "sized", "crowd 100", *HERE},
-            30,
+            9,
             7,
         ),
     ],
@@ -168,7 +174,7 @@ def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said,
     pytester.makepyfile(FORMS)
     ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
     lines = ran.outlines
-    ran.assert_outcomes(passed=count, deselected=13 - count)
+    ran.assert_outcomes(passed=count, deselected=14 - count)
     printed = "\n".join(lines)
     assert all(word in printed for word in said)
     assert not any(word in printed for word in unsaid)

@@ -21,6 +21,8 @@ from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
 
+pytestmark = pytest.mark.elsewhere
+
 SECONDS = 80.0
 
 

@@ -12,6 +12,8 @@ from tests.builders.repositories import git as plain_git
 from tests.builders.repositories import plain_files
 from windlass.builders.git import GitSource, Limits
 
+pytestmark = pytest.mark.elsewhere
+
 HOSTILE_SETTINGS = {
     "core.hooksPath": "{hooks}",
     "core.fsmonitor": "{run}",

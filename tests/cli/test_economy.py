@@ -17,6 +17,8 @@ from tests.cli.waits import held, meanwhile, states
 from tests.schemathesis.serving import served
 from windlass.cli.following import announcement
 
+pytestmark = pytest.mark.elsewhere
+
 
 class Counted:
     """An app that notes what it is asked, and may refuse some of it first."""

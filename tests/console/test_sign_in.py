@@ -6,9 +6,12 @@ import json
 import urllib.request
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.servers import Server
+
+pytestmark = pytest.mark.elsewhere
 
 NAME = "windlass_session"
 AHEAD = "Object.defineProperty(document, 'prerendering', { get: () => true });"

@@ -9,6 +9,8 @@ from tests.console.many import answer_with_services, fast_log, many_deployments,
 from tests.console.servers import Repository, Server
 from tests.forms import either
 
+pytestmark = pytest.mark.elsewhere
+
 MOST_NODES = 4000
 
 

@@ -21,6 +21,8 @@ from windlass.gateway.router import GatewayRouter
 from windlass.gateway.starting import start_gateway
 from windlass.routers.router import Listen, RouteError
 
+pytestmark = pytest.mark.elsewhere
+
 
 async def test_a_gateway_uses_the_routes_that_it_received(town: GatewayTown):
     await town.shop(await town.instance("one"))

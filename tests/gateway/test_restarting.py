@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.builders.repositories import Repository
 from tests.gateway.conftest import processes_of
 from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.whole import Place, Visitors, page, place, until
 from tests.world import ADMIN
+
+pytestmark = pytest.mark.elsewhere
 
 APP = """
 import http.server, os

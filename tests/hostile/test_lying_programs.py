@@ -17,6 +17,8 @@ from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import inside
 from windlass.engines.process.process_table import count
 
+pytestmark = pytest.mark.elsewhere
+
 LIAR, VICTIM = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"
 CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWIPC = 0x10000000, 0x00020000, 0x08000000
 SLEEPS = "import time; time.sleep(1000)"

@@ -21,6 +21,8 @@ from windlass.install import server_id
 from windlass.routers.router import Endpoint, ServedElsewhere
 from windlass.store import PlaceHolder, Queue, queues_of
 
+pytestmark = pytest.mark.elsewhere
+
 KEY = "ab" * 32
 AFTER_LEASE = LEASE / SECOND + 1
 BETWEEN_LOOKS = LEASE / SECOND / LOOKS

@@ -230,6 +230,7 @@ async def test_an_application_needs_a_repository_or_the_source_upload(world):
     assert patched.status == 400
 
 
+@pytest.mark.elsewhere
 async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):
     uploads = world.installation.ctx.uploads
     id = await begun(world, app)

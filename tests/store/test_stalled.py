@@ -14,6 +14,8 @@ from windlass.base.errors import Unavailable
 from windlass.store import postgres, postgres_limits
 from windlass.store.nudges import DEAF
 
+pytestmark = pytest.mark.elsewhere
+
 BOUND = 30.0
 """Seconds after which a call counts as never answered."""
 SLEEP = "SELECT pg_sleep(600)"

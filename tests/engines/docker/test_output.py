@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engines.docker.watched import FOREVER, restarted, until, wanted
+
+pytestmark = pytest.mark.elsewhere
 
 
 class TestOutput:
