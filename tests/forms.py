@@ -12,6 +12,7 @@ A test says in which form it runs:
   marked, of a test so marked, is for `make test-long`;
 - `@pytest.mark.essential`: this one runs in every place where its neighbours run in one, because each place
   keeps the promise with code of its own;
+- `@pytest.mark.alike`: other places keep the promise with the same code, so that `make test-long` tries them;
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
 - every property test: it tries more examples (`examples`) in the long form, and others in each run.
@@ -112,7 +113,7 @@ def is_in_long(item) -> bool:
 
 
 def is_in_fixed(item) -> bool:
-    if ways_elsewhere(item) > 1:
+    if ways_elsewhere(item) > 1 or (is_elsewhere(item) and is_marked(item, "alike")):
         return False
     if is_marked(item, "repeatable"):
         return is_in_long(item)

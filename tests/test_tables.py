@@ -132,6 +132,10 @@ FORMS = """
     @pytest.mark.parametrize("place", elsewhere("far"))
     def test_far(place): print("row", place)
 
+    @pytest.mark.alike
+    @pytest.mark.parametrize("place", elsewhere("alike"))
+    def test_alike(place): print("row", place)
+
     @pytest.mark.elsewhere
     class TestOtherPlace:
         def test_shared(self): print("shared")
@@ -148,7 +152,7 @@ FORMS = """
 
 
 THERE = {"row there", "row both 2", "shared"}
-LONG = {"only long", "too long", "row far"}
+LONG = {"only long", "too long", "row far", "row alike"}
 HERE = {"only quick", "row here", "essential"}
 
 
@@ -156,7 +160,7 @@ HERE = {"only quick", "row here", "essential"}
     ("form", "said", "unsaid", "small", "count"),
     [
         ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE, "crowd"}, 3, 7),
-        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 11),
+        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 12),
         (
             "fixed",
             {"property 150", "repeatable 100", "crowd 1", *THERE},
@@ -170,11 +174,11 @@ def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said,
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("WINDLASS_TEST_FORM", form)
     pytester.makeconftest('pytest_plugins = ["tests.forms"]')
-    pytester.makeini("[pytest]\nmarkers =\n  elsewhere\n  essential\n  long\n  sized\n  repeatable")
+    pytester.makeini("[pytest]\nmarkers =\n  elsewhere\n  alike\n  essential\n  long\n  sized\n  repeatable")
     pytester.makepyfile(FORMS)
     ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
     lines = ran.outlines
-    ran.assert_outcomes(passed=count, deselected=14 - count)
+    ran.assert_outcomes(passed=count, deselected=15 - count)
     printed = "\n".join(lines)
     assert all(word in printed for word in said)
     assert not any(word in printed for word in unsaid)

@@ -46,6 +46,13 @@ PATTERNS = {
     ]
     for method in ("get", "post", "put", "patch", "delete")
 }
+MIRROR = {
+    "name": "mirror",
+    "kind": "GENERIC_CR",
+    "url": "https://registry.example.com",
+    "config": {"username": "acme", "password": "s3cret-value"},
+}
+NEW = ("application", "container", "database", "job", "terraform")
 PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
 """The console itself, the document, and websockets that run commands."""
 
@@ -88,7 +95,9 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     failed = server.deploy(bad, "FAILED")
     token = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "CI", "scopes": ["Deploy"]})
     project = server.call("GET", f"/organization/{server.org}/project")["results"][0]["id"]
+    job, terraform = (server.example(environment, kind) for kind in ("job", "terraform"))
     app, org = f"/application/{good}", f"/organization/{server.org}"
+    server.call("POST", f"{org}/containerRegistry", MIRROR)
     tabs = ("deployments", "logs", "variables", "metrics", "terminal", "settings", "activity")
     return {
         "overview": "/",
@@ -109,7 +118,16 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "a token": f"{org}/apiToken/{token['id']}",
         "webhooks": f"{org}/webhook",
         "clusters": f"{org}/cluster",
+        "a job": job,
+        "runs of a job": f"{job}/runs",
+        "settings of a job": f"{job}/settings",
+        "a Terraform service": terraform,
+        "plan of a Terraform service": f"{terraform}/plan",
+        "settings of a Terraform service": f"{terraform}/settings",
+        "registries": f"{org}/containerRegistry",
+        **{f"a new {kind}": f"/new?kind={kind}&environment={environment}" for kind in NEW},
         "an action": "/do/createProject",
+        "an action with choices": f"/do/createContainerRegistry?org_id={server.org}",
         "nothing": "/nowhere/at/all",
     }
 

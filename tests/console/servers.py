@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tests.documented import DOCUMENT
 from tests.free_ports import free_port
 
 TOKEN: Final = "token-of-the-tests-of-the-console-0123456789"
@@ -119,6 +120,13 @@ class Server:
     def application(self, environment: str, repository: Repository, name: str = "shop") -> str:
         body = {"name": name, "git_repository": {"url": repository.url, "branch": "main"}}
         return str(self.call("POST", f"/environment/{environment}/application", body)["id"])
+
+    def example(self, environment: str, kind: str) -> str:
+        """Creates the service of the document's example; returns its path."""
+        creation = DOCUMENT["paths"][f"/environment/{{env_id}}/{kind}"]["post"]
+        body = creation["requestBody"]["content"]["application/json"]["example"]
+        made = self.call("POST", f"/environment/{environment}/{kind}", body)
+        return f"/{kind}/{made['id']}"
 
     def deploy(self, app: str, wanted: str = "SUCCEEDED") -> str:
         """Deploys an application and waits for its end; returns the id of the deployment."""

@@ -61,7 +61,6 @@ HIDE = """(rules) => {
 
 
 @pytest.mark.sized
-@pytest.mark.repeatable
 @pytest.mark.timeout(900)
 def test_every_page_looks_as_it_did_when_it_was_looked_at(
     server: Server, new_page: Callable[..., Page], places: dict[str, str], tmp_path: Path
@@ -73,7 +72,7 @@ def test_every_page_looks_as_it_did_when_it_was_looked_at(
     blank = new_page("/", signed_in=False).context.new_page()
     folder = Path(os.environ.get(WRITES, tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    for width, theme in either(QUICK, ALL, repeatable=True):
+    for width, theme in either(QUICK, ALL):
         page = new_page("/", viewport={"width": width, "height": HEIGHT}, color_scheme=theme)
         for place, path in places.items():
             picture = take(page, server, path)

@@ -24,6 +24,8 @@ from windlass.core.declare.log_query import Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
 
+pytestmark = pytest.mark.alike
+
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(
     lambda operation: operation.body is None and operation.method in {"POST", "PUT"}

@@ -20,6 +20,8 @@ from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permit
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
+pytestmark = pytest.mark.alike
+
 SCOPES = (Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN)
 OTHER_LIMITS = ("no limit", "an environment", "a service", "another project", "nothing")
 FROM_ABOVE = (".override", ".alias")

@@ -16,6 +16,8 @@ from tests.world import HandClock, make_world
 from windlass.config import BadSetting
 from windlass.core.access import Scope
 
+pytestmark = pytest.mark.alike
+
 ADA = "ada@example.com"
 LEEWAY = 30
 

@@ -19,6 +19,8 @@ from windlass.builders.native import tools
 from windlass.core.words.startup_names import changes_starts
 from windlass.launch.terraform_environment import program_environment
 
+pytestmark = pytest.mark.alike
+
 STARTS = [
     "PATH", "PORT", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONSTARTUP",
     "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT",

@@ -19,6 +19,8 @@ from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.sqlite_line import SqliteLine
 
+pytestmark = pytest.mark.alike
+
 
 async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
