@@ -82,7 +82,7 @@ function limits({ minimum, maximum, maxItems }) {
 
 function controlOf(document, name, schema, value, { choices, isRequired, folds }) {
   const options = choices || (schema.enum && schema.enum.map((option) => [option, option === null ? words.none : String(option)]));
-  if (options) return choice(options, value ?? schema.default, schema);
+  if (options) return choice(options, value ?? schema.default, schema, isRequired);
   if (schema.type === "boolean") return toggle(value ?? schema.default);
   if (schema.type === "integer" || schema.type === "number") return numeric(schema, value);
   if (schema.type === "array") return list(document, name, document.resolve(schema.items), value);
@@ -92,9 +92,9 @@ function controlOf(document, name, schema, value, { choices, isRequired, folds }
   return text(name, schema, value);
 }
 
-function choice(options, value, schema) {
-  const isOptional = schema.nullable || value === undefined;
-  const entries = isOptional && !options.some(([option]) => option === null) ? [[null, words.none], ...options] : options;
+function choice(options, value, schema, isRequired) {
+  const isOpen = schema.nullable || value === undefined;
+  const entries = isOpen && !options.some(([option]) => option === null) ? [[null, isRequired ? words.operation.choose : words.none], ...options] : options;
   const input = h("select", {}, entries.map(([option, shown]) => h("option", { value: option === null ? "" : String(option), selected: option === (value ?? null) }, shown)));
   input.value = value ?? "";
   return { node: input, input, read: () => entries.find(([option]) => (option === null ? "" : String(option)) === input.value)?.[0] ?? (value === undefined ? undefined : null) };

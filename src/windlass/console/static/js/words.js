@@ -102,7 +102,7 @@ export const words = {
   },
   runs: {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
-    one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Most memory", variables: "Variables set", took: (length) => `took ${length}`,
+    one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Peak memory", variables: "Variables set", took: (length) => `took ${length}`,
     causes: { SCHEDULE: "timetable" }, events: { ON_START: "deployment", ON_STOP: "stop", ON_DELETE: "deletion", CRON: "timetable" }, forcedBy: (name) => (name ? `run by ${name}` : "run by hand"), retry: (number) => `retry ${number}`, madeUp: (count) => `timetable, in place of ${plural(count, "missed time")}`,
     timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "it is going", inactive: "it is not going: deploy the job", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
     cancel: "Cancel run", cancelWill: "Its program is ended. It is not tried again.", canceled: (number) => `Run ${number} is being cancelled.`,
@@ -111,7 +111,7 @@ export const words = {
     title: "Plan", make: "Plan", asked: "The plan is being made.", underWay: (number) => `Deployment v${number} is under way.`, empty: "A plan says what a deployment would add, change and destroy. It changes nothing.", of: (number) => (number ? `Plan of v${number}` : "Plan"),
     isTrue: "still true: it can be applied as it is", isPast: "applied, or the state has changed since", noChange: "It changes no resource.", asText: "The plan as text", counts: { added: "to add", changed: "to change", destroyed: "to destroy" },
     actions: { create: "add", update: "change", destroy: "destroy", replace: "replace", read: "read", forget: "forget" }, apply: "Apply this plan", applyTitle: (name) => `Apply the plan of ${name}`, applyWill: (counts) => `Exactly these changes are made (${counts}). If the state changes before, nothing is done.`,
-    earlier: "Newest plans", changes: "Changes", show: "Show", shown: "shown", lock: "Lock on the state", isFree: "No run holds it.", owner: "Owner", operation: "Operation", age: "For", run: "Deployment", isHeld: "Its run is under way, and releases it.",
+    earlier: "Newest plans", changes: "Changes", show: "Show", shown: "shown", lock: "Lock on the state", isFree: "No run holds it.", owner: "Owner", operation: "Operation", age: "Held for", run: "Deployment", isHeld: "Its run is under way, and releases it.",
     isLeft: "Its run has ended without releasing it. Later runs fail until it is released.", unlock: "Release the lock", unlockWill: "Make sure that no program elsewhere still works on this state.",
     versions: "Versions of the state", noVersions: "No state is kept here yet.", current: "present", size: "Size", restore: "Restore", restoredFrom: (number) => `(again ${number})`, restoreTitle: (number) => `Restore version ${number} of the state`,
     restoreWill: "Its content becomes the newest version. Resources are not changed until the next deployment.", restored: (number) => `Version ${number} of the state is the present one again.`,
@@ -147,6 +147,10 @@ export const words = {
   },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
+    abouts: {
+      container: "Runs an image of a registry as it is.", database: "Runs beside the services that use it, which get its address and password as variables.",
+      job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
+    },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
     url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
@@ -183,7 +187,7 @@ export const words = {
     title: "Changed in the meantime", will: "Another person saved changes while you were editing. Compare both; saving yours replaces the fields below that have a value of yours, and keeps the others.",
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
-  operation: { run: "Run", answer: "Answer", noAnswer: "Done; the server had nothing to say.", choose: "Choose …" },
+  operation: { answer: "Answer", noAnswer: "Done; the server had nothing to say.", choose: "Choose …" },
   noDocument: "The description of the API cannot be read.", noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "It is shown this once and cannot be shown again.", done: "I have kept it" },

@@ -161,9 +161,15 @@ function other(state, place) {
     if (state.kind === "database") offerVersions(state);
   }
   return h("section", { class: "panel", key: `other-${state.kind}` },
-    operation.description && h("p", { class: "muted" }, prose(operation.description)),
+    aboutKind(state.kind, operation),
     own(state.form.node),
     h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: ["POST", path] })));
+}
+
+// The description of a kind without a sentence here is that of the API.
+function aboutKind(kind, { description = "" }) {
+  const about = text.abouts[kind] || prose(description);
+  return about && h("p", { class: "muted" }, about);
 }
 
 // The versions that the engine of the environment can run.

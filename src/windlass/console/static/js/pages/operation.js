@@ -42,11 +42,14 @@ export function render(state, place) {
     panel(null,
       names.filter((name) => name !== "org_id").map((name) => field(title(name), options[name].length && (!ids[name] || options[name].some(([id]) => id === ids[name])) ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
       form && own(form.node),
-      h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : text.run, () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady, needs: [operation.method, operation.path] }))),
+      h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : verbOf(operation), () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady, needs: [operation.method, operation.path] }))),
     state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),
     panel(words.asApi, codeBlock(asRequest(operation.method, path)), codeBlock(asCommand(operation.method, path))),
   ];
 }
+
+// A summary begins with its verb, such as "Create a container registry".
+const verbOf = ({ summary }) => summary.split(" ", 1)[0];
 
 async function run(state, place, path) {
   const { operation, form, document } = state;
