@@ -271,6 +271,8 @@ def test_every_list_is_paged_or_says_why_not():
                     "/region",
                     "/link",
                     "/commit",
+                    "/contributor",
+                    "}/application",
                     "/log",
                     "/logs",
                     "/databaseConfiguration",
