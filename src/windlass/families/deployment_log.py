@@ -84,7 +84,7 @@ class LogDetails(Shown):
     stage: LogStage
 
 
-class LogMessage(Shown):
+class EntryMessage(Shown):
     safe_message: Annotated[
         str, Meta(description="The line; of a failure, the reason"), example("Building 9f2c4e1b7a60")
     ]
@@ -107,13 +107,13 @@ class EnvironmentLogEntry(Shown):
     timestamp: Timestamp
     details: LogDetails
     error: LogError | None
-    message: LogMessage
+    message: EntryMessage
 
 
 _LOG: Final = (
     "The deployments that one request has started, oldest line first: for each service when it was queued, "
-    "began and ended, with the lines of its build and of its release command. What services write while they "
-    "run is in their own logs."
+    "began and ended, with the lines of its build and of its release command. The output of services "
+    "that run is in their own logs."
 )
 
 of_environments = Actions(

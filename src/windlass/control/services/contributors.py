@@ -14,13 +14,13 @@ async def list_contributors(ctx: Context, call: Call) -> Reply:
     authors: dict[str, GitCommit] = {}
     for commit in await newest_commits(ctx, call):
         authors.setdefault(_key(commit), commit)
-    return Reply(results([encode(_shown(commit)) for commit in authors.values()]))
+    return Reply(results([encode(_contributor(commit)) for commit in authors.values()]))
 
 
 def _key(commit: GitCommit) -> str:
     return commit.author_email.lower() or commit.author_name
 
 
-def _shown(commit: GitCommit) -> Document:
+def _contributor(commit: GitCommit) -> Document:
     first, _, last = commit.author_name.partition(" ")
     return {"first_name": first, "last_name": last, "email": commit.author_email}

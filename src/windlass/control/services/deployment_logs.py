@@ -62,7 +62,7 @@ async def read_lines(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
     group = await _asked_group(ctx, call, environment)
     entries = await _entries(ctx, call, group)
-    return Reply(results([encode(_flat(ctx, call, group, entry)) for entry in entries]))
+    return Reply(results([encode(_line(ctx, call, group, entry)) for entry in entries]))
 
 
 @reads("environment.deploymentLogEntries")
@@ -70,7 +70,7 @@ async def read_entries(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
     group = await _asked_group(ctx, call, environment)
     entries = await _entries(ctx, call, group)
-    return Reply(encode([_structured(ctx, environment, group, entry) for entry in entries]))
+    return Reply(encode([_entry(ctx, environment, group, entry) for entry in entries]))
 
 
 async def _asked_group(ctx: Context, call: Call, environment: Row) -> Group:
@@ -91,7 +91,7 @@ async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]
     for past in group:
         await check_here(ctx, past.service.id)
         lines = await asyncio.to_thread(ctx.logs.tail, past.service.id, most, deployment=past.row.id)
-        entries += [*_began(past), *(_of_line(past, line) for line in lines), *_ended(past)]
+        entries += [*_beginning(past), *(_of_line(past, line) for line in lines), *_end(past)]
         entries.sort(key=_moment)
         del entries[:-most]
     return entries
@@ -101,21 +101,21 @@ def _moment(entry: LogEntry) -> str:
     return entry.at
 
 
-def _began(past: PastDeployment) -> Iterator[LogEntry]:
+def _beginning(past: PastDeployment) -> Iterator[LogEntry]:
     who, what = past.details.actor.name, f"{past.row.action} v{past.row.number} of {name_of(past.service)}"
     queued = past.words.queued
-    yield _noted(past, past.row.created, queued, queued, f"{what} was asked for by {who}")
+    yield _note(past, past.row.created, queued, queued, f"{what} was asked for by {who}")
     if past.details.began:
         step = _first_step(past)
-        yield _noted(past, past.details.began, step, step, f"{what} began")
+        yield _note(past, past.details.began, step, step, f"{what} began")
 
 
-def _ended(past: PastDeployment) -> Iterator[LogEntry]:
+def _end(past: PastDeployment) -> Iterator[LogEntry]:
     if past.details.ended:
         words, state = past.words, past.state
         step = State.BUILDING if state is State.BUILD_ERROR else words.under_way
         message = past.details.message or f"{past.row.action} v{past.row.number} ended: {past.row.status}"
-        yield _noted(past, past.details.ended, state, step, message)
+        yield _note(past, past.details.ended, state, step, message)
 
 
 def _first_step(past: PastDeployment) -> State:
@@ -123,7 +123,7 @@ def _first_step(past: PastDeployment) -> State:
     return State.BUILDING if Do(past.row.action) in BUILDS and not repeats else past.words.under_way
 
 
-def _noted(past: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
+def _note(past: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
     return LogEntry(stamp(at), str(uuid5(_IDS, f"{past.row.id}/{state}")), past, state, step, message)
 
 
@@ -136,7 +136,7 @@ def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
 _KNOWN_SCOPES: Final = frozenset({"APPLICATION", "DATABASE"})
 
 
-def _flat(ctx: Context, call: Call, group: Group, entry: LogEntry) -> Document:
+def _line(ctx: Context, call: Call, group: Group, entry: LogEntry) -> Document:
     service = entry.past.service
     kind = ctx.registry[service.family].enum_value
     typed = {} if call.dialect.is_full and kind not in _KNOWN_SCOPES else {"type": kind}
@@ -150,7 +150,7 @@ def _flat(ctx: Context, call: Call, group: Group, entry: LogEntry) -> Document:
     }
 
 
-def _structured(ctx: Context, environment: Row, group: Group, entry: LogEntry) -> Document:
+def _entry(ctx: Context, environment: Row, group: Group, entry: LogEntry) -> Document:
     service, has_failed = entry.past.service, is_failure(entry.state)
     reason = entry.message.partition(OUTPUT_FOLLOWS)[0]
     return {
