@@ -252,7 +252,15 @@ def test_a_refusal_has_one_shape() -> None:
         assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
 
 
-@operations(lambda one: one.listing)
+@operations(lambda one: one.is_array)
+def test_an_array_is_the_answer_itself(operation: Operation) -> None:
+    listed = success(operation)
+    assert listed["schema"]["type"] == "array"
+    assert isinstance(listed["example"], list)
+    assert resolved(listed["schema"]["items"])["properties"]
+
+
+@operations(lambda one: one.listing and not one.is_array)
 def test_a_list_has_results_and_says_on_which_page_it_is(operation: Operation) -> None:
     listed = resolved(success(operation)["schema"])
     envelope = listed["allOf"][1] if "allOf" in listed else listed

@@ -324,6 +324,13 @@ async def test_a_log_is_lines(windlass):
     await windlass.world.settle()
     said = await windlass("application", "log", "web", "--tail", "1", "--text")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  .+ it does not start\n", said.out)
+    said = await windlass("environment", "deployment-log", "production", "--text")
+    last = said.out.splitlines()[-1]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  web  .*it does not start.*", last)
+    entries = (await windlass("environment", "deployment-log-entries", "production", "--tail", "1")).json
+    assert [entry["type"] for entry in entries] == ["error"]
+    said = await windlass("environment", "deployment-log-entries", "production", "--text")
+    assert said.code == 0, said
 
 
 @pytest.mark.parametrize("words", ["project list", "project list --wide", "project get shop"])

@@ -268,7 +268,7 @@ async def test_a_plan_and_a_mount_path_that_a_client_cannot_say_stay(embedded):
 
 
 @pytest.mark.parametrize(
-    "path", ["/organization/{org}/cluster/status", "/environment/deploymentStatus", "/application/status/x"]
+    "path", ["/organization/{org}/cluster/status", "/environment/overview", "/application/status/x"]
 )
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

@@ -40,7 +40,7 @@ def below_a_limit(operation: Operation) -> bool:
 
 def names_a_level(operation: Operation) -> bool:
     """A field of the body or of the query has the id of the resource that it is about, and not the path."""
-    return operation.path.startswith("/variable") and not operation.params
+    return operation.path.startswith(("/variable", "/environment/")) and not operation.params
 
 
 def about_the_organization(operation: Operation) -> bool:

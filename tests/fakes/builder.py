@@ -27,6 +27,8 @@ class FakeRepositories:
         self.fetched: list[GitSource] = []
         self.changes: dict[str, list[str]] = {}
         """The paths that commits change, by commit."""
+        self.history: list[GitCommit] = []
+        """The commits of every branch, the newest first; empty for one commit, the newest."""
         self.files: dict[str, str] = {}
         """The files of every commit."""
 
@@ -46,7 +48,7 @@ class FakeRepositories:
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         self._answer()
-        return [_commit(source.commit or self.newest)]
+        return self.history[:most] or [_commit(source.commit or self.newest)]
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()

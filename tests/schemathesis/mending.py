@@ -23,6 +23,7 @@ from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.application import application
+from windlass.families.deployment_log import DeploymentLogQuery
 from windlass.families.organization import organization
 from windlass.families.variable import variable
 
@@ -110,6 +111,8 @@ class Mending:
             case.query.pop("stepBackToken", None)
         if case.query and "deploymentHistory" in operation.path:
             case.query.pop("startId", None)  # it would have to be that of an entry of the list
+        if operation.query is DeploymentLogQuery and case.query:
+            case.query.pop("version", None)  # the same
         if operation.id in {"listVariables", "importVariables"}:
             query = dict(case.query or {})
             id, scope = ("service_id", "service_type") if operation.writes else ("parent_id", "scope")

@@ -51,7 +51,9 @@ class Schemas:
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
         lists = dict.fromkeys(
-            (operation.answer, operation.paged) for operation in registry.operations if operation.listing
+            (operation.answer, operation.paged)
+            for operation in registry.operations
+            if operation.listing and not operation.is_array
         )
         self._lists = {
             (answer, paged): _list(answer, paged, has_twin=(answer, not paged) in lists)
@@ -69,6 +71,8 @@ class Schemas:
     def answer(self, operation: Operation) -> Schema:
         """Returns the schema of a successful answer: the type itself, or a list of it."""
         assert operation.answer is not None
+        if operation.is_array:
+            return {"type": "array", "items": self._answers[operation.answer]}
         listed = self._lists[operation.answer, operation.paged] if operation.listing else operation.answer
         return self._answers[listed]
 

@@ -134,7 +134,9 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
         return show_environment(api, invocation.subject(), answer["environment"]["state"])
     if not as_json:
-        if operation.listing:
+        if operation.is_array:
+            answer = {"results": answer}
+        elif operation.listing:
             answer["results"] = with_status(api, operation, path, answer["results"])
         show(operation, answer, wide=wide)
         note_next(operation, answer)

@@ -22,15 +22,16 @@ from windlass.core.declare.resource import Verb
 from windlass.core.declare.service_metrics import ServiceMetrics
 from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families import registry
+from windlass.families.deployment_log import EnvironmentLogLine
 from windlass.families.environment import EnvironmentChanges
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import paint, plain
 
 
 def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
-    if operation.answer is LogLine:
+    if show_one := _LOGS.get(operation.answer):
         for line in answer["results"]:
-            show_line(line)
+            show_one(line)
         if not answer["results"]:
             click.echo("There are no lines.", err=True)
     elif operation.answer is ServiceMetrics:
@@ -87,6 +88,18 @@ def show_line(line: Any) -> None:
     """Prints a line of a log: time, instance, text."""
     at, who = click.style(moment(line["created_at"]), dim=True), plain(line.get("pod_name") or "")
     click.echo(f"{at}  {click.style(who, fg='cyan')}  {plain(line['message'])}")
+
+
+def _show_deployment_line(line: Any) -> None:
+    """Prints a line of the log of a deployment: time, service, text."""
+    show_line({**line, "pod_name": line["scope"]["name"]})
+
+
+_LOGS: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
+    LogLine: show_line,
+    EnvironmentLogLine: _show_deployment_line,
+}
+"""The function that prints a line of a log, by its type."""
 
 
 def _show_happening(entry: Any) -> None:

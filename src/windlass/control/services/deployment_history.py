@@ -1,13 +1,9 @@
-"""Past and waiting deployments of a service or of a whole environment, as existing clients list them.
-
-Deployments of an environment are grouped: those that one request has started were stored in one transaction.
-"""
+"""Past and waiting deployments of a service or of a whole environment, as existing clients list them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import Final
 
 from msgspec import Struct
 
@@ -15,57 +11,24 @@ from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import name_of, particulars
-from windlass.control.records.past_deployments import newest_first
+from windlass.control.records.deployments import name_of
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.paths import target
+from windlass.control.services.deployment_groups import (
+    MOST,
+    STAGE,
+    Group,
+    PastDeployment,
+    as_past,
+    groups,
+    request_of,
+    state_of,
+)
 from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
-from windlass.core.deploy.progress import Particulars
-from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State, action_status, together
+from windlass.core.deploy.states import Do, State, action_status
 from windlass.families.deployment_history import HistoryQuery
-from windlass.store import DeploymentRow, Reads, Row
-
-MOST: Final = 10_000
-"""Deployments of a service that are looked at."""
-_STAGE: Final = "DEFAULT"
-
-
-class PastDeployment(Struct, frozen=True):
-    service: Row
-    row: DeploymentRow
-    details: Particulars
-
-    @property
-    def state(self) -> State:
-        action = Do(self.row.action)
-        words = WORDS[action]
-        is_built = action not in BUILDS or self.details.made
-        return {
-            Progress.QUEUED: words.queued,
-            Progress.BUILDING: State.BUILDING,
-            Progress.DEPLOYING: words.under_way,
-            Progress.SUCCEEDED: words.done,
-            Progress.FAILED: words.failed if is_built else State.BUILD_ERROR,
-        }.get(Progress(self.row.status), State.CANCELED)
-
-    @property
-    def request(self) -> tuple[int, str]:
-        """Tells the deployments of one request from others: they were stored at one moment."""
-        return self.row.created, self.details.request or self.row.id
-
-
-Group = Sequence[PastDeployment]
-"""The deployments of one request, in the order of the deployment."""
-
-
-def _as_past(service: Row, row: DeploymentRow) -> PastDeployment:
-    return PastDeployment(service, row, particulars(row))
-
-
-def _request_of(past: PastDeployment) -> tuple[int, str]:
-    return past.request
-
+from windlass.store import Reads, Row
 
 # One service
 
@@ -80,7 +43,7 @@ async def list_of_service(ctx: Context, call: Call) -> Reply:
             raise _unknown_start("this service")
         newest = start.number - 1
     rows = await ctx.store.reads.deployments.latest(service.id, query.pageSize, newest)
-    entries = [_service_entry(ctx, call, _as_past(service, row)) for row in rows]
+    entries = [_service_entry(ctx, call, as_past(service, row)) for row in rows]
     return _page(query, entries)
 
 
@@ -132,7 +95,7 @@ async def _list_groups(
     services = await services_of(ctx, ctx.store.reads, environment)
     start = await _start(ctx.store.reads, query, services)
     entries: list[Document] = []
-    async for group in _groups(ctx, services):
+    async for group in groups(ctx, services):
         if start is None:
             entries.append(describe(ctx, call, environment.id, group))
         elif start in {past.row.id for past in group}:
@@ -155,27 +118,12 @@ def _unknown_start(where: str) -> Invalid:
     return Invalid(f"startId: must be the id of an entry of this list: no deployment of {where} has it")
 
 
-async def _groups(ctx: Context, services: Sequence[Row]) -> AsyncIterator[Group]:
-    """Yields the deployments of all services, the newest request first."""
-    streams = [newest_first(ctx, service.id, MOST) for service in services]
-    heads = [await anext(stream, None) for stream in streams]
-    while any(heads):
-        newest = max(head.created for head in heads if head)
-        stored_then: list[PastDeployment] = []
-        for index, service in enumerate(services):
-            while (head := heads[index]) and head.created == newest:
-                stored_then.append(_as_past(service, head))
-                heads[index] = await anext(streams[index], None)
-        for _, group in groupby(sorted(stored_then, key=_request_of), _request_of):
-            yield [*group]
-
-
 def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
     lists: dict[str, list[Document]] = {f"{family}s": [] for family in ("helm", *ctx.kinds)}
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
     auditing = _auditing_data(group)
-    return {"id": group[0].row.id, "status": call.dialect.exact(_state(group)), **auditing, **lists}
+    return {"id": group[0].row.id, "status": call.dialect.exact(state_of(group)), **auditing, **lists}
 
 
 def _part(ctx: Context, call: Call, past: PastDeployment) -> Document:
@@ -190,9 +138,9 @@ def _part(ctx: Context, call: Call, past: PastDeployment) -> Document:
 
 
 def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
-    state, duration = _state(group), _duration(group)
+    state, duration = state_of(group), _duration(group)
     stage = {
-        "name": _STAGE,
+        "name": STAGE,
         "status": _stage_status(state),
         "duration": duration,
         "services": [_service_entry(ctx, call, past) for past in group],
@@ -206,10 +154,6 @@ def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> D
         "stages": [stage],
         "action_status": action_status(state),
     }
-
-
-def _state(group: Group) -> State:
-    return together(past.state for past in group)
 
 
 def _trigger(group: Group) -> str:
@@ -249,7 +193,7 @@ def _page(query: HistoryQuery, entries: Sequence[Document]) -> Reply:
 async def list_queue_of_service(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     rows = await ctx.store.reads.deployments.open(service.id)
-    return Reply(results([encode(_queue_entry(ctx, _as_past(service, row))) for row in rows]))
+    return Reply(results([encode(_queue_entry(ctx, as_past(service, row))) for row in rows]))
 
 
 def _queue_entry(ctx: Context, past: PastDeployment) -> Document:
@@ -267,13 +211,13 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     environment = await target(source, call)
     waiting = [
-        _as_past(service, row)
+        as_past(service, row)
         for service in await services_of(ctx, source, environment)
         for row in await source.deployments.open(service.id)
     ]
-    waiting.sort(key=_request_of)
-    groups = [[*group] for _, group in groupby(waiting, _request_of)]
-    return Reply(results([encode(_queue_group(ctx, environment.id, group)) for group in groups]))
+    waiting.sort(key=request_of)
+    together = [[*group] for _, group in groupby(waiting, request_of)]
+    return Reply(results([encode(_queue_group(ctx, environment.id, group)) for group in together]))
 
 
 def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
@@ -290,7 +234,7 @@ def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
         "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
         "trigger_action": _trigger(group),
-        "stages": [{"name": _STAGE, "status": _stage_status(_state(group)), "services": services}],
+        "stages": [{"name": STAGE, "status": _stage_status(state_of(group)), "services": services}],
     }
 
 
@@ -303,7 +247,7 @@ async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
     statuses = await statuses_of(ctx, ctx.store.reads, call, environment)
     stage = {
         "id": environment.id,
-        "name": _STAGE,
+        "name": STAGE,
         "description": "All services of the environment",
         "status": _stage_status(State(str(statuses.environment["deployment_state"]))),
     }

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
@@ -98,9 +97,10 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     services = await services_of(ctx, tx, environment)
     if _WHOLE[name].ends:
         services = [service for service in reversed(services) if await was_begun(tx, service)]
-    for service in services:
-        await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
-    return await _note_request(ctx, tx, call, environment, _WHOLE[name].alone)
+    accepted = [await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in services]
+    begun = [deployment.id for deployment, _ in accepted]
+    first = begun[-1 if _WHOLE[name].ends else 0] if begun else environment.id
+    return await _note_request(ctx, tx, call, environment, _WHOLE[name].alone, first)
 
 
 @writes(*(f"environment.service/{name}" for name in _CHOSEN))
@@ -126,16 +126,18 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
-async def _note_request(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
-    """Notes what was asked of the environment; one without services is there at once."""
+async def _note_request(
+    ctx: Context, tx: Tx, call: Call, environment: Row, alone: State, request: str
+) -> Reply:
+    """Notes what was asked of the environment; one without services is there at once.
+
+    The id of the request is that of its entry in the history; without deployments, of the environment."""
     status = await tx.statuses.get(environment.id)
     if status is None:
         await tx.statuses.add(environment.id, environment.org, State.READY, cluster_of(environment))
         status = await status_of(tx, environment)
     at = None if alone is State.READY else tx.now
-    new = replace(
-        status, state=alone, deployment=ids.new_id(), deployments=status.deployments + 1, deployed_at=at
-    )
+    new = replace(status, state=alone, deployment=request, deployments=status.deployments + 1, deployed_at=at)
     await tx.statuses.change(new)
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 

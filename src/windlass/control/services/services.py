@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
-from windlass.builders.git import GitError
+from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
@@ -234,14 +234,19 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 
 @reads("*.commit")
 async def read_commits(ctx: Context, call: Call) -> Reply:
+    commits = await newest_commits(ctx, call)
+    return Reply(results([encode(commit_record(commit)) for commit in commits]))
+
+
+async def newest_commits(ctx: Context, call: Call) -> Sequence[GitCommit]:
+    """Returns the newest commits of the branch that the service is built from, the newest first."""
     service = await target(ctx.store.reads, call)
     try:
         built = ctx.kinds[service.family].built_from(service)
         source = await source_of(ctx, ctx.store.reads, built, None)
-        commits = await ctx.git_reader.commits(service.org, service.id, source)
+        return await ctx.git_reader.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
-    return Reply(results([encode(commit_record(commit)) for commit in commits]))
 
 
 # Past deployments

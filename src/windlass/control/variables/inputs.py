@@ -55,11 +55,11 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     levels = await source.tree.above(service.id)
     if not levels:
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
-    rows = [await _variables_at(source, level) for level in levels]
+    rows = [await variables_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
-    entries = [[_entry(ctx, row) for row in level] for level in rows]
+    entries = [[entry_of(ctx, row) for row in level] for level in rows]
     result = resolve([*entries, own.entries])
-    used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
+    used = frozenset(row.id for row in own.counted if is_used(ctx, row, result.used))
     # Of the very rows that were read: a change that comes between is a change since.
     digests = [
         (level.id, digest_of((row.id, row.tag) for row in stored))
@@ -80,7 +80,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     )
 
 
-def _is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
+def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
     """True if a variable mentions, or is an alias of, one of this service."""
     keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
     return any(identity(row.id, key) in used for key in keys)
@@ -90,11 +90,11 @@ def _name(row: Row) -> str:
     return row.read(NamedDocument).name
 
 
-async def _variables_at(source: Reads, level: Row) -> list[Row]:
+async def variables_at(source: Reads, level: Row) -> list[Row]:
     return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
 
 
-def _entry(ctx: Context, row: Row) -> DeclaredVariable:
+def entry_of(ctx: Context, row: Row) -> DeclaredVariable:
     stored = row.read(StoredVariable)
     hush = "value" in ctx.registry[row.family].hidden
     mount_path = stored.mount_path or ""

@@ -49,6 +49,8 @@ class Action(Struct, frozen=True, kw_only=True):
     listing: bool = False
     """True if the answer is `results`, each an `answer`."""
     paged: bool = True
+    is_array: bool = False
+    """True if the answer of a listing is the array itself, not an object with `results`."""
     streams: bool = False
     """True if it answers server-sent events, each with an `answer` as its data; the query says whether to
     follow."""
@@ -98,6 +100,7 @@ class ActionOptions(TypedDict, total=False):
     body: type[Spec] | None
     query: type[Spec] | None
     paged: bool
+    is_array: bool
     streams: bool
     is_raw: bool
     outside: bool

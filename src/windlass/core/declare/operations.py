@@ -81,6 +81,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     answer: type[Struct] | None = None
     listing: bool = False
     paged: bool = False
+    is_array: bool = False
+    """True if the answer of a listing is the array itself, not an object with `results`."""
     streams: bool = False
     """True if the answer is always server-sent events, each with an `answer` as its data."""
     is_raw: bool = False
@@ -233,6 +235,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         tagged=action.answer is Itself and not action.listing,
         listing=action.listing,
         paged=action.listing and action.paged,
+        is_array=action.is_array,
         streams=action.streams,
         is_raw=action.is_raw,
         outside=action.outside,

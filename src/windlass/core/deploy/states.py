@@ -136,6 +136,30 @@ def action_status(state: str) -> str:
     return "ONGOING" if state.endswith("ING") else "SUCCESS"
 
 
+def logged(state: State) -> str:
+    """Returns the word for a state in logs of deployments, which have words of their own."""
+    if state in _LOGGED:
+        return _LOGGED[state]
+    if is_failure(state):
+        return "DEPLOYMENT_ERROR"
+    return "WAITING" if state.endswith("QUEUED") else "DEPLOYMENT_IN_PROGRESS"
+
+
+_LOGGED: Final[Mapping[State, str]] = {
+    State.CANCELED: "CANCELED",
+    State.CANCELING: "CANCELING",
+    State.DEPLOYED: "DEPLOYED",
+    State.RESTARTED: "DEPLOYED",
+    State.STOP_ERROR: "PAUSE_ERROR",
+    State.DELETE_ERROR: "DELETE_ERROR",
+    State.STOPPING: "PAUSE_IN_PROGRESS",
+    State.STOPPED: "PAUSED",
+    State.DELETING: "DELETE_IN_PROGRESS",
+    State.DELETED: "DELETED",
+    State.READY: "DELETED",  # a deployment ends so that has removed the instances
+}
+
+
 def action(state: str) -> str:
     """Returns the last action on a service, in the full interface's words."""
     for word in ("RESTART", "STOP", "DELET"):

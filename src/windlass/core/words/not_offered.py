@@ -23,6 +23,7 @@ _BROWSING: Final = (
     "git token of the organization"
 )
 _PUSHES: Final = "Windlass asks repositories for new commits itself, and needs no webhook of a git server"
+_LINKS: Final = "Windlass knows that an application uses a database by its variables: change or delete those"
 _ACCEPTING: Final = "An invited person becomes a member by signing in with the invited address"
 _ADDRESSES: Final = "Windlass calls others from your own machines, with their addresses"
 
@@ -112,6 +113,7 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
         "GET /service/{}/gitWebhookStatus",
         "POST /service/{}/gitWebhook/sync",
     ),
+    _LINKS: ("DELETE /database/{}/application/{}",),
     _ACCEPTING: ("POST /organization/{}/inviteMember/{}",),
     _ADDRESSES: ("GET /ips",),
     _MACHINES: (
