@@ -26,6 +26,7 @@ from tests import world
 from tests.fakes.builder import FakeBuilder, FakeRepositories
 from tests.fakes.engine import FakeEngine
 from tests.fakes.router import FakeRouter
+from windlass.base.child_process import ChildProcess
 from windlass.base.commit_thread import CommitThread
 from windlass.store.postgres import PostgresSession, PostgresStore
 from windlass.store.sqlite import SqliteStore
@@ -45,6 +46,7 @@ PAUSING: dict[Any, str] = {
     FakeRouter: "reserve set drain forget complete",
     asyncio: "create_subprocess_exec",
     asyncio.subprocess.Process: "wait communicate",
+    ChildProcess: "wait",
     asyncio.StreamReader: "read readline",
     world: "_asked",
 }

@@ -5,58 +5,39 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
+
+from windlass.base.child_process import ChildProcess
+from windlass.base.cleanup import on_failure
 
 T = TypeVar("T")
 
-SOON: Final = 2.0
 PIECE: Final = 64 * 1024
 
 
 @asynccontextmanager
-async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[Process]:
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
-        )
-    )
+async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[ChildProcess]:
+    """Runs a program without input. May raise an OSError."""
+    (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
     try:
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # Cancelled while the process was starting: wait until it is known, then end it.
-        with suppress(OSError):
-            await end(await starting)
-        raise
+        with on_failure(partial(close_all, read_output, read_errors)):
+            process = ChildProcess.start(argv, output, errors, cwd=cwd, env=env)
+    finally:
+        close_all(output, errors)
     try:
+        process.listen(read_output, read_errors)
         yield process
     finally:
-        await end(process)
+        await process.end()
 
 
-async def end(process: Process) -> None:
-    """Kills the whole process group and waits until it is gone, including children of the leader."""
-    kill(process)
-    # A pipe closes when the last process that holds it ends. Checking the group instead would count zombies
-    # that no parent has reaped, as in a container without an init.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SOON):
-            await process.communicate()
-
-
-class GroupLeader(Protocol):
-    """A process that leads a process group."""
-
-    @property
-    def pid(self) -> int: ...
-
-
-def kill(process: GroupLeader) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None]) -> None:

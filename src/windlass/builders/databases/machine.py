@@ -134,7 +134,7 @@ async def _version(program: Path) -> str:
                 [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
             ) as process,
         ):
-            output, _ = await process.communicate()
+            output, _, _ = await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
     except (OSError, TimeoutError):
         return ""
     return output.decode("utf-8", "replace")

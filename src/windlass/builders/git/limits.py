@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-from asyncio.subprocess import Process
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.child_process import ChildProcess
 from windlass.builders.git.source import GitError
 
 MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
@@ -31,7 +31,7 @@ class Limits(Struct, frozen=True):
     def too_slow(self) -> GitError:
         return GitError(f"The repository was not fetched within {self.seconds:.0f} seconds.")
 
-    def confine(self, process: Process) -> None:
+    def confine(self, process: ChildProcess) -> None:
         with suppress(ProcessLookupError):  # it may have ended already
             _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # so that the excess shows
             _lower(process.pid, resource.RLIMIT_DATA, MEMORY)

@@ -7,17 +7,17 @@ write. Services may only read the result of a build.
 from __future__ import annotations
 
 import os
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from windlass.base import subprocesses as group
+from windlass.base.child_process import ChildProcess
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
-from windlass.base.isolation.steps import StepLauncher, StepProcess
+from windlass.base.isolation.steps import StepLauncher
 from windlass.base.isolation.users import give, give_ours
 
 _MOST_MEMORY: Final = 8 << 30
@@ -54,7 +54,7 @@ class Cells:
         """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
 
     @asynccontextmanager
-    async def running(self, step: BuildStep) -> AsyncIterator[tuple[StepProcess | Process, bool]]:
+    async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
         """Runs a program in a cell. True: nothing that it leaves running outlives it."""
         cell = await group.in_thread(self.cell, step.operators)
         if cell is None:

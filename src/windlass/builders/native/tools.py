@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 import time
-from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import subprocesses as group
-from windlass.base.isolation.steps import StepProcess
+from windlass.base.child_process import ChildProcess
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.cells import BuildStep, Cells
 from windlass.builders.remedies import failure
@@ -231,13 +230,13 @@ class Tools:
             raise FileNotFoundError(name)
         return program
 
-    async def _end_what_it_leaves(self, process: StepProcess | Process) -> None:
+    async def _end_what_it_leaves(self, process: ChildProcess) -> None:
         """Ends processes that a program left behind: they may hold its output open, which would hide its
         end."""
         while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)
-        group.kill(process)
+        process.kill()
         await group.in_thread(self.end_all)
 
     def end_all(self) -> None:

@@ -1,0 +1,134 @@
+"""A child process, whose output and end are awaited on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from asyncio import StreamReader
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+from windlass.base.cleanup import on_failure
+
+_END_SECONDS: Final = 2.0
+_PIECE: Final = 64 * 1024
+
+
+class ChildProcess:
+    """A child that leads a process group. `listen` must be called before its output is read."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout, self.stderr = StreamReader(), StreamReader()
+        self._ended = asyncio.Event()
+        self._pipes: list[_Pipe] = []
+        self._handle = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._handle, self._note_end)
+
+    @classmethod
+    def start(
+        cls, argv: Sequence[str], output: int, errors: int, *, cwd: Path, env: Mapping[str, str]
+    ) -> Self:
+        """Starts a program. Python uses `vfork` for that; the event loop would copy the page tables of a
+        server, which takes longer than most programs of git."""
+        program = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+        program.returncode = 0  # it has not ended: this keeps the object from waiting for it
+        with on_failure(partial(_end_now, program.pid)):
+            return cls(program.pid)
+
+    def listen(self, output: int, errors: int) -> None:
+        """Reads these pipes, and closes them at the end."""
+        self._pipes = [_Pipe(output, self.stdout), _Pipe(errors, self.stderr)]
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    async def end(self) -> None:
+        """Kills the process group and waits until its output is closed, including that of children.
+
+        A pipe closes when the last process that holds it ends. Checking the group instead would count zombies
+        that no parent has reaped, as in a container without an init."""
+        self.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._ended.wait()
+                if self._pipes:
+                    await asyncio.gather(self.stdout.read(), self.stderr.read())
+        for pipe in self._pipes:
+            pipe.close()
+        if not self._ended.is_set():
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+
+    def kill(self) -> None:
+        """Kills the process group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if self.returncode is None:  # it may not have made its group yet
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def _note_end(self) -> None:
+        status = os.waitid(os.P_PIDFD, self._handle, os.WEXITED)
+        assert status is not None
+        is_exit = status.si_code == os.CLD_EXITED
+        self.returncode = status.si_status if is_exit else -status.si_status
+        asyncio.get_running_loop().remove_reader(self._handle)
+        os.close(self._handle)
+        self._ended.set()
+
+
+class _Pipe(asyncio.ReadTransport):
+    """Feeds what comes through a pipe to a reader. Transports of uvloop close the descriptor of a file twice,
+    and the second time it may be another's."""
+
+    def __init__(self, descriptor: int, reader: StreamReader) -> None:
+        super().__init__()
+        os.set_blocking(descriptor, False)
+        self._descriptor, self._reader = descriptor, reader
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        reader.set_transport(self)
+        self.resume_reading()
+
+    def pause_reading(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+
+    def resume_reading(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            if piece := os.read(self._descriptor, _PIECE):
+                self._reader.feed_data(piece)
+                return
+            self.close()
+            self._reader.feed_eof()
+
+
+def _end_now(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
