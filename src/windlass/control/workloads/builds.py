@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -50,15 +51,17 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
     assert source.commit is not None
     if earlier := await _earlier_build(ctx, making, source.commit):
         return BuiltArtifact(*earlier, branch)
-    async with work_folder(ctx, deployment.id) as folder:
+    async with AsyncExitStack() as held:
+        folder = await held.enter_async_context(work_folder(ctx, deployment.id))
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
-        async with ctx.git.fetching(source, folder, making.service.id) as commit:
-            await ctx.point("fetched")
-            say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
-            record = commit_record(commit)
-            making.fetched.commit, making.fetched.branch = record, branch
-            result = await _build_commit(ctx, making, commit.id, folder)
+        commit = await held.enter_async_context(ctx.git.fetching(source, folder, making.service.id))
+        await ctx.point("fetched")
+        say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
+        record = commit_record(commit)
+        making.fetched.commit, making.fetched.branch = record, branch
+        result = await _build_commit(ctx, making, commit.id, folder)
+        making.cleanup.push_async_exit(held.pop_all())
     return BuiltArtifact(result, record, branch)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from msgspec import Struct, field
 
 from windlass.builders.builder import Say
@@ -28,3 +30,5 @@ class Making(Struct, frozen=True, kw_only=True):
     """Takes a line of the build log."""
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
     """Filled before the build begins."""
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What a build that succeeded cleans up once its result is recorded."""

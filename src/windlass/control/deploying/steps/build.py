@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
@@ -22,11 +23,16 @@ from windlass.store import Tx
 
 
 async def build(ledger: Ledger) -> None:
+    async with AsyncExitStack() as cleanup:
+        await _build(ledger, cleanup)
+
+
+async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
     ctx, service, deployment = ledger.ctx, ledger.service, ledger.deployment
     say, fetched = ctx.logs.build(service.id, deployment.id), FetchedCommit()
     try:
         making = await making_of(ledger, particulars(deployment), say)
-        making = replace(making, fetched=fetched)
+        making = replace(making, fetched=fetched, cleanup=cleanup)
         ctx.logs.masks.add(deployment.id, making.inputs.hidden)
         await asyncio.sleep(0)  # requests go on: to read all variables takes long, and so does what follows
         for warning in making.inputs.warnings:
