@@ -124,6 +124,14 @@ async def test_steps_get_the_registries_of_their_language_and_none_of_others(sit
     assert "SECRET" not in site.log()
 
 
+async def test_go_counts_its_own_use_in_no_build(site, programs):
+    look = 'echo "telemetry is $(cat "$HOME/.config/go/telemetry/mode")" >&2'
+    make = "mkdir -p bin && cp /bin/true bin/shop"
+    programs("go", f"#!/bin/sh\n{look}\n[ $1 = version ] && echo go version go1.22.0 || {{ {make}; }}\n")
+    await site.build(GO)
+    assert "telemetry is off" in site.log()
+
+
 def test_unchanged_files_keep_their_time_and_changed_ones_do_not(tmp_path):
     code, record = tmp_path / "code", tmp_path / "times"
     code.mkdir()

@@ -129,15 +129,20 @@ class NativeBuilder:
     async def _build(self, order: Order, say: Say) -> Artifact:
         store = self._shared.store_of(order)
         async with _aside() as held:
-            folder = await group.in_thread(held.enter_context, store.making())
-            home = folder / "home"
-            await group.in_thread(make_folders, home, folder / "artifact")
-            using = self._caches.using(order.org, order.service, home, say)
-            caches = await group.in_thread(held.enter_context, using)
-            await group.in_thread(tree.move, order.source, caches.source)
+            folder, caches = await group.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
             with caches.trusted_at_the_end():
                 return await self._build_with(caches, order, store, folder, say, held)
+
+    def _begin(
+        self, order: Order, store: ArtifactStore, say: Say, held: ExitStack
+    ) -> tuple[Path, BuildCaches]:
+        """Moves the code to the place where it is built. Returns the folder of the build, and its caches."""
+        folder = held.enter_context(store.making())
+        make_folders(folder / "home", folder / "artifact")
+        caches = held.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
+        tree.move(order.source, caches.source)
+        return folder, caches
 
     async def _build_with(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,7 @@ class _RecipeRun:
     async def run(self) -> FoundToolchain:
         """Runs the commands, each in a cell, and returns their toolchain."""
         steps, state = self._steps, self._state
+        await group.in_thread(_write_home_files, self._tools.home, self._toolchain.home_files)
         search = ToolchainSearch(self._tools, state.toolchains, state.held, self._app)
         self._found = await search.find(self._toolchain, steps.version, steps.why)
         if self._found.folder:
@@ -95,6 +96,13 @@ class _RecipeRun:
             **self._found.variables,
             "PATH": os.pathsep.join(tools.path),
         }
+
+
+def _write_home_files(home: Path, files: Mapping[str, str]) -> None:
+    """Writes the settings of programs, before any step could put a link into the home."""
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
 
 
 def _make_executable(folder: Path, commands: Sequence[str]) -> None:

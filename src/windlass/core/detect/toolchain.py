@@ -50,6 +50,9 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     """Variables that name caches which the builds of an organization share, with their names."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Other variables of steps."""
+    home_files: Mapping[str, str] = field(default_factory=dict)
+    """Files below the home of a build, with their texts: settings that the programs take from nowhere
+    else."""
     running: Mapping[str, str] = field(default_factory=dict)
     """Variables of the application when it runs."""
     kept: tuple[str, ...] = ()

@@ -100,8 +100,9 @@ go = Language(
         variables={
             "GOFLAGS": "-trimpath -modcacherw -buildvcs=false",  # the same build in any folder
             "GOTOOLCHAIN": "local",
-            "GOTELEMETRY": "off",
             "GOPATH": "{home}/go",
         },
+        # No variable turns it off. In a new home, each build would start one more process for it.
+        home_files={".config/go/telemetry/mode": "off"},
     ),
 )
