@@ -73,6 +73,7 @@ def _end_orphans() -> None:
     """Kills all descendants: the children of one that was killed become our own."""
     with suppress(ChildProcessError):
         while True:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises if there is none
             for child in _children():
                 os.kill(child, signal.SIGKILL)
             os.wait()
