@@ -44,7 +44,7 @@ async def test_the_end_is_a_number_or_a_signal():
             assert await process.wait() == code
 
 
-async def test_what_a_program_leaves_running_ends_with_the_block():
+async def test_a_process_that_a_program_leaves_ends_with_the_block():
     async with shell("sleep 60 & echo $!") as process:
         left = int(await process.stdout.readline())
         assert await process.wait() == 0

@@ -27,7 +27,7 @@ class ChildProcess:
         self.returncode: int | None = None
         self.stdout, self.stderr = StreamReader(), StreamReader()
         self._ended = asyncio.Event()
-        self._pipes: list[_Pipe] = []
+        self._pipes: list[_OutputPipe] = []
         self._handle = os.pidfd_open(pid)
         asyncio.get_running_loop().add_reader(self._handle, self._note_end)
 
@@ -52,7 +52,7 @@ class ChildProcess:
 
     def listen(self, output: int, errors: int) -> None:
         """Reads these pipes, and closes them at the end."""
-        self._pipes = [_Pipe(output, self.stdout), _Pipe(errors, self.stderr)]
+        self._pipes = [_OutputPipe(output, self.stdout), _OutputPipe(errors, self.stderr)]
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -94,7 +94,7 @@ class ChildProcess:
         self._ended.set()
 
 
-class _Pipe(asyncio.ReadTransport):
+class _OutputPipe(asyncio.ReadTransport):
     """Feeds what comes through a pipe to a reader. Transports of uvloop close the descriptor of a file twice,
     and the second time it may be another's."""
 
