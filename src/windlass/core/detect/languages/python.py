@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.core.detect.django_settings import MIGRATE, apply_django_settings
+from windlass.core.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
@@ -26,7 +26,6 @@ from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
-_SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
 _DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
 _SYSTEM: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
@@ -153,7 +152,7 @@ def _settings_module(files: KnownFiles) -> str:
     """Returns the settings that manage.py names, itself or by a variable of its own: a module of a package
     that servers can load."""
     manage = files.text("manage.py")
-    plain = [match[1] for match in _SETTINGS.finditer(manage)]
+    plain = [match[1] for match in SETTINGS.finditer(manage)]
     named = [match[1] for match in _DOTTED.finditer(manage) if _has_module(files, match[1])]
     return next((module for module in (*plain, *named) if _is_served(files, module)), "")
 
