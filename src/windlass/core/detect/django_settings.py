@@ -116,12 +116,12 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     path = module.replace(".", "/")
     inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
     paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
-    for known in paths:
-        for match in _ALL_OF.finditer(files.text(known)):
-            found = _file_of(files, _absolute(known, match[1]))
-            if found and found not in paths and len(paths) < _MOST_MODULES:
-                paths.append(found)
-    return "\n".join(files.text(name) for name in paths)
+    for name in paths:
+        for match in _ALL_OF.finditer(files.text(name)):
+            imported = _file_of(files, _absolute(name, match[1]))
+            if imported and imported not in paths and len(paths) < _MOST_MODULES:
+                paths.append(imported)
+    return "\n".join(map(files.text, paths))
 
 
 def _absolute(path: str, module: str) -> str:

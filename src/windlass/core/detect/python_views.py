@@ -1,4 +1,4 @@
-"""Applications whose object is made in one module and whose views are in others.
+"""Applications whose object is origin in one module and whose views are in others.
 
 A server has to load a module that imports both.
 """
@@ -23,16 +23,16 @@ _LOADS: Final = re.compile(
 _ENTRIES: Final = re.compile(r"(?:.*/)?(?:main|run|wsgi|asgi|server|startup|start|webapp|web|index|app)\.py")
 
 
-def module_with_views(code: Sequence[PythonFile], made: PythonFile, variable: str) -> PythonFile | None:
-    """Returns the module that imports an object of `made` along with its views. None if `made` has views
+def module_with_views(code: Sequence[PythonFile], origin: PythonFile, variable: str) -> PythonFile | None:
+    """Returns the module that imports an object of `origin` along with its views. None if `origin` has views
     itself, loads other modules, or no module does that."""
-    if _has_views(made, variable) or next(_own_modules(code, made), None):
+    if _has_views(origin, variable) or next(_own_modules(code, origin), None):
         return None
     takes = re.compile(_TAKES.format(re.escape(variable)), re.MULTILINE)
     for file in code:
-        match = takes.search(file.text) if file.path != made.path and file.base == made.base else None
-        if match and made.module.partition(".")[0] == _absolute(file, match[1]).partition(".")[0]:
-            others = {*_own_modules(code, file)} - {made.module}
+        match = takes.search(file.text) if file.path != origin.path and file.base == origin.base else None
+        if match and origin.module.partition(".")[0] == _absolute(file, match[1]).partition(".")[0]:
+            others = {*_own_modules(code, file)} - {origin.module}
             if _has_views(file, variable) or (others and _ENTRIES.fullmatch(file.path)):
                 return file
     return None
