@@ -6,6 +6,34 @@ from tests.detect.trees import DJANGO, FASTAPI, FLASK, GUNICORN, UVICORN, Row
 
 ROWS = [
     Row(
+        "requirements that do not name all that the project needs",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "gunicorn==22.0.0\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["Fast_API[standard]>=1", "gunicorn"]\n',
+        },
+        {"install": "pip install -r requirements.txt 'Fast_API[standard]>=1'"},
+        {"install": "requirements.txt is there, and pyproject.toml names fast-api besides."},
+    ),
+    Row(
+        "requirements that install the project",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "-e .\ngunicorn\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["fastapi"]\n',
+        },
+        {"install": "pip install -r requirements.txt"},
+    ),
+    Row(
+        "requirements with hashes, to which nothing can be added",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "gunicorn==22.0.0 --hash=sha256:aa\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["fastapi"]\n',
+        },
+        {"install": "pip install -r requirements.txt"},
+    ),
+    Row(
         "Flask whose views another module of the package loads",
         {
             "requirements.txt": "flask\n",
