@@ -17,7 +17,7 @@ NO_DATABASE = "Error connecting: MongooseError: The `uri` parameter to `openUri(
 
 
 class Program:
-    """Answers each request with one status, after a line in its log."""
+    """Answers each request with one status, or hangs up if that is 0, after a line in its log."""
 
     def __init__(self, world: World, status: int, line: str) -> None:
         self._world, self._status, self._line = world, status, line
@@ -29,7 +29,8 @@ class Program:
         (workload,) = self._world.engine.running.values()
         line = OutputLine(self._world.clock.now(), self._line, "web-1-0", workload.deployment)
         self._world.engine.says(workload.service, line)
-        writer.write(f"HTTP/1.1 {self._status} x\r\nContent-Length: 1\r\n\r\nx".encode())
+        if self._status:
+            writer.write(f"HTTP/1.1 {self._status} x\r\nContent-Length: 1\r\n\r\nx".encode())
         writer.close()
 
 
@@ -66,6 +67,7 @@ async def released(world: World, **fields) -> tuple[str, str, str]:
         (503, "", "Look at the log: shop answers GET / with 503"),
         (400, "", "Let the application answer at its public host shop-"),
         (200, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
+        (0, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
     ],
 )
 async def test_a_first_page_that_is_an_error_is_told_with_what_to_do(world: World, status, line, message):
@@ -75,7 +77,7 @@ async def test_a_first_page_that_is_an_error_is_told_with_what_to_do(world: Worl
     assert told in log
 
 
-@pytest.mark.parametrize("status", [200, 302, 401, 404])
+@pytest.mark.parametrize("status", [0, 200, 302, 401, 404])
 async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int):
     async with answering(world, status, "ValueError: 3") as program:
         state, told, _ = await released(world, name="shop")

@@ -65,6 +65,9 @@ FAILURES = [
     ("django: a host",
      "django.core.exceptions.DisallowedHost: Invalid HTTP_HOST header: 'shop.test'. You may",
      "Add shop.test to ALLOWED_HOSTS of the settings"),
+    ("starlette: the former order",
+     "    return templates.TemplateResponse('index.html', {'request': request})\n"
+     "TypeError: unhashable type: 'dict'", "Pass the request first, as in `TemplateResponse(request, "),
     ("php: no extension", "PHP Fatal error:  Uncaught PDOException: could not find driver in /app/a.php:3",
      "Ask the operator to install the extension of PHP for the database"),
     ("php: no database",

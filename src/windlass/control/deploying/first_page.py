@@ -22,7 +22,7 @@ from windlass.core.deploy.remedies import LOOK, LOOKED_AT, database_remedy, reme
 from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
 
-ANSWERED: Final = 5.0
+ANSWERED: Final = 3.0
 """Seconds in which the page must begin: a slow one is not waited for."""
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 """Seconds until the lines of the program about its answer are looked for, again and again."""
@@ -53,7 +53,7 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
     host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
     status = await _status_of(endpoint, host)
     if status < _FAILED and status != _REFUSED:
-        return await _trouble_of_database(ctx, workload) if status else ""
+        return await _trouble_of_database(ctx, workload)
     end = f"{workload.name} answers GET / with {status}"
     remedy = await _remedy(ctx, workload, began)
     if not remedy and status == _REFUSED:
@@ -62,7 +62,8 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
 
 
 async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
-    """Returns what to do about a program that has no database, and answers with a page that says so."""
+    """Returns what to do about a program that has no database: it may answer late, or with a page that says
+    so."""
     remedy = database_remedy(workload.name, await _output(ctx, workload))
     return f"{remedy}. {workload.name} runs, and reports that in its log" if remedy else ""
 

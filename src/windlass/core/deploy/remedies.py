@@ -86,6 +86,10 @@ _HOSTS: Final = (
     "Add {0} to ALLOWED_HOSTS of the settings, or to the variable from which they take it: {name} refuses "
     "this host"
 )
+_TEMPLATE: Final = (
+    "Pass the request first, as in `TemplateResponse(request, 'index.html')`, or name older versions of "
+    "starlette and fastapi in the dependencies: {name} is written for those"
+)
 _DRIVER: Final = (
     "Ask the operator to install the extension of PHP for the database, such as php-mysql, php-pgsql or "
     "php-sqlite3: {name} finds none"
@@ -194,6 +198,7 @@ _RULES: Final = tuple(
         (r"relation \"([\w.]+)\" does not exist|Table '([\w.]+)' doesn't exist", _TABLES),
         (r"SECRET_KEY setting must not be empty", _NO_KEY),
         (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
+        (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
         (r"PDOException: could not find driver", _DRIVER),
         (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
         (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
