@@ -22,15 +22,22 @@ class Program:
     def __init__(self, world: World, status: int, line: str) -> None:
         self._world, self._status, self._line = world, status, line
         self.hosts: list[str] = []
+        self.knows, self.page = "", "x"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        self.hosts += [line[6:] for line in head.splitlines() if line.startswith("Host: ")]
+        host = next(line[6:] for line in head.splitlines() if line.startswith("Host: "))
+        self.hosts.append(host)
         (workload,) = self._world.engine.running.values()
         line = OutputLine(self._world.clock.now(), self._line, "web-1-0", workload.deployment)
         self._world.engine.says(workload.service, line)
-        if self._status:
-            writer.write(f"HTTP/1.1 {self._status} x\r\nContent-Length: 1\r\n\r\nx".encode())
+        status = 200 if host == self.knows else self._status
+        if status:
+            length = len(self.page)
+            writer.write(f"HTTP/1.1 {status} x\r\nContent-Length: {length}\r\n\r\n".encode())
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            writer.write(self.page.encode())
         writer.close()
 
 
@@ -65,7 +72,6 @@ async def released(world: World, **fields) -> tuple[str, str, str]:
         (500, NO_TABLE, "Make the tables in start_command before the server"),
         (500, "ValueError: 3", "Fix what shop reports: `ValueError: 3`. shop answers GET / with 500"),
         (503, "", "Look at the log: shop answers GET / with 503"),
-        (400, "", "Let the application answer at its public host shop-"),
         (200, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
         (0, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
     ],
@@ -83,6 +89,28 @@ async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int):
         state, told, _ = await released(world, name="shop")
     assert (state, told, len(program.hosts)) == ("RUNNING", "", 1)
     assert program.hosts[0].startswith("shop-")
+
+
+@pytest.mark.parametrize(
+    ("status", "page", "knows", "is_refused"),
+    [
+        (400, "<title>Bad Request (400)</title>", "", True),
+        (403, "Blocked request. This host is not allowed", "", True),
+        (400, "x", "localhost", True),
+        (400, "name: required", "", False),
+        (403, "Sign in", "localhost", False),
+    ],
+)
+async def test_a_host_that_is_refused_is_told(world: World, status, page, knows, is_refused):
+    async with answering(world, status) as program:
+        program.knows, program.page = knows, page
+        state, told, _ = await released(world, name="shop")
+    host = program.hosts[0]
+    assert (state, f"Let the application answer at its public host {host}," in told) == (
+        "RUNNING",
+        is_refused,
+    )
+    assert (told == "") is not is_refused
 
 
 async def test_no_page_is_asked_for_where_a_person_names_the_port(world: World):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,9 +28,18 @@ ANSWERED: Final = 3.0
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 """Seconds until the lines of the program about its answer are looked for, again and again."""
 _LONGEST: Final = 65_536
+_SOON: Final = 1.0
 _REFUSED: Final = 400
-"""The answer of frameworks to a host that they do not know."""
+_MAY_REFUSE: Final = (_REFUSED, 403)
+"""Answers of frameworks to a host that they do not know."""
+_REFUSALS: Final = (b"<title>Bad Request (400)</title>", b"Blocked hosts:", b"Blocked request. This host")
+"""Words of Django, Rails and Vite."""
 _FAILED: Final = 500
+
+
+class _Page(NamedTuple):
+    status: int = 0
+    text: bytes = b""
 
 
 async def look_at_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
@@ -51,14 +61,25 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
     if held is None or endpoint is None:
         return ""
     host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
-    status = await _status_of(endpoint, host)
-    if status < _FAILED and status != _REFUSED:
+    page = await _page_at(endpoint, host)
+    is_refused = page.status in _MAY_REFUSE and await _refuses_host(endpoint, page)
+    if page.status < _FAILED and not is_refused:
         return await _trouble_of_database(ctx, workload)
-    end = f"{workload.name} answers GET / with {status}"
+    end = f"{workload.name} answers GET / with {page.status}"
     remedy = await _remedy(ctx, workload, began)
-    if not remedy and status == _REFUSED:
-        remedy = f"Let the application answer at its public host {host}, such as by ALLOWED_HOSTS of Django"
+    if not remedy and is_refused:
+        remedy = (
+            f"Let the application answer at its public host {host}, such as by ALLOWED_HOSTS of Django, "
+            "config.hosts of Rails or allowedHosts of Vite"
+        )
     return f"{remedy}. {end}" if remedy else f"{LOOK}{end}"
+
+
+async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
+    """True if the page says so, or another host gets an answer."""
+    if any(words in page.text for words in _REFUSALS):
+        return True
+    return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED
 
 
 async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
@@ -83,8 +104,8 @@ async def _output(ctx: Context, workload: Workload, since: int | None = None) ->
     return [msgspec.json.decode(line)["message"] for line in lines]
 
 
-async def _status_of(endpoint: Endpoint, host: str) -> int:
-    """Returns the status of the first page; 0 if there is no answer."""
+async def _page_at(endpoint: Endpoint, host: str) -> _Page:
+    """Returns the first page. Its status is 0 if there is no answer."""
     try:
         async with asyncio.timeout(ANSWERED):
             reader, writer = await asyncio.open_connection(endpoint.address, endpoint.port)
@@ -94,9 +115,19 @@ async def _status_of(endpoint: Endpoint, host: str) -> int:
                     "Accept: text/html,*/*\r\nConnection: close\r\n\r\n".encode()
                 )
                 words = (await reader.readline()).split()
-                await reader.read(_LONGEST)  # A program that is hung up on may report that as an error.
+                text = await _beginning_of(reader)
             finally:
                 writer.close()
     except (TimeoutError, OSError, ValueError):
-        return 0
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+        return _Page()
+    return _Page(int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, text)
+
+
+async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
+    """Reads what follows, as far as it comes soon: a program that is hung up on may report an error."""
+    read = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SOON):
+            while len(read) < _LONGEST and (more := await reader.read(_LONGEST)):
+                read += more
+    return read
