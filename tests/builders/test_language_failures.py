@@ -31,6 +31,8 @@ ROWS = [
         "Error [ERR_PACKAGE_PATH_NOT_EXPORTED]: Package",
         "Set language_version to an older",
     ),
+    ("node: an old graceful-fs", "TypeError: cb.apply is not a function", "Set language_version to an older"),
+    ("node: an old gulp", "ReferenceError: primordials is not defined", "Set language_version to an older"),
     ("node: an old cipher", "  code: 'ERR_OSSL_EVP_UNSUPPORTED'", "Set the variable NODE_OPTIONS to"),
     ("php: memory", "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted", MEMORY),
     ("go: a full disk", "write $WORK/b001/x: no space left on device", "Ask the operator for room"),
@@ -225,3 +227,12 @@ def test_a_message_of_maven_holds_its_own_words():
 )
 def test_the_reason_of_a_failed_step_is_not_its_usage(lines, reason):
     assert reason in failure("the step", 1, lines)
+
+
+def test_the_path_of_the_log_of_npm_is_no_reason():
+    lines = [
+        "TypeError: no",
+        "npm ERR! A complete log of this run can be found in:",
+        "npm ERR!     /n/_logs/1-debug.log",
+    ]
+    assert "failed (exit code 1): TypeError: no. " in failure("npm run build", 1, lines)

@@ -188,13 +188,27 @@ FASTAPI = {"requirements.txt": "fastapi\n", "app/main.py": "from fastapi import 
 
 
 @pytest.mark.parametrize(
-    "base", ["python:3.11", "python\nENV PYTHONUNBUFFERED 1", "tiangolo/uvicorn-gunicorn-fastapi:python3.9"]
+    "base",
+    [
+        "python:3.11",
+        "python\nENV PYTHONUNBUFFERED 1",
+        "tiangolo/uvicorn-gunicorn-fastapi:python3.9",
+        "tiangolo/uwsgi-nginx:python3.8\nENV LISTEN_PORT=80 UWSGI_INI=uwsgi.ini STATIC_URL=/static",
+    ],
 )
 def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(tmp_path, base):
     dockerfile = f"FROM {base}\nCOPY . .\n"
     made = read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})
     assert made.start.text.startswith("uvicorn app.main:app")
     assert "has neither CMD nor ENTRYPOINT" in made.remarks[0]
+
+
+def test_a_dockerfile_of_django_that_is_followed_says_which_hosts_to_add(tmp_path):
+    settings = {"shop/settings.py": "ALLOWED_HOSTS = []\n"}
+    dockerfile = {"Dockerfile": "FROM python\nCOPY . /app\nCMD gunicorn shop.wsgi\n"}
+    made = read(tmp_path, {"requirements.txt": "django\ngunicorn\n", **DJANGO, **settings, **dockerfile})
+    assert made.start.text == "gunicorn shop.wsgi"
+    assert made.remarks[0].startswith("Add the public host of the application, or '*', to ALLOWED_HOSTS")
 
 
 def test_the_image_of_php_gives_way_to_the_recipe_of_php(tmp_path):

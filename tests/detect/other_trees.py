@@ -63,6 +63,34 @@ ROWS = [
     ),
     Row("Go that serves nothing", {"go.mod": "module shop\n", "main.go": "package main\n"}, {"port": 0}),
     Row(
+        "Go with a process web that cannot listen",
+        {
+            "go.mod": "module shop\n",
+            "main.go": 'package main\nimport (\n\t"fmt"\n\t"time"\n)\n',
+            "Procfile": "web: bin/shop\n",
+        },
+        {"port": 0, "processes": ["web"]},
+    ),
+    Row(
+        "Go with a process web that another package lets listen",
+        {
+            "go.mod": "module shop\n",
+            "main.go": 'package main\nimport "shop/inner"\n',
+            "inner/inner.go": 'package inner\nimport n "net/http"\n',
+            "Procfile": "web: bin/shop\n",
+        },
+        {"port": 8080},
+    ),
+    Row(
+        "Go with a process web and modules of others",
+        {
+            "go.mod": "module shop\nrequire example.com/serve v1.0.0\n",
+            "main.go": "package main\n",
+            "Procfile": "web: bin/shop\n",
+        },
+        {"port": 8080},
+    ),
+    Row(
         "Micronaut",
         {"pom.xml": "<a>io.micronaut</a>"},
         {

@@ -6,6 +6,78 @@ from tests.detect.trees import DJANGO, FASTAPI, FLASK, GUNICORN, UVICORN, Row
 
 ROWS = [
     Row(
+        "requirements that do not name all that the project needs",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "gunicorn==22.0.0\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["Fast_API[standard]>=1", "gunicorn"]\n',
+        },
+        {"install": "pip install -r requirements.txt 'Fast_API[standard]>=1'"},
+        {"install": "requirements.txt is there, and pyproject.toml names fast-api besides."},
+    ),
+    Row(
+        "requirements that install the project",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "-e .\ngunicorn\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["fastapi"]\n',
+        },
+        {"install": "pip install -r requirements.txt"},
+    ),
+    Row(
+        "requirements with hashes, to which nothing can be added",
+        {
+            "main.py": "print(1)\n",
+            "requirements.txt": "gunicorn==22.0.0 --hash=sha256:aa\n",
+            "pyproject.toml": '[project]\nname="shop"\ndependencies=["fastapi"]\n',
+        },
+        {"install": "pip install -r requirements.txt"},
+    ),
+    Row(
+        "Flask whose views another module of the package loads",
+        {
+            "requirements.txt": "flask\n",
+            "startup.py": "from shop.web import app\n",
+            "shop/__init__.py": FLASK,
+            "shop/web.py": "from . import app\nfrom . import views\n",
+            "shop/views.py": "from . import app\n@app.route('/')\ndef home():\n    return 'x'\n",
+        },
+        {"framework": "Flask", "start": f"gunicorn startup:app {GUNICORN}"},
+        {
+            "start": "requirements.txt names Flask; shop/__init__.py defines `app`, which startup.py imports "
+            "along with other modules."
+        },
+    ),
+    Row(
+        "Flask whose views are loaded by its own module",
+        {
+            "requirements.txt": "flask\n",
+            "run.py": "from shop import app\nfrom shop import models\n",
+            "shop/__init__.py": FLASK + "from . import views, models\n",
+        },
+        {"start": f"gunicorn shop:app {GUNICORN}"},
+    ),
+    Row(
+        "FastAPI whose views another module adds",
+        {
+            "requirements.txt": "fastapi\n",
+            "app.py": FASTAPI,
+            "models.py": "from app import app\nTITLE = app.title\n",
+            "service.py": "from app import app\n@app.get('/')\ndef home() -> str:\n    return 'x'\n",
+        },
+        {"start": f"uvicorn service:app {UVICORN}"},
+    ),
+    Row(
+        "Flask that a module without views imports, beside other modules",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK,
+            "settings.py": "",
+            "models.py": "from app import app\nimport settings\n",
+        },
+        {"start": f"gunicorn app:app {GUNICORN}"},
+    ),
+    Row(
         "FastAPI that is run in its own folder",
         {
             "requirements.txt": "fastapi\nuvicorn\n",

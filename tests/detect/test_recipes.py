@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.detect.rows import ROWS
-from tests.detect.trees import DJANGO, FLASK, package, tree_of
+from tests.detect.trees import DJANGO, FLASK, MANAGE, package, tree_of
 from windlass.core.detect import Candidate, detect, language_named
 from windlass.core.detect.languages import languages
 from windlass.core.detect.node_frameworks import FRAMEWORKS
@@ -172,11 +172,54 @@ SET = "to the public host of the application, or to *: Django answers 400 to oth
         ("ALLOWED_HOSTS = ['*']\n", ""),
         ("if X:\n    ALLOWED_HOSTS = ['*']\nelse:\n    ALLOWED_HOSTS = ['localhost']\n", ""),
         ("DEBUG = False\n", ""),
+        ("INSTALLED_APPS = []\n", "Add the public host of the application, or '*', to ALLOWED_HOSTS"),
+        ("INSTALLED_APPS = []\nconfigure(locals())\n", ""),
+        ("from .common import *\nINSTALLED_APPS = []\n", ""),
     ],
 )
 def test_django_that_does_not_answer_at_its_public_host_says_what_to_set(settings, problem):
-    recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, "shop/settings.py": settings}))
+    files = {"shop/common.py": "ALLOWED_HOSTS = ['*']\n", "shop/settings.py": settings}
+    recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, **files}))
     assert [text.startswith(problem) for text in recipe.problems] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ("SECRET_KEY = os.getenv('KEY_OF_SHOP')  # keep it\n", "KEY_OF_SHOP"),
+        ('SECRET_KEY = os.environ.get("SECRET_KEY")\n', "SECRET_KEY"),
+        ("SECRET_KEY = os.environ.get('SECRET_KEY', 'other')\n", ""),
+        ("SECRET_KEY = os.environ['SECRET_KEY']\n", ""),  # it does not start without
+        ("SECRET_KEY = os.getenv('SECRET_KEY') or 'other'\n", ""),
+        ("SECRET_KEY = os.getenv('SECRET_KEY')\nif not SECRET_KEY:\n    SECRET_KEY = 'other'\n", ""),
+    ],
+)
+def test_django_without_its_secret_key_says_which_variable_to_set(settings, variable):
+    recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, "shop/settings.py": settings}))
+    said = f"Set the variable {variable} to a long random text, such as with `windlass secrets set {variable}"
+    assert [text.partition("=…`")[0] for text in recipe.problems] == ([said] if variable else [])
+
+
+def test_the_settings_that_the_server_loads_are_read():
+    files = {
+        "requirements.txt": "Django\n",
+        "manage.py": MANAGE.replace("shop.settings", "shop.development"),
+        "shop/development.py": "ALLOWED_HOSTS = ['*']\n",
+        "shop/common.py": "SECRET_KEY = os.getenv('SECRET_KEY')\n",
+        "shop/settings.py": "from .common import *\nINSTALLED_APPS = []\nALLOWED_HOSTS = ['shop.test']\n",
+    }
+    chosen = "name = 'shop.live' if 'LIVE' in os.environ else 'shop.settings'\n"
+    loads = f"{chosen}os.environ.setdefault('DJANGO_SETTINGS_MODULE', name)\n"
+    recipe = detect(tree_of({**files, "shop/wsgi.py": loads}))
+    assert [text.partition(":")[0] for text in recipe.problems] == [
+        "Set the variable SECRET_KEY to a long random text, such as with `windlass secrets set SECRET_KEY=…`",
+        "Add the public host of the application, or '*', to ALLOWED_HOSTS of the settings",
+    ]
+    named = {"shop/development.py": "ALLOWED_HOSTS = [os.environ['LIVE']]\n"}
+    hosts = detect(tree_of({**files, **named, "shop/wsgi.py": loads})).problems[1]
+    assert hosts.startswith(f"Set the variable LIVE {SET}")  # which chooses these settings, too
+    # Negative control: settings of development, if the server loads those.
+    assert detect(tree_of({**files, "shop/wsgi.py": "application = 1\n"})).problems == []
 
 
 MONOREPO = {

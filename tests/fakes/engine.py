@@ -113,6 +113,8 @@ class FakeEngine(EngineByHand):
         self.gate: asyncio.Event | None = None
         """If set, starting waits for it."""
         self._notice: Notice = lambda service: None
+        self.answers_at = 0
+        """The port of this machine at which all instances answer; 0: made up, and none does."""
         self._sink: Sink = lambda service, lines: None
 
     @property
@@ -193,7 +195,9 @@ class FakeEngine(EngineByHand):
             index=index,
             phase=Phase.EXITED if self.exits else Phase.RUNNING,
             reason=self.exits,
-            ports={port.internal: 30_000 + port.internal % 30_000 for port in wanted.ports},
+            ports={
+                port.internal: self.answers_at or 30_000 + port.internal % 30_000 for port in wanted.ports
+            },
         )
         self.instances[key] = instance
         self.running[wanted.service] = wanted

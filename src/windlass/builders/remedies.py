@@ -212,6 +212,11 @@ _RULES: Final = tuple(
             "packages use an algorithm that newer versions of Node refuse.",
         ),
         (
+            r"cb\.apply is not a function|primordials is not defined",
+            "Set language_version to an older Node, such as 10, or update the packages: they are written for "
+            "a Node of earlier years.",
+        ),
+        (
             r"ERR_PACKAGE_PATH_NOT_EXPORTED",
             "Set language_version to an older Node, such as 16, or update the packages: they import files "
             "that this version of Node keeps private.",
@@ -247,7 +252,8 @@ _USAGE: Final = re.compile(
 """Lines after the reason: the usage of a command, the calls that led to an error, the frame of pip."""
 _ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
 _EMPTY_BLAMES: Final = re.compile(
-    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
+    r"A complete log of this run|_logs/\S{1,200}\.log$"
+    r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
     r"|^subprocess-exited-with-error$"
     r"|^\S+@\S+ \w+: `|^Failed at the |^This is probably not a problem with npm"
     # Lines that tools run by npm, such as node-gyp, write along with their errors.

@@ -33,7 +33,7 @@ _IMAGES: Final = {
     "Java": r"maven|gradle|eclipse-temurin|openjdk|amazoncorretto|.*jdk.*",
     "Node": r"node|bun",
     "PHP": r"php|composer",
-    "Python": r"python|uvicorn-gunicorn.*",
+    "Python": r"python|uvicorn-gunicorn.*|uwsgi-nginx.*",
     "Ruby": r"ruby",
     "Rust": r"rust",
 }
@@ -42,6 +42,9 @@ _NEUTRAL: Final = {
     "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
 }  # fmt: skip
 """Variables that each recipe has values of its own for."""
+_OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
+"""Variables of the server that images of the name `uwsgi-nginx` bring, in the place of which a recipe has its
+own."""
 _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
 
 
@@ -63,8 +66,10 @@ class NeedsContainer(BuildError):
         is_whole = self.recipe.build or hinted.command is None
         if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
-        bases = (name_of_image(stage.base) for stage in read.stages)
-        return any(re.fullmatch(images, base) for base in bases) and _NEUTRAL.issuperset(hinted.environment)
+        bases = [name_of_image(stage.base) for stage in read.stages]
+        has_server = any(base.startswith("uwsgi-nginx") for base in bases)
+        names = {name for name in hinted.environment if not (has_server and _OF_SERVER.fullmatch(name))}
+        return any(re.fullmatch(images, base) for base in bases) and names <= _NEUTRAL
 
 
 def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:

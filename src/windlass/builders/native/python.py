@@ -34,7 +34,7 @@ from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
-from windlass.core.detect.python_requirements import REQUIREMENTS
+from windlass.core.detect.python_requirements import REQUIREMENTS, missing_requirements
 
 _MOST_OF_LOCK: Final = 8 * 1024**2
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
@@ -158,12 +158,21 @@ def _of_lock(wish: Wish) -> PythonDependencies:
 def _of_requirements(wish: Wish, say: Say) -> PythonDependencies:
     lines = list(requirements_in(wish.folder / wish.file, wish.folder, say))
     requirements = _text(line.line for line in lines if not line.limits)
+    if missing := missing_requirements(requirements, _declared_in(wish.folder)):
+        more = ", ".join(missing)
+        say(f"Installed as well, because only pyproject.toml names it, and not {wish.file}: {more}.")
+        requirements += _text(missing)
     return PythonDependencies(
         requirements=requirements,
         constraints=_text(line.line for line in lines if line.limits),
         local=tuple(local_paths(requirements, wish.folder)),
         cwd=wish.folder,
     )
+
+
+def _declared_in(folder: Path) -> list[str]:
+    has_project = (folder / "pyproject.toml").is_file()
+    return (dependencies_in(read_pyproject(folder)) or []) if has_project else []
 
 
 def _of_project(folder: Path) -> PythonDependencies:

@@ -223,6 +223,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
     skipped = hinted.skipped
     port = fixed_port(hinted.command, hinted.ports)
     chosen = _start(hinted, layout, package, name, order.settings)
+    recipe = container_only.recipe_of(layout.folder)
     return Sources(
         layout=layout,
         start=chosen,
@@ -231,7 +232,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports) or ((port,) if port else ()),
-        web_port=web_port(chosen.command, container_only.recipe_of(layout.folder)),
+        web_port=web_port(chosen.command, recipe),
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,
@@ -241,8 +242,11 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
             if instruction.makes_files
         ),
         remarks=[
-            f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
-            for instruction in skipped
+            *(recipe.problems if recipe.is_runnable else ()),
+            *(
+                f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
+                for instruction in skipped
+            ),
         ],
     )
 

@@ -175,11 +175,11 @@ class Ledger:
         tx.nudge(route_word(self.service.id))
 
     @in_transaction
-    async def succeed(self, tx: Tx, current: DeploymentRow) -> None:
-        """Records the success of a release; the document shows its version."""
+    async def succeed(self, tx: Tx, current: DeploymentRow, message: str = "") -> None:
+        """Records the success of a release; the document shows its version. `message` is for the service."""
         service = await write_deployed(self.ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
-        await self.settle(tx, service, WORDS[Do(current.action)].done)
+        await self.settle(tx, service, WORDS[Do(current.action)].done, self._mask(message))
 
     @in_transaction
     async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:

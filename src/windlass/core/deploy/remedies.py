@@ -70,6 +70,30 @@ _NO_ADDRESS: Final = (
     "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
     "{{{{MAIN_DB_URL}}}}: it has no address of a database"
 )
+_TABLES: Final = (
+    "Make the tables with release_command, such as `python manage.py migrate`: the database of {name} has no "
+    "table {0}"
+)
+_TABLES_OF_FILE: Final = (
+    "Make the tables in start_command before the server, such as by `python manage.py migrate && gunicorn …` "
+    "or `flask --app … init-db && gunicorn …`: the database of {name}, a file of its own, has no table {0}"
+)
+_NO_KEY: Final = (
+    "Set the variable from which the settings take SECRET_KEY to a long random text, such as with "
+    "`windlass secrets set SECRET_KEY=…`: {name} has none"
+)
+_HOSTS: Final = (
+    "Add {0} to ALLOWED_HOSTS of the settings, or to the variable from which they take it: {name} refuses "
+    "this host"
+)
+_TEMPLATE: Final = (
+    "Pass the request first, as in `TemplateResponse(request, 'index.html')`, or name older versions of "
+    "starlette and fastapi in the dependencies: {name} is written for those"
+)
+_DRIVER: Final = (
+    "Ask the operator to install the extension of PHP for the database, such as php-mysql, php-pgsql or "
+    "php-sqlite3: {name} finds none"
+)
 _OBJECT: Final = (
     "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
 )
@@ -161,7 +185,8 @@ _RULES: Final = tuple(
             r"sed|ECONNREFUSED)"
             r"|ECONNREFUSED (?:127\.0\.0\.1|::1):(?:5432|3306|6379|27017)"
             r"|connection refused[^\n]{0,80}(?:localhost|127\.0\.0\.1)[^\n]{0,20}(?:5432|3306|6379|27017)"
-            r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server",
+            r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server"
+            r"|PDOException: SQLSTATE\[\w+\] \[(?:2002|7)\]",
             _ELSEWHERE,
         ),
         (
@@ -169,6 +194,12 @@ _RULES: Final = tuple(
             r"|`?uri`? parameter to `?openUri\(\)`? must be a string",
             _NO_ADDRESS,
         ),
+        (r"no such table: ([\w.]+)", _TABLES_OF_FILE),
+        (r"relation \"([\w.]+)\" does not exist|Table '([\w.]+)' doesn't exist", _TABLES),
+        (r"SECRET_KEY setting must not be empty", _NO_KEY),
+        (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
+        (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
+        (r"PDOException: could not find driver", _DRIVER),
         (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
         (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
         (
@@ -226,7 +257,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
                 words = _DATABASE
-            parts = [_plain(group or "") for group in match.groups()]
+            parts = [_plain(group) for group in match.groups() if group is not None] or [""]
             return words.format(*parts, name=name, package=python_modules.package_of("".join(parts[:1])))
     for pattern, words in _ENDED_FOR:
         if pattern.search(end):
@@ -234,6 +265,13 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     if line := next(_exceptions(output), ""):
         return f"Fix what {name} reports: `{line}`"
     return ""
+
+
+def database_remedy(name: str, output: Sequence[str]) -> str:
+    """Returns what to do about a program that runs, and reports that it does not reach its database."""
+    text = "\n".join(output[-LOOKED_AT:])
+    rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS))
+    return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
 
 
 def _required_settings(text: str) -> str:

@@ -91,7 +91,7 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
     if has_to_choose:
         # What a language suggests is none of the processes that the author names.
         recipe.forget("start", "added_packages", "static_folder", "static_fallback")
-    if any(process.name == WEB for process in recipe.processes):
+    if any(process.name == WEB for process in recipe.processes) and _may_listen(language, files):
         recipe.choose(
             "A process web listens on the port in PORT, which is this one if none is named.", port=8080
         )
@@ -101,6 +101,10 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
         recipe.forget("build")
     recipe.problems = [*files.problems[:20], *recipe.problems]
     return recipe
+
+
+def _may_listen(language: Language | None, files: KnownFiles) -> bool:
+    return language is None or language.may_listen(files)
 
 
 def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:

@@ -1,9 +1,10 @@
-"""Reads the settings of Django: what serves static files, and which hosts are answered."""
+"""Reads the settings of Django: what serves static files, which hosts are answered, and what holds the secret
+key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
@@ -13,10 +14,19 @@ _HOSTS: Final = re.compile(
     r"^[ \t]*+ALLOWED_HOSTS[ \t]*+(?:=|\+=|\.append\(|\.extend\()(.{0,300})", re.MULTILINE
 )
 _VARIABLE: Final = re.compile(r"(?:env|config)\w*[\w.]*[\[(][ \t]*['\"]([A-Z][A-Z0-9_]{2,60})['\"]")
+_SECRET: Final = re.compile(r"^[ \t]*+SECRET_KEY[ \t]*+=[ \t]*+(\S.{0,300})", re.MULTILINE)
+_ONLY_VARIABLE: Final = re.compile(
+    r"os\.(?:getenv|environ\.get)\([ \t]*+['\"]([A-Z][A-Z0-9_]{2,60})['\"][ \t]*+\)[ \t]*+(?:#.*)?"
+)
+"""A variable without another value in its place."""
+_OTHERWISE: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
+_ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
+_MOST_MODULES: Final = 8
 _OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
 MIGRATE: Final = "python manage.py migrate --noinput"
+SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
 _SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
 
 
@@ -25,8 +35,8 @@ def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed
     release command elsewhere does not reach."""
     text = _settings_text(files, module)
     _static_files(recipe, text, needed)
-    if problem := _hosts_problem(text):
-        recipe.problems.append(problem)
+    served = _settings_text(files, _served_settings(files, module))
+    recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(served, text)))
     return f"{MIGRATE} && " if _SQLITE.search(text) else ""
 
 
@@ -42,14 +52,33 @@ def _static_files(recipe: Recipe, settings: str, needed: Collection[str]) -> Non
         )
 
 
-def _hosts_problem(settings: str) -> str:
+def _served_settings(files: KnownFiles, module: str) -> str:
+    """Returns the settings that a server loads where no variable chooses others. `module`: those of
+    manage.py."""
+    project = module.partition(".")[0]
+    text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
+    named = SETTINGS.search(text) or _OTHERWISE.search(text)
+    return named[1] if named and _file_of(files, named[1]) else module
+
+
+def _secret_problem(settings: str) -> str:
+    """Returns which variable has to hold the secret key; empty if there is another value."""
+    variables = [_ONLY_VARIABLE.fullmatch(match[1].rstrip()) for match in _SECRET.finditer(settings)]
+    if not variables or not (variable := variables[0]) or not all(variables):
+        return ""
+    return (
+        f"Set the variable {variable[1]} to a long random text, such as with `windlass secrets set "
+        f"{variable[1]}=…`: it is the SECRET_KEY of the settings, without which Django answers with errors."
+    )
+
+
+def _hosts_problem(settings: str, chosen: str) -> str:
     """Returns what to do so that Django answers at the public host; empty if it answers at any host, or if
-    the settings do not tell."""
-    values = [match[1] for match in _HOSTS.finditer(settings)]
+    the settings do not tell. `chosen`: settings that a variable may choose instead."""
+    values = _hosts_of(settings)
     if not values or any(re.search(r"['\"]\*['\"]", value) for value in values):
         return ""
-    named = [match[1] for value in values for match in _VARIABLE.finditer(value)]
-    named += [match[1] for value in values if (match := _OF_VARIABLE.match(value))]
+    named = _variables_of(values) or _variables_of(_hosts_of(chosen))
     todo = (
         f"Set the variable {named[0]} to the public host of the application, or to *"
         if named
@@ -60,8 +89,49 @@ def _hosts_problem(settings: str) -> str:
     )
 
 
+def _hosts_of(settings: str) -> list[str]:
+    values = [match[1] for match in _HOSTS.finditer(settings)]
+    if (
+        not values
+        and "INSTALLED_APPS" in settings
+        and "ALLOWED_HOSTS" not in settings
+        and _is_whole(settings)
+    ):
+        return [""]  # what Django has instead answers no public host
+    return values
+
+
+def _variables_of(values: Sequence[str]) -> list[str]:
+    named = [match[1] for value in values for match in _VARIABLE.finditer(value)]
+    return named + [match[1] for value in values if (match := _OF_VARIABLE.match(value))]
+
+
+def _is_whole(settings: str) -> bool:
+    """True if nothing else sets values, such as a package that is given all of them."""
+    return "locals()" not in settings and "globals()" not in settings
+
+
 def _settings_text(files: KnownFiles, module: str) -> str:
+    """Returns the text of settings, with that of modules of which they import everything."""
     path = module.replace(".", "/")
     inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
-    beside = f"{path.rpartition('/')[0]}/base.py"
-    return "".join(files.text(name) for name in (f"{path}.py", beside, *inner))
+    paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
+    for name in paths:
+        for match in _ALL_OF.finditer(files.text(name)):
+            imported = _file_of(files, _absolute(name, match[1]))
+            if imported and imported not in paths and len(paths) < _MOST_MODULES:
+                paths.append(imported)
+    return "\n".join(map(files.text, paths))
+
+
+def _absolute(path: str, module: str) -> str:
+    """Returns the whole name of a module that a file names, perhaps relative to its package."""
+    up = len(module) - len(module.lstrip("."))
+    package = path.split("/")[:-1]
+    parents = package[: len(package) - up + 1] if up else []
+    return ".".join(filter(None, [*parents, module.lstrip(".")]))
+
+
+def _file_of(files: KnownFiles, module: str) -> str:
+    path = module.replace(".", "/")
+    return files.has(f"{path}.py", f"{path}/__init__.py")

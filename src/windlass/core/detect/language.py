@@ -33,6 +33,8 @@ class Language(Struct, frozen=True, kw_only=True):
     its tools."""
     fill: Callable[[KnownFiles, Recipe], None]
     """Chooses the values of a recipe. Values that hints chose before stay."""
+    may_listen: Callable[[KnownFiles], bool] = lambda files: True
+    """False if the files show that no program of theirs can listen on a port."""
     toolchain: Toolchain | None = None
     """None if the machine needs nothing for it beyond Windlass itself."""
     manifests_with_paths: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from windlass.core.detect.python_code import PythonFile
+from windlass.core.detect.python_views import module_with_views
 from windlass.core.detect.recipe import Recipe
 
 ENTRY: Final = ("main.py", "app.py")
@@ -127,6 +128,8 @@ def _choose_object(
         return False
     because = f"{_because(name, _MODULES[name], needed, file)} defines `{variable or factory}`"
     recipe.choose(f"{because}.", framework=name)
+    if variable and (whole := module_with_views(code, file, variable)):
+        file, because = whole, f"{because}, which {whole.path} imports along with other modules"
     if entry := next((file for file in code if file.path in ENTRY and file.starts_a_server), None):
         recipe.choose(
             f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port

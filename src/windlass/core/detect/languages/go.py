@@ -16,6 +16,9 @@ _REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
 _GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
 _SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
+_NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]")
+"""Packages that may open a port: of the standard library, of C, and all of other modules."""
+_MOST_SOURCES: Final = 100
 _FRAMEWORKS: Final = {
     "github.com/gin-gonic/gin": "Gin",
     "github.com/labstack/echo": "Echo",
@@ -53,6 +56,21 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
 
 
+def may_listen(files: KnownFiles) -> bool:
+    """False if all sources are known, and none imports a package that may open a port."""
+    folders = ["", *files.tree.folders()]
+    sources = [
+        f"{folder}/{name}".strip("/")
+        for folder in folders
+        for name in files.tree.names(folder)
+        if name.endswith((".go", ".s", ".c"))
+    ]
+    is_known = files.has("go.mod") and not _REQUIRES.search(files.text("go.mod"))
+    if not is_known or len(sources) > _MOST_SOURCES:
+        return True
+    return any(not name.endswith(".go") or _NETWORK.search(files.text(name)) for name in sources)
+
+
 def _text_of(files: KnownFiles, folder: str) -> str:
     names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
     return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
@@ -84,6 +102,7 @@ go = Language(
     code=("main.go",),
     rank=20,
     fill=fill,
+    may_listen=may_listen,
     manifests_with_paths=("go.mod",),
     toolchain=Toolchain(
         title="Go",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, Final
 
-from windlass.core.detect.django_settings import MIGRATE, apply_django_settings
+from windlass.core.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
@@ -19,14 +20,17 @@ from windlass.core.detect.python_frameworks import (
     serve_wsgi,
 )
 from windlass.core.detect.python_pins import LOCKS, python_of_pins
-from windlass.core.detect.python_requirements import REQUIREMENTS, requirements_files
+from windlass.core.detect.python_requirements import (
+    REQUIREMENTS,
+    missing_requirements,
+    package_name,
+    requirements_files,
+)
 from windlass.core.detect.python_runners import without_runner
 from windlass.core.detect.python_servers import module_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
-_SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
 _DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
 _SYSTEM: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
@@ -81,9 +85,9 @@ def dependencies(files: KnownFiles) -> dict[str, str]:
 
 
 def _add(names: dict[str, str], line: str, file: str) -> None:
-    if name := _NAME.match(line):
-        names.setdefault(re.sub(r"[-_.]+", "-", name[0]).lower(), file)
-        if "[" in line[:200] and ("standard" in line or "all" in line) and name[0].lower() == "fastapi":
+    if name := package_name(line):
+        names.setdefault(name, file)
+        if "[" in line[:200] and ("standard" in line or "all" in line) and name == "fastapi":
             names.setdefault("uvicorn", file)
 
 
@@ -108,7 +112,7 @@ def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]
     if files.has("pdm.lock"):
         return "pdm", "pdm install --prod --frozen-lockfile", "pdm.lock is there."
     if files.has("requirements.txt"):
-        return "pip", "pip install -r requirements.txt", "requirements.txt is there."
+        return _requirements_and_project(files, content)
     if files.has("Pipfile.lock"):
         return "pipenv", "pipenv install --deploy", "Pipfile.lock is there."
     if files.has("Pipfile"):
@@ -126,6 +130,15 @@ def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]
     if file := files.has(*REQUIREMENTS):
         return "pip", f"pip install -r {file}", f"{file} is there."
     return "", "", ""
+
+
+def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+    install, reason = "pip install -r requirements.txt", "requirements.txt is there."
+    text = "\n".join(files.text(file) for file in requirements_files(files))
+    if missing := missing_requirements(text, texts(content, "project", "dependencies")):
+        install = shlex.join([*install.split(), *missing])
+        reason = f"requirements.txt is there, and pyproject.toml names {package_name(missing[0])} besides."
+    return "pip", install, reason
 
 
 def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
@@ -153,7 +166,7 @@ def _settings_module(files: KnownFiles) -> str:
     """Returns the settings that manage.py names, itself or by a variable of its own: a module of a package
     that servers can load."""
     manage = files.text("manage.py")
-    plain = [match[1] for match in _SETTINGS.finditer(manage)]
+    plain = [match[1] for match in SETTINGS.finditer(manage)]
     named = [match[1] for match in _DOTTED.finditer(manage) if _has_module(files, match[1])]
     return next((module for module in (*plain, *named) if _is_served(files, module)), "")
 

@@ -1,0 +1,31 @@
+"""Requirements that do not name all that pyproject.toml does are installed with the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.builders.native.python import dependencies_of, wish_of
+
+PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("requirements", "more"),
+    [
+        ("gunicorn==22.0.0\n", ["Fast_API[standard]>=1", "uvicorn; x"]),
+        ("fast-api==2\ngunicorn\nUvicorn[standard]\n", []),
+        ("-e .\n", []),
+        (".\ngunicorn\n", []),
+        ("gunicorn==22.0.0 \\\n    --hash=sha256:00\n", []),
+        ("shop @ https://host.test/shop.whl\n", []),
+    ],
+)
+def test_dependencies_that_only_the_project_names_are_installed_as_well(tmp_path, requirements, more):
+    (tmp_path / "requirements.txt").write_text(requirements)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    wish, lines = wish_of(tmp_path), list[str]()
+    assert wish
+    needed = dependencies_of(wish, lines.append)
+    added = needed.requirements.splitlines()[len(requirements.splitlines()) :]
+    assert added == more
+    assert any(line.startswith("Installed as well, because only") for line in lines) is bool(more)
