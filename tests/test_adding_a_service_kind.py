@@ -213,7 +213,17 @@ def test_the_derived_tests_are_green(added, files, tmp_path):
     options = ("-p", "with_cache", "-n", "0", "-p", "no:cacheprovider", "-k", "sqlite", "-rA")
     rows = " ".join([*operations, *EXAMPLES])
     # Tables without a row for caches are skipped, which in CI would be a failure.
-    said = with_the_files(files, tmp_path, "-m", "pytest", "tests/derived", *options, ROW=rows, CI="")
+    said = with_the_files(
+        files,
+        tmp_path,
+        "-m",
+        "pytest",
+        "tests/derived",
+        *options,
+        ROW=rows,
+        CI="",
+        WINDLASS_TEST_FORM="quick",
+    )
     assert said.returncode == 0, said.stdout[-5000:]
     assert "test_a_deployed_service_runs_and_is_up_to_date[sqlite]" in said.stdout
     assert int(re.findall(r"(\d+) passed", said.stdout)[-1]) > 80

@@ -205,7 +205,7 @@ async def test_a_cancelled_build_ends_and_leaves_nothing(bench):
     seconds = str(uuid.uuid4().int % 10**8 + 10**8)
     building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep {seconds}\n"))
     await until(lambda: "begun" in bench.log or building.done())
-    assert running(seconds)
+    await until(lambda: running(seconds))
     building.cancel()
     with pytest.raises(asyncio.CancelledError):
         await building

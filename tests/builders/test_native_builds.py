@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.builders.test_native_recipes import with_tool
-from windlass.builders.native.tools import OutputLines
+from windlass.builders.native.tools import LONGEST, OutputLines
 from windlass.builders.remedies import failure
 from windlass.core.deploy.build_settings import BuildSettings
 
@@ -146,6 +146,13 @@ def test_a_lock_file_that_is_out_of_date_is_named_though_npm_prints_its_usage_be
     assert message.startswith("Install the dependencies once on your machine, and commit the lock file"), (
         message
     )
+
+
+def test_a_path_is_hidden_before_a_long_line_is_cut():
+    said: list[str] = []
+    lines = OutputLines(said.append, lambda line: line.replace("/srv/windlass", "…"))
+    lines.feed(b"x" * (LONGEST - 6) + b"/srv/windlass/data\n")
+    assert said == ["x" * (LONGEST - 6) + "…/data"]
 
 
 def test_the_reason_of_npm_is_the_first_line_and_no_line_of_its_usage():

@@ -178,7 +178,7 @@ def test_no_text_of_a_person_or_a_program_becomes_a_script(
     assert not was_hit(page)
 
 
-KEPT = re.compile(r"[0-9a-f-]{36}|\d{4}-\d\d-\d\dT[\d:.]+Z|[A-Z0-9_]*|[a-z]+_[a-z0-9_]+")
+KEPT = re.compile(r"[0-9a-f-]{36}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)|[A-Z0-9_]*|[a-z]+_[a-z0-9_]+")
 """Ids, times and words of the API: without them a page does not know what it shows."""
 
 

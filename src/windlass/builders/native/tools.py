@@ -164,7 +164,7 @@ class Tools:
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
     ) -> None:
         """Runs a program and passes on its lines. A failure is explained with its own lines."""
-        heard = OutputLines(lambda line: self.say(self._plain(line)))
+        heard = OutputLines(self.say, self._plain)
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
             message = self._plain(failure(what, code, heard.last))
@@ -248,15 +248,16 @@ class Tools:
 class OutputLines:
     """Cuts the output of a program into readable lines."""
 
-    def __init__(self, say: Say, last: deque[str] | None = None) -> None:
-        self._say = say
+    def __init__(self, say: Say, plain: Callable[[str], str] = str, last: deque[str] | None = None) -> None:
+        """`plain` hides paths, which has to come before a long line is cut in the middle of one."""
+        self._say, self._plain = say, plain
         self._rest = b""
         self._said = 0
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
     def other(self) -> OutputLines:
         """Returns the same for another output of the program."""
-        return OutputLines(self._say, self.last)
+        return OutputLines(self._say, self._plain, self.last)
 
     def feed(self, piece: bytes) -> None:
         *lines, rest = (self._rest + piece).split(b"\n")
@@ -271,7 +272,7 @@ class OutputLines:
     def _line(self, raw: bytes) -> None:
         # A line that is overwritten again and again is progress: only its last state counts.
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
-        plain = _CREDENTIALS.sub("***@", _ESCAPES.sub("", text))
+        plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
         line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
         if not line:
             return
