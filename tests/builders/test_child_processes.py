@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,6 +52,16 @@ async def test_a_process_that_a_program_leaves_ends_with_the_block():
         assert await process.wait() == 0
         assert is_running(left)
     assert not is_running(left)
+
+
+async def test_output_ends_with_the_block_though_a_program_that_left_the_group_holds_it():
+    async with shell("setsid sh -c 'echo $$; exec sleep 60' & wait") as process:
+        left = int(await process.stdout.readline())
+    try:
+        assert is_running(left), "the control: something holds the output"
+        assert await process.stdout.read() == b""
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 async def test_no_descriptor_stays_open_and_none_is_closed_twice():

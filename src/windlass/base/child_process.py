@@ -119,6 +119,7 @@ class _OutputPipe(asyncio.ReadTransport):
             self._is_closed = True
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
+            self._reader.feed_eof()  # else a late reader would wait for ever
 
     def _read(self) -> None:
         with suppress(BlockingIOError):
@@ -126,7 +127,6 @@ class _OutputPipe(asyncio.ReadTransport):
                 self._reader.feed_data(piece)
                 return
             self.close()
-            self._reader.feed_eof()
 
 
 def _end_now(pid: int) -> None:
