@@ -61,7 +61,8 @@ async def build(ctx: Context, making: Making) -> BuiltArtifact:
         record = commit_record(commit)
         making.fetched.commit, making.fetched.branch = record, branch
         result = await _build_commit(ctx, making, commit.id, folder)
-        making.cleanup.push_async_exit(held.pop_all())
+        if making.cleanup is not None:
+            making.cleanup.push_async_exit(held.pop_all())
     return BuiltArtifact(result, record, branch)
 
 

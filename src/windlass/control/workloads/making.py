@@ -30,5 +30,5 @@ class Making(Struct, frozen=True, kw_only=True):
     """Takes a line of the build log."""
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
     """Filled before the build begins."""
-    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """What a build that succeeded cleans up once its result is recorded."""
+    cleanup: AsyncExitStack | None = None
+    """Takes what a build cleans up once its success is recorded; without it, a build cleans up at its end."""
