@@ -94,7 +94,7 @@ function controlOf(document, name, schema, value, { choices, isRequired, folds }
 
 function choice(options, value, schema, isRequired) {
   const isOpen = schema.nullable || value === undefined;
-  const entries = isOpen && !options.some(([option]) => option === null) ? [[null, isRequired ? words.operation.choose : words.none], ...options] : options;
+  const entries = isOpen && !options.some(([option]) => option === null) ? [[null, isRequired ? words.choose : words.none], ...options] : options;
   const input = h("select", {}, entries.map(([option, shown]) => h("option", { value: option === null ? "" : String(option), selected: option === (value ?? null) }, shown)));
   input.value = value ?? "";
   return { node: input, input, read: () => entries.find(([option]) => (option === null ? "" : String(option)) === input.value)?.[0] ?? (value === undefined ? undefined : null) };

@@ -19,7 +19,7 @@ export const words = {
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
-  new: "New", no: "no", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
+  new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
@@ -187,7 +187,7 @@ export const words = {
     title: "Changed in the meantime", will: "Another person saved changes while you were editing. Compare both; saving yours replaces the fields below that have a value of yours, and keeps the others.",
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
-  operation: { answer: "Answer", noAnswer: "Done; the server had nothing to say.", choose: "Choose …" },
+  operation: { answer: "Answer", noAnswer: "Done; the server had nothing to say." },
   noDocument: "The description of the API cannot be read.", noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "It is shown this once and cannot be shown again.", done: "I have kept it" },

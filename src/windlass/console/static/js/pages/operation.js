@@ -40,7 +40,7 @@ export function render(state, place) {
   return [
     head(operation.summary, { about: operation.description }),
     panel(null,
-      names.filter((name) => name !== "org_id").map((name) => field(title(name), options[name].length && (!ids[name] || options[name].some(([id]) => id === ids[name])) ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, text.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
+      names.filter((name) => name !== "org_id").map((name) => field(title(name), options[name].length && (!ids[name] || options[name].some(([id]) => id === ids[name])) ? h("select", { id: name, onchange: set(name) }, h("option", { value: "" }, words.choose), options[name].map(([id, label]) => h("option", { value: id, selected: ids[name] === id }, label))) : h("input", { id: name, value: ids[name] || "", oninput: set(name), spellcheck: "false" }))),
       form && own(form.node),
       h("div", { class: "actions" }, button(operation.method === "DELETE" ? words.remove.button : verbOf(operation), () => run(state, place, path), { main: operation.method !== "DELETE", danger: operation.method === "DELETE", disabled: !isReady, needs: [operation.method, operation.path] }))),
     state.answer !== undefined && panel(text.answer, codeBlock(state.answer ? JSON.stringify(state.answer, null, 2) : text.noAnswer)),
