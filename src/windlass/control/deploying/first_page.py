@@ -124,7 +124,7 @@ async def _page_at(endpoint: Endpoint, host: str) -> _Page:
 
 
 async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
-    """Reads what follows, as far as it comes soon: a program that is hung up on may report an error."""
+    """Reads what follows, as far as it comes soon: a program whose client leaves may report an error."""
     read = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_SOON):

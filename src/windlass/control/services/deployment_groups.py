@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -57,8 +58,7 @@ def as_past(service: Row, row: DeploymentRow) -> PastDeployment:
     return PastDeployment(service, row, particulars(row))
 
 
-def request_of(past: PastDeployment) -> tuple[int, str]:
-    return past.request
+request_of: Final = attrgetter("request")
 
 
 def state_of(group: Group) -> State:

@@ -1,4 +1,4 @@
-"""Which services a service uses: those whose variables it mentions, or has aliases of."""
+"""The services that a service uses: it mentions their variables, or has aliases of them."""
 
 from __future__ import annotations
 
