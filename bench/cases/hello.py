@@ -123,7 +123,7 @@ def run(bench: Bench) -> list[Line]:
 
 
 def _measured(bench: Bench, hello: Hello, server: Windlass, environment: str) -> list[Line]:
-    folder = bench.folder / f"hello-{hello.name}"
+    folder = bench.folder / f"hello-{hello.name}".replace(" ", "-")
     folder.mkdir()
     for name, text in hello.files.items():
         (folder / name).write_text(text)
