@@ -71,7 +71,6 @@ class StateFile(Struct):
 
     version: int
     serial: int = 0
-    lineage: str = ""
     outputs: dict[str, StoredOutput] = {}
     resources: list[StoredResource] = []
 
