@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.compat.npm import HERE, install_packages
 from tests.fakes.engine import FakeEngine
 from tests.interface import calls
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
 
-HERE = Path(__file__).parent
-INSTALLED = HERE / "node_modules" / ".package-lock.json"
-
 
 @pytest.fixture(scope="module")
 def package() -> None:
-    """Installs the package as its lock says, once for all processes that test."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    with (HERE / "package.json").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if not is_installed():
-            subprocess.run(["npm", "ci", "--ignore-scripts"], cwd=HERE, check=True, capture_output=True)
-
-
-def is_installed() -> bool:
-    return INSTALLED.exists() and INSTALLED.stat().st_mtime >= (HERE / "package-lock.json").stat().st_mtime
+    install_packages()
 
 
 async def told(world: World, url: str) -> dict[str, Any]:

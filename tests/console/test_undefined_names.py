@@ -1,0 +1,52 @@
+"""Names in modules of the console are declared there, imported from where they exist, or the browser's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.compat.npm import HERE, install_packages
+from windlass.console.files import ROOT
+
+_UNDEFINED = re.compile(r"error TS(?:2304|2305|2307|2552|2724): (.+)$", re.MULTILINE)
+"""A name, a module, or an export of one that is not there, also where the compiler proposes another name."""
+
+pytestmark = pytest.mark.elsewhere
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler() -> None:
+    install_packages()
+
+
+def undefined_names(folder: Path) -> list[str]:
+    words = (
+        "--allowJs --checkJs --noEmit --noUncheckedSideEffectImports --target esnext --module esnext "
+        "--moduleResolution bundler --lib esnext,dom,dom.iterable"
+    )
+    modules = sorted(str(path) for path in folder.rglob("*.js"))
+    assert modules
+    done = subprocess.run(
+        [HERE / "node_modules/.bin/tsc", *words.split(), *modules], cwd=HERE, capture_output=True, text=True
+    )
+    assert "error TS5" not in done.stdout, f"the compiler refuses its options: {done.stdout}"
+    return _UNDEFINED.findall(done.stdout)
+
+
+def test_no_module_uses_a_name_that_is_not_there():
+    assert undefined_names(ROOT / "js") == []
+
+
+def test_names_that_are_not_there_are_found(tmp_path):
+    (tmp_path / "parts.js").write_text("export const panel = 1;\n")
+    (tmp_path / "page.js").write_text(
+        'import { panel, pannel } from "./parts.js";\nimport { link } from "./gone.js";\n'
+        "const shown = panel + link;\nuse(shwon, pannel, document);\n"
+    )
+    found = undefined_names(tmp_path)
+    assert len(found) == 4
+    for name, reason in zip(("'pannel'", "'./gone.js'", "'use'", "'shwon'"), found, strict=True):
+        assert name in reason
