@@ -158,7 +158,32 @@ ROWS = [
             "app.py": FLASK
             + 'if __name__ == "__main__":\n    app.run(port=int(os.getenv("SHOP_PORT", "9090")))\n',
         },
-        {"start": "python app.py", "port": 9090},
+        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
+    ),
+    Row(
+        "Flask that serves its own machine when it is run",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK + 'if __name__ == "__main__":\n    print("http://localhost:5000")\n'
+            '    app.run(\n        host="127.0.0.1", port=int(os.environ.get("PORT", 5000)), debug=True\n    )\n',
+        },
+        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
+    ),
+    Row(
+        "Flask that makes its tables before it serves its own machine",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK + 'if __name__ == "__main__":\n    create_tables()\n    app.run(port=5000)\n',
+        },
+        {"start": "python app.py", "port": 5000},
+    ),
+    Row(
+        "Flask whose host a variable names",
+        {
+            "requirements.txt": "flask\n",
+            "app.py": FLASK + 'if __name__ == "__main__":\n    app.run(host=os.environ["HOST"], port=5000)\n',
+        },
+        {"start": "python app.py", "port": 5000},
     ),
     Row(
         "Flask that an extension of it brings",
@@ -172,7 +197,7 @@ ROWS = [
             "app.py": FLASK
             + 'import os\nif __name__ == "__main__":\n    app.run(port=os.getenv("PORT", default=5050))\n',
         },
-        {"start": "python app.py", "port": 5050},
+        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
     ),
     Row(
         "FastAPI with the one script of its project",

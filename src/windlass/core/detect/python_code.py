@@ -40,6 +40,13 @@ _PORT: Final = re.compile(
 )
 _USUAL_PORT: Final = 8000
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+_PUBLIC: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
+_ONLY_RUNS: Final = re.compile(
+    r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*+"
+    r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\)\s*+",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Nothing but the call of a development server."""
 
 
 class Maker(Struct, frozen=True):
@@ -98,12 +105,22 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def starts_a_server(self) -> bool:
-        """True if running the file serves on a port that its author chose."""
+        """True if running the file serves others on a port that its author chose, or does more than to serve.
+
+        Frameworks listen on this machine alone unless a host is named: for others a server of its own loads
+        the application."""
+        block = self._running_part
+        if not (_RUN.search(block) and _DELIBERATE.search(block)):
+            return False
+        return bool(_PUBLIC.search(block)) or not _ONLY_RUNS.fullmatch(block)
+
+    @property
+    def _running_part(self) -> str:
+        """The part that does something only when the file is run, without its condition."""
         if main := _MAIN.search(self.text):
-            block = self.text[main.start() :]
-            return bool(_RUN.search(block) and _DELIBERATE.search(block))
+            return self.text[main.end() :].removeprefix(":").lstrip("\n")
         runs = _RUN_AT_TOP.search(self.text)
-        return bool(runs and _DELIBERATE.search(self.text[runs.start() :]))
+        return self.text[runs.start() :] if runs else ""
 
     @property
     def served_port(self) -> int:
