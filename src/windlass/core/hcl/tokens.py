@@ -1,0 +1,190 @@
+"""Tokens of HCL. Their number and the time are linear in the length of the text; nesting has a limit."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from msgspec import Struct
+
+DEEPEST: Final = 32
+"""Templates in templates, and lists and objects in each other."""
+
+_LONGEST: Final = 200
+"""Characters of a reason."""
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<blank>[ \t\r]+ | (?:\#|//)[^\n]*)
+  | (?P<newline>\n)
+  | (?P<comment>/\*)
+  | (?P<quote>")
+  | (?P<heredoc><<(?P<indented>-?)(?P<marker>[^\W\d][\w-]*)\r?\n)
+  | (?P<name>[^\W\d][\w-]*)
+  | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+  | (?P<mark>==|=>|!=|<=|>=|&&|\|\||\.\.\.|[{}\[\]().,:=?!<>+*/%-])
+    """,
+    re.VERBOSE,
+)
+_PIECE: Final = re.compile(
+    r"""
+    (?P<plain>[^"\\$%\n]+ | \$(?!\$?\{) | %(?!%?\{))
+  | (?P<doubled>\$\$\{ | %%\{)
+  | (?P<template>[$%]\{)
+  | (?P<escape>\\(?:[nrt"\\] | u[0-9A-Fa-f]{4} | U[0-9A-Fa-f]{8}))
+  | (?P<quote>")
+    """,
+    re.VERBOSE,
+)
+"""A piece of a text in quotes."""
+_TEMPLATE_BELOW: Final = re.compile(r"(?<!\$)\$\{|(?<!%)%\{")
+_DOUBLED: Final = re.compile(r"([$%])\1\{")
+_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+
+
+class HclError(Exception):
+    """A text that is no HCL, or that is not understood. The message names the place, and no value."""
+
+    def __init__(self, reason: str, line: int = 0, file: str = "") -> None:
+        place = ", ".join(filter(None, (file, f"line {line}" if line else "")))
+        self.reason, self.line = _cut(reason), line
+        super().__init__(f"{place}: {self.reason}" if place else self.reason)
+
+    def of_file(self, name: str) -> HclError:
+        """Returns the same error with the name of its file."""
+        return HclError(self.reason, self.line, name)
+
+
+def _cut(reason: str) -> str:
+    """Shortens a reason: names may be of any length, and of any characters."""
+    return "".join(sign if sign.isprintable() else "�" for sign in reason[:_LONGEST])
+
+
+class TokenKind(Enum):
+    NAME = "name"
+    NUMBER = "number"
+    TEXT = "text"
+    TEMPLATE = "template"
+    """A text with parts that Terraform computes."""
+    MARK = "mark"
+    NEWLINE = "newline"
+    END = "end"
+
+
+class Token(Struct, frozen=True, gc=False):
+    kind: TokenKind
+    text: str
+    line: int
+
+    def is_mark(self, *marks: str) -> bool:
+        return self.kind is TokenKind.MARK and self.text in marks
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """Yields the tokens of a file. The last one is the end."""
+    scanner = _Scanner(text)
+    yield from scanner.read()
+    yield Token(TokenKind.END, "", scanner.line)
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self.line = 1
+
+    def read(self, deep: int = 0) -> Iterator[Token]:
+        """Yields the tokens up to the end of the text; in a template, up to the brace that closes it."""
+        if deep > DEEPEST:
+            raise HclError("templates are nested too deeply", self.line)
+        begun, open_braces = self.line, 0
+        while token := self._next(deep):
+            if token.is_mark("{"):
+                open_braces += 1
+            elif token.is_mark("}"):
+                open_braces -= 1
+                if deep and open_braces < 0:
+                    return
+            yield token
+        if deep:
+            raise HclError("a template has no end", begun)
+
+    def _next(self, deep: int) -> Token | None:
+        """Returns the next token; None at the end."""
+        while self._at < len(self._text):
+            match = _TOKEN.match(self._text, self._at)
+            if match is None:
+                raise HclError("this is no HCL", self.line)
+            self._at = match.end()
+            match match.lastgroup:
+                case "blank":
+                    continue
+                case "comment":
+                    self._skip_comment()
+                case "newline":
+                    self.line += 1
+                    return Token(TokenKind.NEWLINE, "", self.line - 1)
+                case "quote":
+                    return self._quoted(deep)
+                case "heredoc":
+                    return self._heredoc(match["marker"], bool(match["indented"]))
+                case kind:
+                    return Token(TokenKind(kind), match[0], self.line)
+        return None
+
+    def _skip_comment(self) -> None:
+        end = self._text.find("*/", self._at)
+        if end < 0:
+            raise HclError("a comment has no end", self.line)
+        self.line += self._text.count("\n", self._at, end)
+        self._at = end + 2
+
+    def _quoted(self, deep: int) -> Token:
+        line, kind, parts = self.line, TokenKind.TEXT, list[str]()
+        while match := _PIECE.match(self._text, self._at):
+            self._at = match.end()
+            match match.lastgroup:
+                case "quote":
+                    return Token(kind, "".join(parts), line)
+                case "template":
+                    kind = TokenKind.TEMPLATE
+                    for _ in self.read(deep + 1):
+                        pass
+                case "escape":
+                    parts.append(self._unescape(match[0]))
+                case "doubled":
+                    parts.append(match[0][1:])
+                case _:
+                    parts.append(match[0])
+        raise HclError("a text in quotes has no end, or an escape that is none", line)
+
+    def _unescape(self, escape: str) -> str:
+        if plain := _ESCAPES.get(escape[1]):
+            return plain
+        point = int(escape[2:], 16)
+        if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+            raise HclError(f"{escape} is no character", self.line)
+        return chr(point)
+
+    def _heredoc(self, marker: str, indented: bool) -> Token:
+        line = self.line
+        content = self._up_to(marker)
+        kind = TokenKind.TEMPLATE if _TEMPLATE_BELOW.search(content) else TokenKind.TEXT
+        content = _DOUBLED.sub(r"\1{", content)
+        return Token(kind, textwrap.dedent(content) if indented else content, line)
+
+    def _up_to(self, marker: str) -> str:
+        """Returns the lines before the one that has the marker alone, and goes to the end of that line."""
+        begin = start = self._at
+        while start < len(self._text):
+            self.line += 1
+            end = self._text.find("\n", start)
+            end = len(self._text) if end < 0 else end
+            if self._text[start:end].strip(" \t\r") == marker:
+                self._at = end
+                return self._text[begin:start]
+            start = end + 1
+        raise HclError(f"the text up to {marker} has no end", self.line)
