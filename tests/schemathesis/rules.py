@@ -260,6 +260,14 @@ _FILES: Body = {"dockerfile_path": "Dockerfile", "files": ["values.yaml"]}
 
 
 @rule
+def files_with_values_are_named_or_found(operation: Operation, body: Body) -> None:
+    """`paths` are for the type SpecificPaths alone, which needs them, and name files of the repository."""
+    if operation.handler.endswith(".listValuesFiles"):
+        mode = body["mode"]
+        mode["paths"] = _FILES["files"] if mode["type"] == "SpecificPaths" else []
+
+
+@rule
 def a_dockerfile_is_looked_at_where_there_is_one(operation: Operation, body: Body) -> None:
     if operation.handler.endswith(("checkDockerfile", "checkGitFile")):
         body.update({name: path for name, path in _FILES.items() if name in body})

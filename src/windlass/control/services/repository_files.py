@@ -103,7 +103,7 @@ async def _fetch(ctx: Context, source: GitSource, look: Look[T]) -> T:
 
 def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:
     try:
-        beginning = read_beginning(folder, _inside(folder, path, "dockerfile_path"), LONGEST + 1)
+        beginning = read_beginning(folder, file_inside(folder, path, "dockerfile_path"), LONGEST + 1)
         text = beginning.decode(errors="replace")
         dockerfile = read(text)
         images = list(dict.fromkeys(_images(dockerfile)))
@@ -122,7 +122,7 @@ def _images(dockerfile: Dockerfile) -> Iterator[str]:
 
 def _find_files(folder: Path, paths: Sequence[str]) -> CheckedFiles:
     for index, path in enumerate(paths):
-        _inside(folder, path, f"files[{index}]")
+        file_inside(folder, path, f"files[{index}]")
     return CheckedFiles(files=[*paths])
 
 
@@ -130,7 +130,7 @@ def _list_folders(folder: Path) -> Directories:
     return Directories(results=[*islice(folder_names(folder), MOST_FOLDERS)])
 
 
-def _inside(folder: Path, path: str, field: str) -> str:
+def file_inside(folder: Path, path: str, field: str) -> str:
     """Returns the path of a file, relative to the folder, with its links followed. Refuses one that is no
     file, or leads out of the folder."""
     top = folder.resolve()
