@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.world import World, make_world
+from windlass.control.context.context import Context
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.variables import inputs
+from windlass.store import Row
 
 
 @pytest.fixture
@@ -104,3 +108,26 @@ async def test_a_link_is_taken_away_by_changing_the_variable(world: World, shop)
     refused = await world.delete(f"/database/{database}/application/{app}")
     assert refused.status == 501
     assert "variables" in refused.message
+
+
+async def test_a_secret_is_decrypted_once_and_for_no_application_that_is_up_to_date(
+    world: World, shop, monkeypatch: pytest.MonkeyPatch
+):
+    environment, app, database = shop
+    other = await world.application(environment)
+    await world.made(f"/environment/{environment}/secret", {"key": "URL", "value": "{{ORDERS_URL}}?ssl=1"})
+    await world.post(f"/environment/{environment}/deploy")
+    await world.settle()
+    decrypted: list[str] = []
+
+    def counted(ctx: Context, row: Row) -> dict[str, str]:
+        decrypted.append(row.id)
+        return decrypt_hidden(ctx, row)
+
+    monkeypatch.setattr(inputs, "decrypt_hidden", counted)
+    assert await linked(world, database) == [app, other]
+    assert decrypted == []
+    await world.made(f"/environment/{environment}/environmentVariable", {"key": "A", "value": "1"})
+    assert (await world.get(f"/application/{app}/status"))["service_deployment_status"] == "OUT_OF_DATE"
+    assert await linked(world, database) == [app, other]
+    assert len(decrypted) == 1

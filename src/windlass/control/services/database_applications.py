@@ -8,7 +8,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.reading import in_dialect
-from windlass.control.variables.uses import used_by
+from windlass.control.variables.uses import UsedServices
 from windlass.families.application import application
 
 
@@ -17,11 +17,10 @@ async def list_applications(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     database = await target(source, call)
     sight, share = Sight(source, call.actor, database.org), FairShare()
+    used = UsedServices(ctx, source)
     bodies: list[bytes] = []
     for row in await source.resources.of_parent(database.parent, application.name):
         await share.pause()
-        if await sight.includes(row.family, row.id, row.parent) and database.id in await used_by(
-            ctx, source, row
-        ):
+        if await sight.includes(row.family, row.id, row.parent) and database.id in await used.of(row):
             bodies.append(in_dialect(call, row.body, application))
     return Reply(results(bodies))

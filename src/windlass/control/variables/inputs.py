@@ -152,6 +152,15 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
     return sha == _sha(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
 
 
+async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: str) -> frozenset[str] | None:
+    """Returns the counted services that a service uses, if a new deployment would have the same digest.
+    Cheap: no secret is decrypted."""
+    sha, _, rest = digest.partition(".")
+    if not sha.startswith(_BY_LEVEL) or not await is_current(ctx, source, service, digest):
+        return None
+    return _parse(sha, rest).used
+
+
 async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
     """The same for digests of all variables together, as they were made before those of levels."""
     sha, new, rest = digest.partition(".")

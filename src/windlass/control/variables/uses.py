@@ -3,26 +3,63 @@
 from __future__ import annotations
 
 from windlass.control.context.context import Context
-from windlass.control.variables.injected import injected_variables
-from windlass.control.variables.inputs import entry_of, is_used, variables_at
+from windlass.control.records.deployments import status_of
+from windlass.control.variables.injected import InjectedVariables, injected_variables
+from windlass.control.variables.inputs import entry_of, is_used, used_as_deployed, variables_at
 from windlass.core.deploy.workload import ServiceAddress
-from windlass.core.words.variables import Unusable, resolve
+from windlass.core.words.variables import DeclaredVariable, Unusable, resolve
 from windlass.store import Reads, Row
 
 
-async def used_by(ctx: Context, source: Reads, service: Row) -> frozenset[str]:
-    """Returns the ids of the services that this one uses. One whose variables cannot be resolved uses none:
-    no deployment of it comes up."""
-    levels = await source.tree.above(service.id)
-    if not levels:
-        return frozenset()
-    declared = [[entry_of(ctx, row) for row in await variables_at(source, level)] for level in levels]
-    offered = await injected_variables(ctx, source, levels, _anywhere)
-    try:
-        used = resolve([*declared, offered.entries]).used
-    except Unusable:
-        return frozenset()
-    return frozenset(row.id for row in offered.counted if is_used(ctx, row, used))
+class UsedServices:
+    """Finds the services that others use. Variables above them are read and decrypted once for all.
+
+    Nothing is decrypted for a service that is up to date: its deployment has found them already."""
+
+    def __init__(self, ctx: Context, source: Reads) -> None:
+        self._ctx, self._source = ctx, source
+        self._declared: dict[str, list[DeclaredVariable]] = {}
+        """By level."""
+        self._injected: dict[str, InjectedVariables] = {}
+        """By the level above a service."""
+
+    async def of(self, service: Row) -> frozenset[str]:
+        """Returns their ids. A service whose variables cannot be resolved uses none: no deployment of it
+        comes up."""
+        status = await status_of(self._source, service)
+        used = await used_as_deployed(self._ctx, self._source, service, status.digest)
+        return await self._resolved(service) if used is None else used
+
+    async def _resolved(self, service: Row) -> frozenset[str]:
+        levels = await self._source.tree.above(service.id)
+        if not levels:
+            return frozenset()
+        own, above = levels[0], levels[1:]
+        declared = [await self._declared_at(own), *[await self._declared_above(level) for level in above]]
+        injected = [await self._injected_at([own]), await self._injected_above(above)]
+        try:
+            used = resolve([*declared, [entry for part in injected for entry in part.entries]]).used
+        except Unusable:
+            return frozenset()
+        counted = (row for part in injected for row in part.counted)
+        return frozenset(row.id for row in counted if is_used(self._ctx, row, used))
+
+    async def _declared_above(self, level: Row) -> list[DeclaredVariable]:
+        if level.id not in self._declared:
+            self._declared[level.id] = await self._declared_at(level)
+        return self._declared[level.id]
+
+    async def _declared_at(self, level: Row) -> list[DeclaredVariable]:
+        return [entry_of(self._ctx, row) for row in await variables_at(self._source, level)]
+
+    async def _injected_above(self, levels: list[Row]) -> InjectedVariables:
+        nearest = levels[0].id
+        if nearest not in self._injected:
+            self._injected[nearest] = await self._injected_at(levels)
+        return self._injected[nearest]
+
+    async def _injected_at(self, levels: list[Row]) -> InjectedVariables:
+        return await injected_variables(self._ctx, self._source, levels, _anywhere)
 
 
 async def _anywhere(environment: str, service: str, name: str, port: int) -> ServiceAddress:
