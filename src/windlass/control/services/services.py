@@ -21,7 +21,6 @@ from windlass.control.records.deployments import (
     refuse_in_deletion,
     status_of,
 )
-from windlass.control.records.links import links_of
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import as_known
 from windlass.control.records.shown_deployments import shown_deployment, shown_status
@@ -224,12 +223,6 @@ async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow
     if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):
         return "OUT_OF_DATE"
     return "UP_TO_DATE"
-
-
-@reads("*.link")
-async def read_links(ctx: Context, call: Call) -> Reply:
-    service = await target(ctx.store.reads, call)
-    return Reply(results([encode(link) for link in await links_of(ctx, ctx.store.reads, service)]))
 
 
 @reads("*.commit")

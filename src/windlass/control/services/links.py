@@ -1,0 +1,36 @@
+"""The addresses of a service, and whether they lead to it."""
+
+from __future__ import annotations
+
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import status_of
+from windlass.control.records.links import links_of
+from windlass.control.records.reachability import as_known
+from windlass.control.request.paths import target
+from windlass.core.deploy.states import State
+from windlass.store import StatusRow
+
+
+@reads("*.link")
+async def read_links(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return Reply(results([encode(link) for link in await links_of(ctx, ctx.store.reads, service)]))
+
+
+@reads("*.ingressDeploymentStatus")
+async def read_ingress_status(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    status = await as_known(ctx, await status_of(source, service))
+    state = _routed_state(status) if await links_of(ctx, source, service) else State.READY
+    return Reply(encode({"routerId": service.id, "status": state}))
+
+
+def _routed_state(status: StatusRow) -> State:
+    """Returns DEPLOYED while a release answers at the addresses, also while a newer one is on its way."""
+    state = State(status.state)
+    if status.serving is None or state is State.UNAVAILABLE:
+        return state
+    # Only a static site serves without instances.
+    return State.DEPLOYED if status.ready or not status.instances else State.UNAVAILABLE
