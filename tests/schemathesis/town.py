@@ -138,7 +138,11 @@ class Town:
     async def _hold(self) -> None:
         """Deployments that go on until they are cancelled: some for each way of doing that."""
         for operation in registry().operations:
-            if operation.handler.rpartition(".")[2] in {"cancelDeployment", "cancel"}:
+            if operation.handler.rpartition(".")[2] in {
+                "cancelDeployment",
+                "cancel",
+                "cancelDeploymentRequest",
+            }:
                 for _ in range(DOOMED):
                     self.cancellable[operation.id].append(await self._held(operation))
 

@@ -4,10 +4,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from windlass.core.declare.actions import get
+from windlass.core.access import Scope
+from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import Id, example, refers
 from windlass.core.declare.registry import StandaloneOperation
 from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.traits import CancelRequest
 
 
 class DeploymentRequestQuery(Spec):
@@ -44,5 +46,28 @@ status = StandaloneOperation(
         "Read the state of what one request has started",
         _STATUS,
         query=DeploymentRequestQuery,
+    ),
+)
+
+_CANCEL: Final = (
+    "Ends those of its deployments that wait, and asks those under way to stop: all that are left of the "
+    "request, and no other. The present releases go on serving. The id is the `deployment_request_id` of an "
+    "answer or of a queue, or the id of one of its deployments. May be repeated while it is under way. 409 "
+    "if the request has ended, or deletes something."
+)
+
+cancellation = StandaloneOperation(
+    path="/deploymentQueue/{deployment_id}/cancelDeployment",
+    group="Deployments",
+    action=post(
+        "cancelDeploymentRequest",
+        None,
+        "Cancel what one request has started",
+        _CANCEL,
+        ids={"deployment_id": "deployment"},
+        body=CancelRequest,
+        need=Scope.DEPLOY,
+        status=202,
+        also=(409,),
     ),
 )

@@ -22,7 +22,7 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import visible_below
-from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
@@ -85,7 +85,7 @@ async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | 
     await delete_row(ctx, tx, call, service, at_once=call.asked(Removal).skip_reconcile)
 
 
-_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[object]]]] = {
+_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
     **{name: SERVICE_ACTIONS[name] for name in ("deploy", "restart-service", "stop", "uninstall")},
     "delete": _delete,
 }
@@ -106,11 +106,17 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes(*(f"environment.service/{name}" for name in _CHOSEN))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
-    for service, asked in await _find_chosen(ctx, tx, environment, call.sent(Spec)):
-        await _CHOSEN[name](ctx, tx, call, service, asked)
-    return Reply(
-        encode(await status_of_environment(ctx, tx, call, environment)) if call.operation.answer else b""
-    )
+    begun = [
+        accepted[0].id
+        for service, asked in await _find_chosen(ctx, tx, environment, call.sent(Spec))
+        if (accepted := await _CHOSEN[name](ctx, tx, call, service, asked))
+    ]
+    if call.operation.answer is None:
+        return Reply()
+    status = await status_of_environment(ctx, tx, call, environment)
+    if begun:  # the status has the id of the last request for the whole environment
+        status |= dict.fromkeys(("deployment_request_id", "execution_id"), begun[0])
+    return Reply(encode(status))
 
 
 @writes("environment.cancelDeployment")
@@ -143,7 +149,8 @@ async def _note_request(
 
 
 async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
-    """Each service once, with what is asked of it. Refuses those of another environment."""
+    """Each service once, with what is asked of it, in the order of a history. Refuses those of another
+    environment."""
     chosen: dict[str, tuple[Row, Spec | None]] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
@@ -153,7 +160,8 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
             if row is None or row.parent != environment.id:
                 raise Missing(f"{where}: choose a {family} of this environment: none has the id {id}")
             chosen[id] = (row, asked)
-    return [*chosen.values()]
+    families = [*ctx.kinds]
+    return sorted(chosen.values(), key=lambda item: (families.index(item[0].family), item[0].pos))
 
 
 # How they are
