@@ -107,7 +107,7 @@ def test_an_override_wins_over_the_declaration():
     assert control.default == "2"
 
 
-def test_what_is_sensitive_is_found_beside_values_that_are_not_plain():
+def test_sensitive_variables_are_found_beside_values_that_are_not_plain():
     files = {"a.tf": b'variable "a" {\n default = f("x")\n sensitive = true\n}'}
     assert sensitive_variables(files) == {"a"}
     with pytest.raises(HclError):
@@ -169,7 +169,7 @@ def test_a_reason_is_short_and_can_be_shown():
 def test_no_text_fails_in_another_way(text: str):
     for name in ("a.tf", "a.tfvars"):
         with suppress(HclError):
-            read(name, b"variable" + text.encode())
+            assert isinstance(read(name, b"variable" + text.encode()), dict | list)
 
 
 def read(name: str, content: bytes) -> object:

@@ -155,7 +155,7 @@ class Plot:
 
     async def _place(self, operation: Operation) -> tuple[tuple[str, ...], int]:
         itself, family = operation.itself, operation.family
-        if itself is None and operation.writes:
+        if itself is None and operation.writes and not family:
             return tuple([(await self.fresh(id.families[0])).id for id in operation.ids]), operation.status
         if itself is None:
             return await self._others(operation.ids), operation.status

@@ -136,7 +136,7 @@ async def expected_of(stage: Stage, subject: Subject, caller: Actor) -> int:
 async def where_of(stage: Stage, subject: Subject) -> Where:
     """Finds the place of the decision in the table, without the product's code."""
     last = [] if subject.operation.handler.endswith(FROM_ABOVE) else await chain_of(stage, subject.ids[-1])
-    chain = last or await chain_of(stage, named_level(subject) or subject.ids[0])
+    chain = last or await chain_of(stage, named_level(subject) or await service_of(stage, subject.ids[0]))
     found = {line.family: line.id for line in chain}
     services = (line.id for line, above in pairwise(chain) if above.family == "environment")
     where = Where(
@@ -148,6 +148,12 @@ async def where_of(stage: Stage, subject: Subject) -> Where:
     )
     own = chain[0].id
     return where if own in {where.organization, *where.ids} else replace(where, item=own)
+
+
+async def service_of(stage: Stage, id: str) -> str:
+    """Returns the service of a deployment; any other id unchanged."""
+    rows = await stage.beside(f"SELECT service FROM deployment WHERE id = '{id}'")
+    return str(rows[0][0]) if rows else id
 
 
 def named_level(subject: Subject) -> str:

@@ -68,7 +68,7 @@ async def values(world: World, body: Any, **options: Any) -> Answer:
     return await world.post(f"/organization/{world.org}/listTfVarsFilesFromGitRepo", body, **options)
 
 
-BOTH = ((variables, {}), (values, {"mode": AUTO}))
+BOTH: tuple[tuple[Any, dict[str, Any]], ...] = ((variables, {}), (values, {"mode": AUTO}))
 
 
 async def test_the_variables_of_a_module_are_listed_with_their_defaults(world: World, repository: Repository):

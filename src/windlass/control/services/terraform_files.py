@@ -42,8 +42,8 @@ _FOLDER: Final = f"{_REPOSITORY}.root_path"
 @reads("organization.parseTerraformVariables")
 async def list_variables(ctx: Context, call: Call) -> Reply:
     repository = call.sent(TerraformVariablesQuestion).git_repository
-    found = await look_into(ctx, call, repository, _REPOSITORY, "input variables", _find_variables)
-    return Reply(results([encode(variable) for variable in found]))
+    variables = await look_into(ctx, call, repository, _REPOSITORY, "input variables", _find_variables)
+    return Reply(results([encode(variable) for variable in variables]))
 
 
 @reads("organization.listValuesFiles")
@@ -53,8 +53,8 @@ async def list_values_files(ctx: Context, call: Call) -> Reply:
     paths = question.mode.paths
     purpose = "\0".join(["values of input variables", *paths])
     look = partial(_find_values, paths=paths)
-    found = await look_into(ctx, call, question.git_repository, _REPOSITORY, purpose, look)
-    return Reply(results([encode(file) for file in found]))
+    files = await look_into(ctx, call, question.git_repository, _REPOSITORY, purpose, look)
+    return Reply(results([encode(file) for file in files]))
 
 
 def _find_variables(folder: Path) -> list[TerraformVariableDefinition]:

@@ -28,9 +28,9 @@ class UsedServices:
         comes up."""
         status = await status_of(self._source, service)
         used = await used_as_deployed(self._ctx, self._source, service, status.digest)
-        return await self._resolved(service) if used is None else used
+        return await self._resolve(service) if used is None else used
 
-    async def _resolved(self, service: Row) -> frozenset[str]:
+    async def _resolve(self, service: Row) -> frozenset[str]:
         levels = await self._source.tree.above(service.id)
         if not levels:
             return frozenset()

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Raw, Struct
 
-from windlass.core.hcl.tokens import DEEPEST, HclError, Token, TokenKind, tokens_of
+from windlass.core.hcl.tokens import DEEPEST, HclError, HclToken, TokenKind, tokens_of
 
 Value: TypeAlias = "str | bool | Raw | list[Value] | dict[str, Value] | None"
 """A plain value. A number is kept as JSON, because it may have any number of digits."""
@@ -46,7 +46,7 @@ class _Reader:
         self._tokens = tokens_of(text)
         self._here = next(self._tokens)
 
-    def _take(self) -> Token:
+    def _take(self) -> HclToken:
         token = self._here
         if token.kind is not TokenKind.END:
             self._here = next(self._tokens)
@@ -56,7 +56,7 @@ class _Reader:
         while self._here.kind is TokenKind.NEWLINE:
             self._take()
 
-    def _takes(self, *marks: str) -> bool:
+    def _take_mark(self, *marks: str) -> bool:
         is_here = self._here.is_mark(*marks)
         if is_here:
             self._take()
@@ -65,16 +65,16 @@ class _Reader:
     def _ends(self, closing: str) -> bool:
         """Skips empty lines, and the mark that closes what is read, if it is next."""
         self._skip_newlines()
-        return self._takes(closing)
+        return self._take_mark(closing)
 
     def expect(self, mark: str) -> None:
-        if not self._takes(mark):
-            raise self._unexpected(f"a {mark} is missing")
+        if not self._take_mark(mark):
+            raise self._error_here(f"a {mark} is missing")
 
-    def _unexpected(self, reason: str) -> HclError:
+    def _error_here(self, reason: str) -> HclError:
         return HclError(reason, self._here.line)
 
-    def find_name(self) -> Token | None:
+    def find_name(self) -> HclToken | None:
         """Returns the next name; None at the end."""
         self._skip_newlines()
         if self._here.kind is TokenKind.END:
@@ -113,11 +113,11 @@ class _Reader:
             name = self.find_name()
             if name is None:
                 if closing:
-                    raise self._unexpected(f"a {closing} is missing")
+                    raise self._error_here(f"a {closing} is missing")
                 break
             if name.text in attributes:
                 raise HclError(f"{name.text} is there twice", name.line)
-            if self._takes("="):
+            if self._take_mark("="):
                 if only is None or name.text in only:
                     attributes[name.text] = self._read_value(name.text)
                 else:
@@ -135,7 +135,7 @@ class _Reader:
         here = self._here
         is_end = here.kind in (TokenKind.NEWLINE, TokenKind.END) or (closing and here.is_mark(closing))
         if not is_end:
-            raise self._unexpected("there is more than a plain value: write its result instead")
+            raise self._error_here("there is more than a plain value: write its result instead")
 
     def _skip_expression(self) -> None:
         while self._here.kind not in (TokenKind.NEWLINE, TokenKind.END) and not self._here.is_mark("}"):
@@ -145,7 +145,7 @@ class _Reader:
 
     def _read_value(self, name: str, deep: int = 0) -> Value:
         if deep > DEEPEST:
-            raise self._unexpected(f"the value of {name} is nested too deeply")
+            raise self._error_here(f"the value of {name} is nested too deeply")
         token = self._take()
         match token.kind:
             case TokenKind.TEXT:
@@ -177,8 +177,8 @@ class _Reader:
             key = self._take()
             if key.kind not in (TokenKind.NAME, TokenKind.TEXT, TokenKind.NUMBER):
                 raise HclError(f"a key in the value of {name} is no plain value", key.line)
-            if not self._takes("=", ":"):
-                raise self._unexpected(f"a = is missing in the value of {name}")
+            if not self._take_mark("=", ":"):
+                raise self._error_here(f"a = is missing in the value of {name}")
             values[key.text] = self._read_value(name, deep + 1)
             if not (self._here.is_mark("}") or self._here.kind is TokenKind.NEWLINE):
                 self.expect(",")

@@ -74,7 +74,7 @@ class TokenKind(Enum):
     END = "end"
 
 
-class Token(Struct, frozen=True, gc=False):
+class HclToken(Struct, frozen=True, gc=False):
     kind: TokenKind
     text: str
     line: int
@@ -83,11 +83,11 @@ class Token(Struct, frozen=True, gc=False):
         return self.kind is TokenKind.MARK and self.text in marks
 
 
-def tokens_of(text: str) -> Iterator[Token]:
+def tokens_of(text: str) -> Iterator[HclToken]:
     """Yields the tokens of a file. The last one is the end."""
     scanner = _Scanner(text)
     yield from scanner.read()
-    yield Token(TokenKind.END, "", scanner.line)
+    yield HclToken(TokenKind.END, "", scanner.line)
 
 
 class _Scanner:
@@ -96,7 +96,7 @@ class _Scanner:
         self._at = 0
         self.line = 1
 
-    def read(self, deep: int = 0) -> Iterator[Token]:
+    def read(self, deep: int = 0) -> Iterator[HclToken]:
         """Yields the tokens up to the end of the text; in a template, up to the brace that closes it."""
         if deep > DEEPEST:
             raise HclError("templates are nested too deeply", self.line)
@@ -112,7 +112,7 @@ class _Scanner:
         if deep:
             raise HclError("a template has no end", begun)
 
-    def _next(self, deep: int) -> Token | None:
+    def _next(self, deep: int) -> HclToken | None:
         """Returns the next token; None at the end."""
         while self._at < len(self._text):
             match = _TOKEN.match(self._text, self._at)
@@ -126,13 +126,13 @@ class _Scanner:
                     self._skip_comment()
                 case "newline":
                     self.line += 1
-                    return Token(TokenKind.NEWLINE, "", self.line - 1)
+                    return HclToken(TokenKind.NEWLINE, "", self.line - 1)
                 case "quote":
-                    return self._quoted(deep)
+                    return self._read_quoted(deep)
                 case "heredoc":
-                    return self._heredoc(match["marker"], bool(match["indented"]))
+                    return self._read_heredoc(match["marker"], bool(match["indented"]))
                 case kind:
-                    return Token(TokenKind(kind), match[0], self.line)
+                    return HclToken(TokenKind(kind), match[0], self.line)
         return None
 
     def _skip_comment(self) -> None:
@@ -142,13 +142,13 @@ class _Scanner:
         self.line += self._text.count("\n", self._at, end)
         self._at = end + 2
 
-    def _quoted(self, deep: int) -> Token:
+    def _read_quoted(self, deep: int) -> HclToken:
         line, kind, parts = self.line, TokenKind.TEXT, list[str]()
         while match := _PIECE.match(self._text, self._at):
             self._at = match.end()
             match match.lastgroup:
                 case "quote":
-                    return Token(kind, "".join(parts), line)
+                    return HclToken(kind, "".join(parts), line)
                 case "template":
                     kind = TokenKind.TEMPLATE
                     for _ in self.read(deep + 1):
@@ -169,12 +169,12 @@ class _Scanner:
             raise HclError(f"{escape} is no character", self.line)
         return chr(point)
 
-    def _heredoc(self, marker: str, indented: bool) -> Token:
+    def _read_heredoc(self, marker: str, indented: bool) -> HclToken:
         line = self.line
         content = self._up_to(marker)
         kind = TokenKind.TEMPLATE if _TEMPLATE_BELOW.search(content) else TokenKind.TEXT
         content = _DOUBLED.sub(r"\1{", content)
-        return Token(kind, textwrap.dedent(content) if indented else content, line)
+        return HclToken(kind, textwrap.dedent(content) if indented else content, line)
 
     def _up_to(self, marker: str) -> str:
         """Returns the lines before the one that has the marker alone, and goes to the end of that line."""

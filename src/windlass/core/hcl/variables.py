@@ -48,13 +48,15 @@ def is_values_file(name: str) -> bool:
 
 def input_variables(files: Mapping[str, bytes]) -> list[InputVariable]:
     """Returns the variables of a module, of which these are the files."""
-    return [_variable(key, declaration) for key, declaration in _declared(files, _ATTRIBUTES).items()]
+    return [
+        _variable(key, declaration) for key, declaration in _merge_declarations(files, _ATTRIBUTES).items()
+    ]
 
 
 def sensitive_variables(files: Mapping[str, bytes]) -> frozenset[str]:
     """Returns the names of the variables that a module declares as sensitive. Their defaults may be any
     expression."""
-    declared = _declared(files, frozenset({"sensitive"}))
+    declared = _merge_declarations(files, frozenset({"sensitive"}))
     return frozenset(key for key, declaration in declared.items() if _variable(key, declaration).sensitive)
 
 
@@ -62,7 +64,7 @@ def variable_values(name: str, content: bytes) -> dict[str, str]:
     """Returns the values of a file, each as on the command line of the program. Null is no value."""
     with _naming(name):
         values = _json_object(content) if name.endswith(".json") else read_values(_text(content))
-    return {key: shown for key, value in values.items() if (shown := _shown(value)) is not None}
+    return {key: text for key, value in values.items() if (text := _show(value)) is not None}
 
 
 @contextmanager
@@ -78,18 +80,18 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _declared(files: Mapping[str, bytes], attributes: frozenset[str]) -> dict[str, _Declaration]:
+def _merge_declarations(files: Mapping[str, bytes], attributes: frozenset[str]) -> dict[str, _Declaration]:
     """Returns the variables with these attributes. Files of overrides come last, as with Terraform."""
     declared: dict[str, _Declaration] = {}
     for name in sorted(files, key=lambda name: (_is_override(name), name)):
         with _naming(name):
-            for key, found in _declarations(name, files[name], attributes):
-                if (known := declared.get(key)) is None:
-                    declared[key] = _Declaration(name, found)
+            for key, values in _declarations(name, files[name], attributes):
+                if (earlier := declared.get(key)) is None:
+                    declared[key] = _Declaration(name, values)
                 elif _is_override(name):
-                    known.attributes |= found
+                    earlier.attributes |= values
                 else:
-                    raise HclError(f"the variable {key} is already declared in {known.source}")
+                    raise HclError(f"the variable {key} is already declared in {earlier.source}")
     return declared
 
 
@@ -132,7 +134,7 @@ def _variable(key: str, declaration: _Declaration) -> InputVariable:
         return InputVariable(
             key=key,
             source=declaration.source,
-            default=None if sensitive else _shown(attributes.get("default")),
+            default=None if sensitive else _show(attributes.get("default")),
             description=description,
             sensitive=sensitive,
             nullable=_switch(key, "nullable", attributes.get("nullable", True)),
@@ -177,7 +179,7 @@ def _refuse(constant: str) -> Raw:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _shown(value: Value) -> str | None:
+def _show(value: Value) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
