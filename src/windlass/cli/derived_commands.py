@@ -91,8 +91,9 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts(self) -> bool:
-        """True if it starts something that goes on after its answer: exactly these operations need Deploy."""
-        return self.operation.need is Scope.DEPLOY
+        """True if it starts something in a resource that goes on after its answer: exactly these operations
+        need Deploy."""
+        return self.operation.need is Scope.DEPLOY and self.family is not None
 
     @property
     def cancels(self) -> bool:
