@@ -16,29 +16,32 @@ def default(expression: str) -> str | None:
     return variable.default
 
 
-@pytest.mark.parametrize(
-    ("expression", "shown"),
-    [
-        ('"web"', "web"),
-        ('""', ""),
-        (r'"a\tb\"c\\ é"', 'a\tb"c\\ é'),
-        ('"$${a} %%{b} $5 100%"', "${a} %{b} $5 100%"),
-        ("null", None),
-        ("true", "true"),
-        ("-5", "-5"),
-        ("007", "7"),
-        ("0.50", "0.50"),
-        ("1e3", "1e3"),
-        ("123456789012345678901234567890", "123456789012345678901234567890"),
-        ("[]", "[]"),
-        ('[\n "a", # first\n 2,\n]', '["a",2]'),
-        ('{ a = 1, "b" : [true], 3 = null\n c = {} }', '{"a":1,"b":[true],"3":null,"c":{}}'),
-        ("<<EOT\n  a\n  b }\n  EOT", "  a\n  b }\n"),
-        ("<<-EOT\n    a\n      b\n  EOT", "a\n  b\n"),
-        ('"a" // a comment', "a"),
-        ("/* a\n comment */ 1", "1"),
-    ],
-)
+PLAIN = [
+    ('"web"', "web"),
+    ('""', ""),
+    (r'"a\tb\"c\\ é"', 'a\tb"c\\ é'),
+    ('"$${a} %%{b} $5 100%"', "${a} %{b} $5 100%"),
+    ("null", None),
+    ("true", "true"),
+    ("-5", "-5"),
+    ("007", "7"),
+    ("0.50", "0.50"),
+    ("1e3", "1e3"),
+    ("123456789012345678901234567890", "123456789012345678901234567890"),
+    ("[]", "[]"),
+    ('[\n "a", # first\n 2,\n]', '["a",2]'),
+    ('{ a = 1, "b" : [true], 3 = null\n c = {} }', '{"a":1,"b":[true],"3":null,"c":{}}'),
+    ("<<EOT\n  a\n  b }\n  EOT", "  a\n  b }\n"),
+    ("<<-EOT\n    a\n      b\n  EOT", "a\n  b\n"),
+    ("<<-EOT\n    a\n  \n\tb\n  EOT", "   a\n  \nb\n"),
+    ("<<EOT\n$${a} \\n\nEOT", "${a} \\n\n"),
+    ('"a" // a comment', "a"),
+    ("/* a\n comment */ 1", "1"),
+]
+"""Expressions, and how they are shown."""
+
+
+@pytest.mark.parametrize(("expression", "shown"), PLAIN)
 def test_a_plain_value_is_shown_as_on_the_command_line(expression: str, shown: str | None):
     assert default(expression) == shown
 

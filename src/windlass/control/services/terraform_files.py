@@ -32,8 +32,8 @@ from windlass.families.terraform_files import (
     check_mode,
 )
 
-MOST_OF_ONE: Final = 512 * 1024
-MOST_OF_ALL: Final = 2 * 1024 * 1024
+MOST_OF_ONE: Final = 256 * 1024
+MOST_OF_ALL: Final = 1024 * 1024
 """Bytes that are read for one question."""
 _REPOSITORY: Final = "git_repository"
 _FOLDER: Final = f"{_REPOSITORY}.root_path"

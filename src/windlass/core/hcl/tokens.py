@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final
@@ -61,6 +60,18 @@ class HclError(Exception):
 def _cut(reason: str) -> str:
     """Shortens a reason: names may be of any length, and of any characters."""
     return "".join(sign if sign.isprintable() else "�" for sign in reason[:_LONGEST])
+
+
+def _unindent(text: str) -> str:
+    """Takes the smallest indentation from all lines but blank ones. A tab counts as one character."""
+    lines = text.split("\n")
+    indents = [len(line) - len(line.lstrip(" \t")) for line in lines if not _is_blank(line)]
+    least = min(indents, default=0)
+    return "\n".join(line if _is_blank(line) else line[least:] for line in lines)
+
+
+def _is_blank(line: str) -> bool:
+    return not line.strip(" \t\r")
 
 
 class TokenKind(Enum):
@@ -174,7 +185,7 @@ class _Scanner:
         content = self._up_to(marker)
         kind = TokenKind.TEMPLATE if _TEMPLATE_BELOW.search(content) else TokenKind.TEXT
         content = _DOUBLED.sub(r"\1{", content)
-        return HclToken(kind, textwrap.dedent(content) if indented else content, line)
+        return HclToken(kind, _unindent(content) if indented else content, line)
 
     def _up_to(self, marker: str) -> str:
         """Returns the lines before the one that has the marker alone, and goes to the end of that line."""
