@@ -153,7 +153,7 @@ async def test_jobs_of_another_environment_are_not_purged(world: World) -> None:
     job = await ready_job(world)
     other = await world.environment()
     answer = await world.post(f"/environment/{other}/cleanFailedJobs", {"job_ids": [job]})
-    assert (answer.status, answer.message.startswith("job_ids: ")) == (404, True)
+    assert (answer.status, answer.message.startswith("job_ids: ")) == (400, True)
 
 
 async def test_runs_of_another_job_are_not_found(world: World) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
@@ -158,7 +158,7 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
-                raise Missing(f"{where}: choose a {family} of this environment: none has the id {id}")
+                raise Invalid(f"{where}: choose a {family} of this environment: none has the id {id}")
             chosen[id] = (row, asked)
     families = [*ctx.kinds]
     return sorted(chosen.values(), key=lambda item: (families.index(item[0].family), item[0].pos))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from windlass.base.clock import MINUTE, stamp
-from windlass.base.errors import Conflict, Missing, Unavailable
+from windlass.base.errors import Conflict, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_below_deleted
@@ -177,7 +177,7 @@ async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     chosen = call.sent(JobsToClean).job_ids if call.body else []
     for id in chosen:
         if id not in rows:
-            raise Missing(f"job_ids: choose a job of this environment: none has the id {id}")
+            raise Invalid(f"job_ids: choose a job of this environment: none has the id {id}")
     purged = {id: runs for id in chosen or rows if (runs := await tx.runs.purge_failed(id))}
     runs = [run for some in purged.values() for run in some]
     return Reply(encode({"clean_job_ids": [*purged], "clean_kubernetes_jobs": runs}))
