@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.running.deployments import deploy, deployed, deployments, generations, under_way
-from tests.world import Answer, World, make_world
+from tests.world import Answer, World
 from windlass.core.words.events import Event
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with make_world() as made:
-        yield made
 
 
 async def cancel(world: World, request: str, **options: str) -> Answer:
