@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from tests.cli.conftest import Said, say
+from tests.interface import calls
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
 from windlass.builders.native.artifacts import CACHE
@@ -50,6 +51,7 @@ class Windlass:
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Returns the answer to a request, which must succeed."""
         status, text = await asyncio.to_thread(self._called, method, path, body)
+        calls.note(method, path, status)
         assert status < 300, f"{method} {path}: {status} {text}"
         return json.loads(text) if text else None
 
