@@ -113,6 +113,39 @@ async def test_init_prints_the_commands_that_create_and_deploy_the_worker(windla
     assert (await windlass.done("application", "status", "web"))["state"] == "STOPPED"
 
 
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    """A workspace of two packages that no repository holds, in which commands run."""
+    (tmp_path / "pnpm-workspace.yaml").write_text("packages: [apps/*]\n")
+    (tmp_path / "package.json").write_text('{"private": true}')
+    for name in ("api", "web"):
+        (tmp_path / "apps" / name).mkdir(parents=True)
+        (tmp_path / "apps" / name / "package.json").write_text('{"scripts": {"start": "node server.js"}}')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_a_folder_that_only_holds_applications_is_none(windlass, workspace):
+    said = await windlass("init", "-y")
+    assert (said.code, said.err) == (
+        2,
+        "windlass: run `windlass init` in the folder of one application, such as apps/api, apps/web\n",
+    )
+    (workspace / "Dockerfile").write_text("FROM x\n")
+    assert (await windlass("init", "-y", "-e", "shop/production")).code == 0
+
+
+async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace, monkeypatch):
+    monkeypatch.chdir(workspace / "apps" / "api")
+    made = await windlass.done("init", "-y", "-e", "shop/production")
+    shown = await windlass.done("application", "get", made["id"])
+    assert (shown["source"], shown["root_path"]) == ("UPLOAD", "/apps/api")
+    ended = await meanwhile(windlass, "up", "--text")
+    assert (ended.code, ended.out.startswith("api is live")) == (0, True), ended
+    (built,) = windlass.world.builder.built
+    assert built.root == "apps/api"
+
+
 @pytest.mark.parametrize(("words", "follows"), [((), True), (("--port", "8080"), False)])
 async def test_the_port_that_init_detects_follows_the_program_and_a_chosen_one_stays(
     windlass, folder, words, follows

@@ -119,3 +119,17 @@ def test_the_whole_repository_is_uploaded_for_an_application_in_a_folder_of_it(t
         folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings)
     with pytest.raises(Misused):
         folder_to_upload(api, None, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("pnpm-workspace.yaml", ""), ("package.json", '{"workspaces": ["*"]}')]
+)
+def test_a_workspace_without_a_repository_is_uploaded_whole(name, text, tmp_path):
+    api = tmp_path / "apps" / "api"
+    api.mkdir(parents=True)
+    (tmp_path / "package.json").write_text("{}")
+    with pytest.raises(Misused):
+        folder_to_upload(api, None, {"root_path": "/apps/api"})
+    (tmp_path / name).write_text(text)
+    assert folder_to_upload(api, None, {"root_path": "/apps/api"}) == tmp_path
+    assert folder_to_upload(api, None, {}) == api

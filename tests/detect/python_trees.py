@@ -134,70 +134,9 @@ ROWS = [
         {"framework": "manage.py names the settings shop.production."},
     ),
     Row(
-        "Flask that serves when it is run",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK + 'if __name__ == "__main__":\n    app.run(host="0.0.0.0", port=8080)\n',
-        },
-        {"framework": "Flask", "start": "python app.py", "added_packages": [], "port": 8080},
-    ),
-    Row(
-        "FastAPI with a main.py that serves it",
-        {
-            "requirements.txt": "fastapi\nuvicorn\n",
-            "shop/api.py": FASTAPI,
-            "main.py": "import uvicorn\nuvicorn.run('shop.api:app', host='0.0.0.0')\n",
-        },
-        {"framework": "FastAPI", "start": "python main.py", "port": 8000},
-        {"start": "main.py serves when it is run."},
-    ),
-    Row(
-        "Flask that serves on the port that a variable of its own names",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK
-            + 'if __name__ == "__main__":\n    app.run(port=int(os.getenv("SHOP_PORT", "9090")))\n',
-        },
-        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
-    ),
-    Row(
-        "Flask that serves its own machine when it is run",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK + 'if __name__ == "__main__":\n    print("http://localhost:5000")\n'
-            '    app.run(\n        host="127.0.0.1", port=int(os.environ.get("PORT", 5000)), debug=True\n    )\n',
-        },
-        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
-    ),
-    Row(
-        "Flask that makes its tables before it serves its own machine",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK + 'if __name__ == "__main__":\n    create_tables()\n    app.run(port=5000)\n',
-        },
-        {"start": "python app.py", "port": 5000},
-    ),
-    Row(
-        "Flask whose host a variable names",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK + 'if __name__ == "__main__":\n    app.run(host=os.environ["HOST"], port=5000)\n',
-        },
-        {"start": "python app.py", "port": 5000},
-    ),
-    Row(
         "Flask that an extension of it brings",
         {"requirements.txt": "flask-admin\n", "main.py": FLASK},
         {"framework": "Flask", "start": f"gunicorn main:app {GUNICORN}"},
-    ),
-    Row(
-        "Flask that serves on the port that a variable names",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK
-            + 'import os\nif __name__ == "__main__":\n    app.run(port=os.getenv("PORT", default=5050))\n',
-        },
-        {"start": f"gunicorn app:app {GUNICORN}", "port": 8000},
     ),
     Row(
         "FastAPI with the one script of its project",
@@ -225,14 +164,6 @@ ROWS = [
             "tasks.py": "from celery import Celery\nqueue = Celery('x')\n",
         },
         {"start": "python main.py", "processes": ["web", "worker"]},
-    ),
-    Row(
-        "Flask with the run of a tutorial",
-        {
-            "requirements.txt": "flask\n",
-            "app.py": FLASK + 'if __name__ == "__main__":\n    app.run(debug=True)\n',
-        },
-        {"start": f"gunicorn app:app {GUNICORN}"},
     ),
     Row(
         "FastAPI",

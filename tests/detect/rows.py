@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from tests.detect import hint_trees, node_trees, other_trees, python_folder_trees, python_trees
+from tests.detect import (
+    hint_trees,
+    node_trees,
+    other_trees,
+    python_folder_trees,
+    python_run_trees,
+    python_trees,
+)
 
 ROWS = [
     *python_trees.ROWS,
+    *python_run_trees.ROWS,
     *python_folder_trees.ROWS,
     *node_trees.ROWS,
     *other_trees.ROWS,

@@ -230,6 +230,36 @@ async def test_an_application_needs_a_repository_or_the_source_upload(world):
     assert patched.status == 400
 
 
+async def test_the_application_may_lie_in_a_folder_of_the_upload(world):
+    app = await world.application(source="UPLOAD", git_repository=None, root_path="/apps/web")
+    await uploaded(world, app)
+    await deploy(world, app)
+    await world.settle()
+    assert [order.root for order in world.builder.built] == ["apps/web"]
+    await world.patch(f"/application/{app}", {"root_path": "/"})
+    await deploy(world, app)
+    await world.settle()
+    assert [order.root for order in world.builder.built] == ["apps/web", "."]
+
+
+@pytest.mark.parametrize("path", ["..", "/a/../..", "../a"])
+async def test_the_folder_of_an_uploaded_application_is_inside(world, app, path):
+    answer = await world.patch(f"/application/{app}", {"root_path": path})
+    assert (answer.status, answer.message) == (
+        400,
+        "root_path: must stay inside the uploaded folder: leave out `..`",
+    )
+
+
+async def test_a_repository_names_the_folder_itself(world):
+    app = await world.application()
+    answer = await world.patch(f"/application/{app}", {"root_path": "/web"})
+    assert (answer.status, answer.message) == (
+        400,
+        "root_path: leave it out, and set git_repository.root_path",
+    )
+
+
 @pytest.mark.elsewhere
 async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):
     uploads = world.installation.ctx.uploads

@@ -124,6 +124,12 @@ def an_application_without_a_repository_is_built_from_uploads(operation: Operati
 
 
 @rule
+def a_repository_names_the_folder_of_its_application(operation: Operation, body: Body) -> None:
+    if operation.handler.startswith("application.") and body.get("git_repository"):
+        body.pop("root_path", None)
+
+
+@rule
 def an_application_from_uploads_follows_no_branch(operation: Operation, body: Body) -> None:
     if body.get("source") == "UPLOAD":
         body.pop("auto_deploy", None)

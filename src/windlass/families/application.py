@@ -64,6 +64,10 @@ class Application(Program):
         Meta(description="UPLOAD builds uploaded folders, and needs no git_repository"),
     ] = "GIT"
     git_repository: Annotated[Maybe[GitRepositoryRequest], kept(), shown_in_examples()] = absent
+    root_path: Annotated[
+        Maybe[RelativePath],
+        Meta(description="Folder of the application in the uploaded folder; without it, that folder itself"),
+    ] = absent
     build_mode: Annotated[Literal["DOCKER"], WITHOUT_EFFECT] = "DOCKER"
     dockerfile_path: Annotated[
         Maybe[RelativePath],
@@ -175,12 +179,22 @@ def normalise(spec: Application) -> None:
         normalise_repository(spec.git_repository)
     elif spec.source == GIT:
         raise clash("git_repository", "is required, unless source is UPLOAD")
+    _check_root_path(spec)
     _check_start(spec)
     _check_builder(spec)
     for index, header in enumerate(spec.static_headers):
         if header.name.lower() in GATEWAY_HEADERS:
             reason = f"choose another header: the gateway sets {header.name} itself"
             raise clash(f"static_headers[{index}].name", reason)
+
+
+def _check_root_path(spec: Application) -> None:
+    if not spec.root_path:
+        return
+    if spec.git_repository:
+        raise clash("root_path", "leave it out, and set git_repository.root_path")
+    if ".." in spec.root_path.split("/"):
+        raise clash("root_path", "must stay inside the uploaded folder: leave out `..`")
 
 
 def _check_start(spec: Application) -> None:

@@ -20,7 +20,8 @@ from windlass.cli.connection import call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
-from windlass.cli.git_folder import GitFolder, git_folder
+from windlass.cli.everyday.source import source_of
+from windlass.cli.git_folder import git_folder
 from windlass.cli.linked_folder import (
     FILE,
     FolderLink,
@@ -37,10 +38,9 @@ from windlass.terminal.tables import plain, print_json, wants_json
 _USUAL_PORT: Final = 8080
 _MOST_PROCESSES: Final = 5
 """Processes of a Procfile whose commands are shown."""
+_MOST_FOLDERS: Final = 5
 _NONE: Final = "none"
 _AUTO: Final = "auto"
-_UNREADABLE: Final = frozenset({400, 409})
-"""Statuses of a server that cannot read a repository, or may not call its host."""
 _MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
 
 
@@ -81,13 +81,14 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     """
     folder = current_folder()
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    _refuse_without_application(folder, recipe)
     _show_recipe(recipe)
     git = git_folder(folder)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     answers = _answers(folder, recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
-    application = maker.application(answers, partial(_source, api, folder, git, repository))
+    application = maker.application(answers, partial(source_of, api, folder, git, repository))
     link = FolderLink(
         url=normal_url(api.url),
         project=answers.place.partition("/")[0],
@@ -251,6 +252,14 @@ def _top_of(folder: Path) -> Path:
 # What the folder says
 
 
+def _refuse_without_application(folder: Path, recipe: Recipe) -> None:
+    """Refuses a folder that only holds the folders of applications."""
+    if recipe.is_runnable or recipe.processes or not recipe.candidates or (folder / "Dockerfile").exists():
+        return
+    folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
+    raise Misused(f"run `windlass init` in the folder of one application, such as {plain(folders)}")
+
+
 def _show_recipe(recipe: Recipe) -> None:
     words = [recipe.framework or recipe.language, recipe.language_version, recipe.package_manager]
     shown = ", ".join(plain(word) for word in words if word)
@@ -288,35 +297,3 @@ def _source_options(application: Mapping[str, Any]) -> Iterator[str]:
 def _linked_url(folder: Path) -> str:
     linked = find_linked_folder(folder)
     return linked.link.url if linked else ""
-
-
-def _source(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
-    """Returns the fields of an application that say where its files come from: the repository, if the server
-    can read it, or else uploads of this folder."""
-    url = repository or (git.remotes[0] if git and git.remotes else "")
-    if not url:
-        say("The files are uploaded by `windlass up`: the folder has no remote that a server can reach.")
-        return {"source": "UPLOAD"}
-    source: dict[str, Any] = {"url": url}
-    if git and not repository:
-        inner = folder.resolve().relative_to(git.top.resolve()).as_posix()
-        source |= {"branch": git.branch} if git.branch else {}
-        source |= {"root_path": f"/{inner}"} if inner != "." else {}
-    if not repository and (reason := _why_unreadable(api, source)):
-        say(f"The files are uploaded by `windlass up`: the server cannot read {plain(url)}. {plain(reason)}")
-        return {"source": "UPLOAD"}
-    return {"git_repository": source}
-
-
-def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
-    """Returns the server's reason why it cannot read a repository, or an empty text if it can."""
-    organization = api.get("/organization")["id"]
-    try:
-        api.call(
-            "POST", f"/organization/{organization}/detect", msgspec.json.encode({"git_repository": source})
-        )
-    except ApiRefused as refused:
-        if refused.status in _UNREADABLE:
-            return refused.message
-        raise
-    return ""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.changes import change, detach_option
+from windlass.cli.everyday.source import whole_folder
 from windlass.cli.following import when_too_many
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
 from windlass.cli.uploading import FolderUpload, packed
@@ -83,16 +84,18 @@ def _why_not(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
 
 
 def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
-    """Returns the folder to upload: the repository's root, if the application lies below it."""
-    root = str((settings.get("git_repository") or {}).get("root_path") or "/").strip("/")
+    """Returns the folder to upload: one above, if the application lies below it."""
+    source = settings.get("git_repository") or settings
+    root = str(source.get("root_path") or "/").strip("/")
     if not root:
         return folder
-    if git is None or (git.top / root).resolve() != folder.resolve():
+    top = whole_folder(folder, git)
+    if (top / root).resolve() != folder.resolve():
         raise Misused(
             f"link the folder {root} of the repository: the application is built from there, and not from "
             f"{folder}"
         )
-    return git.top
+    return top
 
 
 def _upload(call: EverydayCall, service: FoundService, folder: Path) -> str:

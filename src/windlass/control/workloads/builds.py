@@ -200,9 +200,10 @@ def _base(service: Row, commit: str) -> str:
 
 
 def _place_of(spec: Application) -> tuple[str, str]:
-    """Returns the address of the repository, empty without one, and the folder of the application in it."""
+    """Returns the address of the repository, empty without one, and the folder of the application in it or in
+    what was uploaded."""
     repository = spec.git_repository or None
-    return (repository.url, repository.root_path or "/") if repository else ("", "/")
+    return (repository.url, repository.root_path or "/") if repository else ("", spec.root_path or "/")
 
 
 class WrittenDockerfile(Struct):
