@@ -93,6 +93,24 @@ async def test_an_environment_is_copied_with_all_its_services_and_settings(world
     assert (status["deployment_state"], status["deployment_status"]) == ("READY", "NEVER_DEPLOYED")
 
 
+async def test_a_copy_refers_to_the_same_groups(world: World, shop: Shop):
+    groups = {
+        "labels_groups": [{"id": str(uuid.uuid4())}],
+        "annotations_groups": [{"id": str(uuid.uuid4())}, {"id": str(uuid.uuid4())}],
+    }
+    tried = 0
+    for one in (await services_of(world, shop.id)).values():
+        path = f"/{one['service_type'].lower()}/{one['id']}"
+        if "labels_groups" in (await world.get(path)).json:
+            assert (await world.patch(path, groups)).status == 200
+            tried += 1
+    copy = await world.post(f"/environment/{shop.id}/clone", {"name": "staging"})
+    assert copy.status == 202, copy
+    copied = [one for one in (await services_of(world, copy["id"])).values() if one.get("labels_groups")]
+    assert tried >= 3
+    assert [{name: one[name] for name in groups} for one in copied] == [groups] * tried
+
+
 async def test_variables_of_a_copy_refer_to_the_copies(world: World, shop: Shop):
     copy = (await world.post(f"/environment/{shop.id}/clone", {"name": "staging"}))["id"]
     services = await services_of(world, copy)

@@ -280,6 +280,12 @@ def a_dockerfile_is_looked_at_where_there_is_one(operation: Operation, body: Bod
 
 
 @rule
+def files_are_looked_for_in_a_folder_that_is_there(operation: Operation, body: Body) -> None:
+    if operation.body and operation.only_reads and isinstance(body.get("git_repository"), dict):
+        body["git_repository"]["root_path"] = "/"
+
+
+@rule
 def any_instance_serves_a_request(operation: Operation, body: Body) -> None:
     """`sticky_session` is refused with the reason."""
     if "sticky_session" in body:

@@ -3,7 +3,11 @@ deployed, and no data is copied."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
+from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
+from msgspec.structs import fields
 
 from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
@@ -20,6 +24,7 @@ from windlass.control.variables.copying import CopiedLevel, VariableCopies
 from windlass.core.access import Scope
 from windlass.core.declare.cloning import CloneRequest, can_be_cloned
 from windlass.core.declare.document import Document, merge_patched
+from windlass.core.declare.resource import Family, Spec
 from windlass.families.cluster import cluster
 from windlass.families.environment import Environment, EnvironmentCloneRequest, environment
 from windlass.families.project import project
@@ -83,7 +88,7 @@ async def _copy(
     ctx: Context, tx: Tx, call: Call, original: Row, place: Row, changes: Document
 ) -> tuple[Row, Reply]:
     family = ctx.registry[original.family]
-    document = _without_ids(msgspec.json.decode(original.body))
+    document = _without_ids(family, msgspec.json.decode(original.body))
     spec = merge_patched(family, document, own_hidden(ctx, original), changes)
     new = NewResource(family, spec, place, call.actor, call, copy_of=original)
     reply = await create_in(ctx, tx, new)
@@ -92,13 +97,34 @@ async def _copy(
     return copy, reply
 
 
-def _without_ids(document: Document) -> Document:
-    """Returns a document whose parts, such as ports and volumes, get ids of their own."""
+def _without_ids(family: Family, document: Document) -> Document:
+    """Returns a document whose parts, such as ports and volumes, get ids of their own. References keep
+    theirs."""
+    references = _references(family.spec)
     return {
-        name: [_without_id(item) for item in value] if isinstance(value, list) else value
+        name: [_without_id(item) for item in value]
+        if isinstance(value, list) and name not in references
+        else value
         for name, value in document.items()
     }
 
 
 def _without_id(item: object) -> object:
     return {name: value for name, value in item.items() if name != "id"} if isinstance(item, dict) else item
+
+
+@cache
+def _references(spec: type[Spec]) -> frozenset[str]:
+    """Returns the names of the lists whose items are the ids of others: an `id` is required in each."""
+    return frozenset(field.encode_name for field in fields(spec) if _refers(type_info(field.type)))
+
+
+def _refers(kind: Type) -> bool:
+    match kind:
+        case Metadata(type=inner) | ListType(item_type=inner):
+            return _refers(inner)
+        case UnionType(types=inners):
+            return any(map(_refers, inners))
+        case StructType(fields=parts):
+            return any(part.encode_name == "id" and part.required for part in parts)
+    return False

@@ -97,6 +97,8 @@ class _ModuleReader:
     def files_of_module(self, folder: str = "") -> dict[str, bytes]:
         """Returns the files of the module in a folder. A link may lead to another folder of the repository:
         none that leads out of it was fetched."""
+        if not (self._top / folder).is_dir():
+            raise Invalid(f"{_FOLDER}: there is no such folder in the repository")
         with os.scandir(self._top / folder) as scan:
             names = sorted(
                 entry.name
