@@ -137,7 +137,8 @@ async def test_a_folder_that_only_holds_applications_is_none(windlass, workspace
 
 async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace, monkeypatch):
     monkeypatch.chdir(workspace / "apps" / "api")
-    made = await windlass.done("init", "-y", "-e", "shop/production")
+    made = await windlass.done("init", "-y")
+    assert made["project"] == workspace.name.replace("_", "-")[:63].strip("-")
     shown = await windlass.done("application", "get", made["id"])
     assert (shown["source"], shown["root_path"]) == ("UPLOAD", "/apps/api")
     ended = await meanwhile(windlass, "up", "--text")

@@ -146,6 +146,9 @@ FAILURES = [
     ("pydantic", "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings\n"
      "db_url\n  Field required [type=missing]\nSECRET\n  Field required [type=missing]",
      "Set the variables DB_URL, SECRET, such as with `windlass env set NAME=…`: web needs them to start"),
+    ("pydantic: one", "pydantic_core._pydantic_core.ValidationError: 1 validation error for Settings\n"
+     "api_key\n  Field required [type=missing]",
+     "Set the variable API_KEY, such as with `windlass env set API_KEY=…`: web needs it to start"),
     ("pydantic: no settings", "ValidationError: 1 validation error for Order\nname\n  Field required",
      "Fix what web reports: `ValidationError"),
     ("openai", "openai.OpenAIError: pass api_key, or by setting the OPENAI_API_KEY environment variable",

@@ -20,7 +20,7 @@ from windlass.cli.connection import call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
-from windlass.cli.everyday.source import source_of
+from windlass.cli.everyday.source import source_of, whole_folder
 from windlass.cli.git_folder import git_folder
 from windlass.cli.linked_folder import (
     FILE,
@@ -85,7 +85,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     _show_recipe(recipe)
     git = git_folder(folder)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    answers = _answers(folder, recipe, options, asks=asks)
+    answers = _answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
     application = maker.application(answers, partial(source_of, api, folder, git, repository))
@@ -190,14 +190,17 @@ class ApplicationMaker:
 # The questions
 
 
-def _answers(folder: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool) -> InitAnswers:
+def _answers(
+    folder: Path, top: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
+) -> InitAnswers:
+    """`top`: the folder that the project is named after."""
     linked = find_linked_folder(folder)
     before = linked.link if linked and linked.folder == folder else None
     ask: Callable[[str, str], str] = _ask if asks else lambda _question, default: default
     usual = _name_of(folder)
     name = options["name"] or ask("Name of the application", before.application if before else usual)
     place = options["environment"] or ask(
-        "Project and environment", before.place if before else f"{_name_of(_top_of(folder))}/production"
+        "Project and environment", before.place if before else f"{_name_of(top)}/production"
     )
     if place.count("/") != 1 or not all(place.split("/")):
         raise Misused(f"give a project and an environment, such as shop/production, and not {place!r}")
@@ -243,10 +246,6 @@ def _has_web(recipe: Recipe) -> bool:
 def _name_of(folder: Path) -> str:
     """Returns the name of a folder as that of a service: also a part of its address."""
     return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")[:63].strip("-") or "app"
-
-
-def _top_of(folder: Path) -> Path:
-    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
 
 
 # What the folder says

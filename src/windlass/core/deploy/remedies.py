@@ -251,8 +251,8 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
-    if fields := _required_settings(text):
-        return f"{fields}, such as with `windlass env set NAME=…`: {name} needs them to start"
+    if settings := _required_settings(text):
+        return _missing(settings, name)
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
@@ -274,12 +274,18 @@ def database_remedy(name: str, output: Sequence[str]) -> str:
     return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
 
 
-def _required_settings(text: str) -> str:
-    """Returns what to set for settings of pydantic, which names all fields that have no value."""
+def _required_settings(text: str) -> list[str]:
+    """Returns the settings that have no value: pydantic names all of them."""
     if not _SETTINGS.search(text):
-        return ""
-    names = ", ".join(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
-    return f"Set the variables {names[:_LONGEST]}" if names else ""
+        return []
+    return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
+
+
+def _missing(settings: Sequence[str], name: str) -> str:
+    if len(settings) == 1:
+        return _VARIABLE.format(settings[0], name=name)
+    names = ", ".join(settings)[:_LONGEST]
+    return f"Set the variables {names}, such as with `windlass env set NAME=…`: {name} needs them to start"
 
 
 def _exceptions(output: Sequence[str]) -> Iterator[str]:
