@@ -132,7 +132,8 @@ async def test_a_folder_that_only_holds_applications_is_none(windlass, workspace
         "windlass: run `windlass init` in the folder of one application, such as apps/api, apps/web\n",
     )
     (workspace / "Dockerfile").write_text("FROM x\n")
-    assert (await windlass("init", "-y", "-e", "shop/production")).code == 0
+    said = await windlass("init", "-y", "-e", "shop/production")
+    assert (said.code, "A Dockerfile is there" in said.err) == (0, True), said
 
 
 async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace, monkeypatch):

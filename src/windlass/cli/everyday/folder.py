@@ -83,6 +83,8 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
     _refuse_without_application(folder, recipe)
     _show_recipe(recipe)
+    if (folder / "Dockerfile").exists():
+        say("A Dockerfile is there: a server with Docker builds it, and one without follows it where it can.")
     git = git_folder(folder)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     answers = _answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
