@@ -252,7 +252,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
     if settings := _required_settings(text):
-        return _missing(settings, name)
+        return _remedy_for(settings, name)
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
@@ -281,7 +281,7 @@ def _required_settings(text: str) -> list[str]:
     return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
 
 
-def _missing(settings: Sequence[str], name: str) -> str:
+def _remedy_for(settings: Sequence[str], name: str) -> str:
     if len(settings) == 1:
         return _VARIABLE.format(settings[0], name=name)
     names = ", ".join(settings)[:_LONGEST]
