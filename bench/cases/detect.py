@@ -41,7 +41,11 @@ def _line(bench: Bench, folder: Path) -> Line:
     turns = [(_detect(folder), _walk(folder)) for _ in range(bench.effort.starts)]
     ours, limit = zip(*turns, strict=True)
     return Line(
-        what=f"{folder.name} in {_FILES:,} files", unit="s", ours=list(ours), limit=list(limit), target=_AT_MOST
+        what=f"{folder.name} in {_FILES:,} files",
+        unit="s",
+        ours=list(ours),
+        limit=list(limit),
+        target=_AT_MOST,
     )
 
 
