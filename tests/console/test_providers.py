@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.servers import Server
+from tests.console.test_newcomer import confirm
 from tests.free_ports import free_port
 from tests.real_provider import running_provider
 
@@ -71,3 +73,48 @@ def test_a_stranger_of_a_real_provider_is_told_to_ask_for_an_invitation(
     sign_in(page, provided, "eve")
     expect(page.get_by_role("alert")).to_contain_text("Ask an admin for an invitation")
     context.close()
+
+
+def test_the_matrix_of_roles_changes_them_for_those_who_may(chromium: Browser, provided: Server) -> None:
+    members = f"/organization/{provided.org}/member"
+    roles = {
+        role["name"]: role["id"] for role in provided.call("GET", f"{members[:-7]}/availableRole")["results"]
+    }
+    invitation = {"email": "ada@example.com", "role_id": roles["Write"]}
+    provided.call("POST", f"{members[:-7]}/inviteMember", invitation)
+    ada, admin = (chromium.new_context().new_page() for _ in range(2))
+    sign_in(ada, provided, "ada")
+    ada.goto(f"{provided.url}/console{members}")
+
+    def role_of(page: Page, name: str) -> Locator:
+        return page.get_by_role("radio", name=f"{name} for ada@example.com")
+
+    # Who is no admin reads the matrix.
+    expect(role_of(ada, "Write")).to_be_checked()
+    expect(role_of(ada, "Admin")).to_be_disabled()
+    expect(role_of(ada, "Admin")).to_have_attribute("title", re.compile("needs the right Admin"))
+    expect(ada.get_by_role("button", name="Invite").first).to_be_disabled()
+
+    # What is not confirmed is not changed.
+    admin.goto(provided.link())
+    admin.wait_for_selector("main h1")
+    admin.goto(f"{provided.url}/console{members}")
+    role_of(admin, "Read").click()
+    confirm(admin, "Cancel")
+    expect(role_of(admin, "Write")).to_be_checked()
+
+    role_of(admin, "Read").click()
+    confirm(admin, "Change the role")
+    expect(admin.locator("#notices")).to_contain_text("ada@example.com now has the role Read.")
+    expect(role_of(admin, "Read")).to_be_checked()
+    (member,) = provided.call("GET", members)["results"]
+    assert member["role_name"] == "Read"
+    ada.goto(f"{provided.url}/console/")
+    expect(ada.locator("main").get_by_role("button", name="New service").first).to_be_disabled()
+
+    admin.get_by_role("row", name="ada@example.com").get_by_role("button", name="Delete").click()
+    confirm(admin, "Delete")
+    expect(admin.get_by_text("Nobody is a member yet")).to_be_visible()
+    assert provided.call("GET", members)["results"] == []
+    for page in (ada, admin):
+        page.context.close()

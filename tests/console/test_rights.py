@@ -72,3 +72,54 @@ def test_the_refusal_of_the_server_is_shown_where_a_right_does_not_hold_everywhe
     expect(page.get_by_role("button", name="Deploy", exact=True).first).to_be_enabled()
     page.goto(f"{server.url}/console/application/{other}")
     expect(page.get_by_role("alert")).to_be_visible()
+
+
+NEW_SERVICE = "You may not do this: it needs the right Write or Admin. Ask an admin of the organization."
+
+
+def test_a_reader_finds_no_action_for_which_the_right_is_missing(
+    server: Server, new_page, repository: Repository
+) -> None:
+    environment = server.environment(project="Looked at")
+    app = server.application(environment, repository, "running")
+    server.deploy(app)
+    page = new_page(signed_in=False)
+    page.goto(server.link(token(server, "Read", name="looks at all pages")))
+    page.wait_for_selector("main h1")
+
+    # Ways to a new service, on the pages that have one.
+    for place in ("/", f"/environment/{environment}", f"/environment/{server.environment(project='Bare')}"):
+        page.goto(f"{server.url}/console{place}")
+        new = page.locator("main").get_by_role("button", name="New service")
+        expect(new.first).to_be_disabled()
+        for one in new.all():
+            expect(one).to_have_attribute("title", NEW_SERVICE)
+        expect(page.locator("main").get_by_role("link", name="New service")).to_have_count(0)
+    page.goto(f"{server.url}/console/new")
+    expect(page.locator("main [role=status]")).to_have_text(NEW_SERVICE)
+    page.get_by_role("button", name="Database").click()
+    expect(page.get_by_role("button", name="Create and deploy")).to_be_disabled()
+
+    page.goto(f"{server.url}/console/application/{app}/terminal")
+    expect(page.get_by_role("button", name="Open a shell")).to_be_disabled()
+
+    # The palette lists no operation that would be refused.
+    page.keyboard.press("Control+k")
+    page.keyboard.type("webhook")
+    expect(page.get_by_role("option", name="Webhooks")).to_be_visible()
+    expect(page.get_by_role("option", name="Create a webhook")).to_have_count(0)
+    page.keyboard.press("Escape")
+
+
+def test_an_admin_finds_the_same_actions(server: Server, new_page, repository: Repository) -> None:
+    environment = server.environment(project="Administered")
+    app = server.application(environment, repository, "administered")
+    server.deploy(app)
+    page = new_page("/")
+    expect(page.locator("main").get_by_role("link", name="New service")).to_be_visible()
+    page.goto(f"{server.url}/console/application/{app}/terminal")
+    expect(page.get_by_role("button", name="Open a shell")).to_be_enabled()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("webhook")
+    expect(page.get_by_role("option", name="Create a webhook")).to_be_visible()
+    page.keyboard.press("Escape")

@@ -141,7 +141,7 @@ function list(document, name, items, value) {
   const parts = [];
   const add = (value) => {
     const part = items.properties ? group(document, items, value) : json(value);
-    const row = h("div", { class: "item" }, part.node, h("button", { type: "button", class: "button small plain", onclick: () => (parts.splice(parts.indexOf(part), 1), row.remove()) }, words.remove));
+    const row = h("div", { class: "item" }, part.node, h("button", { type: "button", class: "button small plain", onclick: () => (parts.splice(parts.indexOf(part), 1), row.remove()) }, words.remove.button));
     parts.push(part);
     box.append(row);
   };

@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { fill, h } from "./dom.js";
 import { loadDocument } from "./document.js";
 import { familiesOf, familyOf } from "./families.js";
+import { refusalOf } from "./rights.js";
 import { pathOf } from "./services.js";
 import { serviceKind, dot } from "./states.js";
 import { title } from "./format.js";
@@ -114,7 +115,7 @@ async function operations() {
   const document = await loadDocument();
   const here = idsOf(document, location.pathname);
   return document.operations
-    .filter((operation) => operation.method !== "GET")
+    .filter((operation) => operation.method !== "GET" && !refusalOf([operation.method, operation.path]))
     .map((operation) => {
       const known = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).filter((name) => here[name]);
       const query = new URLSearchParams(known.map((name) => [name, here[name]]));

@@ -8,6 +8,12 @@ export function link(to, ...children) {
   return h("a", { href: to.startsWith("/") ? `/console${to}` : to }, ...children);
 }
 
+/** A link that looks like a button, to a page that calls the operation `needs`; without the rights, a button that says which are needed. */
+export function linkButton(place, to, text, { main, needs } = {}) {
+  if (refusalOf(needs)) return button(text, () => place.go(to), { main, needs });
+  return link(to, h("span", { class: main ? "button main" : "button" }, text));
+}
+
 /** A link to another site: an address of a service, which must not be a script. */
 export function outside(url, ...children) {
   const isWeb = /^https?:\/\//i.test(url);

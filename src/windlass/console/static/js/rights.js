@@ -11,6 +11,9 @@ export function keepRights(org) {
   organization = org;
 }
 
+/** True if some action may be refused. */
+export const isLimited = () => Boolean(organization) && !organization.scopes_of_parts.includes("Admin");
+
 /** Reads the rights again: a role may have changed. */
 export async function readRights() {
   const { organizations } = await api.get("/account");

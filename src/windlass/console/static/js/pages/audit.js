@@ -9,6 +9,7 @@ import { words } from "../words.js";
 
 const text = words.audit;
 const TEXTS = ["triggeredBy"];
+const MINUTE = 60000;
 const FILTERS = ["eventType", "targetType", "origin"];
 
 export async function load({ params, query }) {
@@ -38,10 +39,16 @@ export function render(state, place) {
     h("div", { class: "tools" },
       TEXTS.map((name) => h("input", { type: "search", placeholder: text.filters[name], "aria-label": text.filters[name], value: state.query[name] || "", onchange: change(name) })),
       FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.origins[option] || words.readable(option))))),
-      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
+      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], value: clockOf(state.query[name]), onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
     eventList(state.events),
     state.next && button(words.showMore, async () => (await read(state, true), place.update())),
   ];
+}
+
+// A moment of the API as the field of the browser writes it: in the zone of the reader, without its name.
+function clockOf(moment) {
+  const at = new Date(moment || NaN);
+  return isNaN(at) ? "" : new Date(at - at.getTimezoneOffset() * MINUTE).toISOString().slice(0, 16);
 }
 
 export function eventList(events) {
@@ -56,13 +63,19 @@ export function eventList(events) {
 }
 
 function changes({ event_type: event, change, original_change: original }) {
-  const after = parse(change);
-  const before = parse(original);
+  const after = flat(parse(change));
+  const before = flat(parse(original));
   if (!after && !before) return null;
   if (event !== "CREATE" && event !== "UPDATE" && event !== "DELETE") return null;
   const names = [...new Set([...Object.keys(before || {}), ...Object.keys(after || {})])].filter((name) => !["id", "created_at", "updated_at", "event"].includes(name) && (!before || !after || JSON.stringify(before[name]) !== JSON.stringify(after[name])));
   if (!names.length) return null;
   return h("details", {}, h("summary", {}, text.changed(names.length)), h("ul", { class: "diff" }, names.map((name) => h("li", {}, h("code", { class: "key" }, name), " ", before && name in before && h("del", {}, show(before[name])), " ", after && name in after && h("ins", {}, show(after[name]))))));
+}
+
+// Fields of a part have names with a dot, so that only those that changed are shown.
+function flat(data, above = "") {
+  return data && Object.fromEntries(Object.entries(data).flatMap(([name, value]) =>
+    value && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length ? Object.entries(flat(value, `${above}${name}.`)) : [[`${above}${name}`, value]]));
 }
 
 const show = (value) => (typeof value === "string" ? value || "\u201c\u201d" : JSON.stringify(value));

@@ -6,7 +6,7 @@ import { ago } from "../format.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
 import { refreshOnEvents } from "../live.js";
-import { button, confirm, copyButton, empty, head, link, menu, outside, say, table } from "../parts.js";
+import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { badge, byUrgency, serviceKind } from "../states.js";
@@ -44,7 +44,7 @@ export function render(state, place) {
       about: answer(services),
       actions: [
         link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
-        link(`/new?environment=${environment.id}`, h("span", { class: "button" }, words.places.new)),
+        linkButton(place, `/new?environment=${environment.id}`, words.places.new, { needs: ["POST", `${path}/application`] }),
         services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true, needs: ["POST", `${path}/service/deploy`] }) : button(text.deployAll, () => deployAll(state), { main: true, needs: ["POST", `${path}/deploy`] })),
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
@@ -57,8 +57,8 @@ export function render(state, place) {
     services.length > 0 && h("div", { class: "switch-row tools", role: "group", "aria-label": text.view },
       [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label)),
       services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => ((state.search = event.target.value.toLowerCase()), place.update()) })),
-    !services.length ? empty(text.empty, link(`/new?environment=${environment.id}`, h("span", { class: "button main" }, words.places.new)), "windlass init && windlass up")
-      : state.asGraph && state.uses ? graph(rows.slice(0, IN_GRAPH), state.uses) : list(rows, state, place),
+    !services.length ? empty(text.empty, linkButton(place, `/new?environment=${environment.id}`, words.places.new, { main: true, needs: ["POST", `${path}/application`] }), "windlass init && windlass up")
+      : state.asGraph ? graph(rows.slice(0, IN_GRAPH), state.uses) : list(rows, state, place),
     familyCards(state.document, path),
   ];
 }
@@ -70,8 +70,8 @@ function answer(services) {
 }
 
 async function view(state, place, asGraph) {
+  if (asGraph) state.uses = await readUses(state.services.slice(0, IN_GRAPH), state.document);
   state.asGraph = asGraph;
-  if (asGraph && !state.uses) state.uses = await readUses(state.services.slice(0, IN_GRAPH));
   place.update();
 }
 

@@ -9,10 +9,10 @@ import { words } from "../words.js";
 const BOX = { width: 190, height: 48, across: 90, down: 18 };
 
 /** Reads which service names which: { id: Set(ids) }. */
-export async function readUses(services) {
+export async function readUses(services, document) {
   const uses = new Map(services.map((service) => [service.id, new Set()]));
   const byPrefix = services.map((service) => [service.name.toUpperCase().replace(/[^A-Z0-9]+/g, "_"), service]);
-  const lists = await Promise.all(services.map((service) => api.all(`${pathOf(service)}/environmentVariable`).catch(() => [])));
+  const lists = await Promise.all(services.map(pathOf).map((path) => (document.at("GET", `${path}/environmentVariable`) ? api.all(`${path}/environmentVariable`) : [])));
   services.forEach((service, index) => {
     for (const variable of lists[index]) {
       for (const [prefix, other] of byPrefix) {
@@ -54,15 +54,24 @@ function line(from, to) {
   return svg("path", { class: "use", d: `M${begin.x} ${begin.y}C${begin.x + bend} ${begin.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`, "marker-end": "url(#arrow)" });
 }
 
-// Columns: who is used stands to the right of those who use it. Circles end where they began.
+// Columns: who is used stands to the right of those who use it. What closes a circle leads back, and moves nothing.
 function layers(services, uses) {
-  const depth = new Map();
-  const measure = (id, above) => {
-    if (above.has(id)) return;
-    depth.set(id, Math.max(depth.get(id) || 0, above.size));
-    for (const other of uses.get(id) || []) measure(other, new Set([...above, id]));
+  const order = [];
+  const seen = new Set();
+  const visit = (id) => {
+    if (seen.has(id)) return;
+    seen.add(id);
+    for (const other of uses.get(id) || []) visit(other);
+    order.unshift(id);
   };
-  if (services.length <= 200) for (const { id } of services) measure(id, new Set());
+  for (const { id } of services) visit(id);
+  const places = new Map(order.map((id, index) => [id, index]));
+  const depth = new Map();
+  for (const id of order) {
+    for (const other of uses.get(id) || []) {
+      if (places.get(other) > places.get(id)) depth.set(other, Math.max(depth.get(other) || 0, (depth.get(id) || 0) + 1));
+    }
+  }
   const columns = [];
   for (const service of services) (columns[depth.get(service.id) || 0] ||= []).push(service);
   return columns.filter(Boolean);

@@ -5,6 +5,7 @@ import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { ago } from "../format.js";
 import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
+import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 
@@ -23,12 +24,13 @@ export async function load({ params }) {
 
 export function render(state, place) {
   const { members, invitations, roles, base, organization } = state;
+  const refusal = refusalOf(["PUT", `${base}/member`]);
   return [
     crumbs([organization.name, base], [text.title]),
     head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })] }),
     members.length ? table([
       { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
-      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, "aria-label": text.roleOf(role.name, member.email), title: role.description, onchange: (event) => change(state, place, member, role, event) }) })),
+      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: (event) => change(state, place, member, role, event) }) })),
       { title: text.since, cell: (member) => ago(member.created_at) },
       { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
     ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),

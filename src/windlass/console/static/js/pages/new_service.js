@@ -5,6 +5,7 @@ import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
 import { button, showError, empty, errorText, field, head } from "../parts.js";
+import { refusalOf } from "../rights.js";
 import { openNewest } from "../services.js";
 import { words } from "../words.js";
 
@@ -27,8 +28,10 @@ function idOf(document, list) {
 }
 
 export function render(state, place) {
+  const refusal = refusalOf(["POST", `/environment/x/${state.kind}`]);
   return [
     head(text.title, { about: text.about }),
+    refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
       const kind = list.path.split("/").pop();
       return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => ((state.kind = kind), (state.form = null), place.update()) }, text.kinds[kind] || words.readable(kind));
@@ -65,7 +68,7 @@ function repository(state, place) {
         h("datalist", { id: "branches" }, (state.branches || []).map((name) => h("option", { value: name }))),
         field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" })),
         state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
-      button(state.found ? text.lookAgain : text.look, look, { main: !state.found })),
+      button(state.found ? text.lookAgain : text.look, look, { main: !state.found, needs: ["POST", `${state.base}/detect`] })),
     h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, state.trouble))),
     state.found && detected(state, place));
 }

@@ -2,14 +2,17 @@
 
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
+import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { refreshOnEvents } from "../live.js";
-import { empty, head, link, panel, table } from "../parts.js";
+import { empty, head, link, linkButton, panel, table } from "../parts.js";
+import { isLimited } from "../rights.js";
 import { pathOf } from "../services.js";
 import { badge, byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
 
 const DOTS = 80;
+const NEW = ["POST", "/environment/x/application"];
 const text = words.overview;
 
 export async function load(place) {
@@ -19,7 +22,7 @@ export async function load(place) {
     const [services, projects] = await Promise.all([api.all(`${base}/services`), api.all(`${base}/project`)]);
     Object.assign(state, { services, projects });
   };
-  await state.read();
+  await Promise.all([state.read(), isLimited() && loadDocument()]); // Rights are compared with the document, which others do not wait for.
   return state;
 }
 
@@ -33,11 +36,11 @@ export function render(state, place) {
   const needy = [...troubled, ...busy.filter((service) => service.message)];
   const changing = busy.filter((service) => !service.message);
   return [
-    head(text.title, { about: summary(services, needy, busy), actions: [link("/new", h("span", { class: "button main" }, words.places.new))] }),
+    head(text.title, { about: summary(services, needy, busy), actions: [linkButton(place, "/new", words.places.new, { main: true, needs: NEW })] }),
     stale(state),
     brief(text.attention, needy),
     brief(text.changing, changing),
-    !services.length ? empty(text.empty, link("/new", h("span", { class: "button main" }, words.places.new)), "windlass up") : null,
+    !services.length ? empty(text.empty, linkButton(place, "/new", words.places.new, { main: true, needs: NEW }), "windlass up") : null,
     h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id), place))),
     recent(services),
   ];

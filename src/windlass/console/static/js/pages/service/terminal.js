@@ -19,7 +19,7 @@ class Terminal {
     this.screen = new Screen();
     this.about = h("p", { class: "muted", role: "status" }, status.running_instances ? text.about : text.notRunning);
     this.output = h("pre", { class: "terminal", tabindex: "0", role: "log", "aria-label": text.output, onkeydown: (event) => this.key(event), onpaste: (event) => this.paste(event) });
-    this.starter = button(text.start, () => this.open(), { main: true, disabled: !status.running_instances });
+    this.starter = button(text.start, () => this.open(), { main: true, disabled: !status.running_instances, needs: ["POST", `${path}/restart-service`] }); // A shell needs the same right.
     this.node = h("div", { class: "terminal-page" }, h("div", { class: "tools" }, this.about, this.starter), this.output);
   }
 
