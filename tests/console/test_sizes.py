@@ -27,6 +27,18 @@ def test_ten_thousand_services_are_a_page_of_bounded_size(server: Server, new_pa
         page.goto(f"{server.url}/console{place}")
         expect(page.locator("main")).to_contain_text("10,000 services")
         assert nodes(page) < MOST_NODES, place
+
+    # The first hundred come without being asked for, and at once for who comes back to a place among them.
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(100)
+    rows.last.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    page.locator(".head").get_by_role("link", name="Variables").dispatch_event("click")  # without scrolling
+    expect(page.get_by_role("heading", name="Variables")).to_be_visible()
+    page.go_back()
+    expect(rows).to_have_count(100)
+    assert page.evaluate("scrollY") == place > 0
+
     page.get_by_role("searchbox", name="Search by name").fill("service-9876")
     expect(page.get_by_role("row", name="service-9876")).to_be_visible()
     page.keyboard.press("Control+k")

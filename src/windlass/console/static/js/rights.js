@@ -22,7 +22,7 @@ export async function readRights() {
 
 /** Why an operation would be refused: the scope that it needs; empty if it may be allowed. `need`: [method, path]. */
 export function refusalOf(need) {
-  const scope = need && loadedDocument()?.at(...need)?.["x-scope"];
-  if (!scope || !organization || organization.scopes_of_parts.includes(scope)) return "";
+  const scope = need && isLimited() && loadedDocument()?.at(...need)?.["x-scope"];
+  if (!scope || organization.scopes_of_parts.includes(scope)) return "";
   return words.needsScope(scope);
 }

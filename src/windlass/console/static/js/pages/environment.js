@@ -17,11 +17,12 @@ import { usageColumns, watchUsage } from "./usage.js";
 
 const text = words.environmentPage;
 const AT_ONCE = 100;
+const FIRST = 30; // drawn with the page; the others follow in a task of their own
 const IN_GRAPH = 300;
 
 export async function load({ params, org }) {
   const path = `/environment/${params.environment}`;
-  const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: AT_ONCE };
+  const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: history.state?.top ? AT_ONCE : FIRST }; // Who comes back finds the place again.
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
   [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
   const projectPath = `/project/${state.environment.project.id}`;
@@ -31,6 +32,12 @@ export async function load({ params, org }) {
 
 export function watch(state, place, draw) {
   refreshOnEvents(`${state.path}/status/stream`, state, place, draw);
+  if (state.most < AT_ONCE) {
+    setTimeout(() => {
+      state.most = Math.max(state.most, AT_ONCE);
+      if (state.services.length > FIRST) draw();
+    });
+  }
   watchUsage(state, place, draw);
 }
 
@@ -93,7 +100,7 @@ function list(rows, state, place) {
     ...usageColumns(state),
     { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },
   ], shown, { to: pathOf, label: words.columns.services }),
-  rows.length > most && button(words.showMore, () => ((state.most += AT_ONCE), place.update())), rows.length > most && h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)];
+  rows.length > Math.max(most, AT_ONCE) && [button(words.showMore, () => ((state.most += AT_ONCE), place.update())), h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)]];
 }
 
 // The list of the API has services in the order in which they are deployed.
