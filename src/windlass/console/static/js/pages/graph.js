@@ -6,7 +6,8 @@ import { pathOf } from "../services.js";
 import { serviceKind } from "../states.js";
 import { words } from "../words.js";
 
-const BOX = { width: 190, height: 48, across: 90, down: 18 };
+const BOX = { width: 190, height: 48, across: 90, down: 24 };
+const ARC = 30; // as deep as the space between two rows: a curve reaches three quarters of it
 
 /** Reads which service names which: { id: Set(ids) }. */
 export async function readUses(services, document) {
@@ -30,7 +31,7 @@ export function graph(services, uses) {
   const at = new Map();
   columns.forEach((column, x) => column.forEach((service, y) => at.set(service.id, { x: x * (BOX.width + BOX.across) + 2, y: y * (BOX.height + BOX.down) + 2 })));
   const width = columns.length * (BOX.width + BOX.across) - BOX.across + 4;
-  const height = Math.max(...columns.map((column) => column.length)) * (BOX.height + BOX.down) - BOX.down + 4;
+  const height = Math.max(...columns.map((column) => column.length)) * (BOX.height + BOX.down) - BOX.down + ARC + 4;
   const lines = services.flatMap((service) => [...uses.get(service.id) || []].filter((other) => at.has(other)).map((other) => line(at.get(service.id), at.get(other))));
   return h("div", { class: "graph", tabindex: "0", role: "group", "aria-label": words.environmentPage.graph },
     svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height },
@@ -47,12 +48,23 @@ function box(service, { x, y }) {
     svg("text", { x: x + 14, y: y + 38, class: "node-about" }, `${words.readable(service.service_type)} · ${words.states[service.state] || words.readable(service.state)}`));
 }
 
+// What does not lead to the next column leads below the boxes, which would hide it.
 function line(from, to) {
+  if (to.x - from.x !== BOX.width + BOX.across) return below(from, to);
   const begin = { x: from.x + BOX.width, y: from.y + BOX.height / 2 };
   const end = { x: to.x, y: to.y + BOX.height / 2 };
   const bend = Math.max(40, (end.x - begin.x) / 2);
-  return svg("path", { class: "use", d: `M${begin.x} ${begin.y}C${begin.x + bend} ${begin.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`, "marker-end": "url(#arrow)" });
+  return arrow(`M${begin.x} ${begin.y}C${begin.x + bend} ${begin.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`);
 }
+
+function below(from, to) {
+  const begin = { x: from.x + BOX.width * 0.6, y: from.y + BOX.height };
+  const end = { x: to.x + BOX.width * 0.4, y: to.y + BOX.height };
+  const low = Math.max(begin.y, end.y) + ARC;
+  return arrow(`M${begin.x} ${begin.y}C${begin.x} ${low} ${end.x} ${low} ${end.x} ${end.y}`);
+}
+
+const arrow = (d) => svg("path", { class: "use", d, "marker-end": "url(#arrow)" });
 
 // Columns: who is used stands to the right of those who use it. What closes a circle leads back, and moves nothing.
 function layers(services, uses) {
