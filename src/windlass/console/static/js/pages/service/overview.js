@@ -13,7 +13,7 @@ import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
-const READ = ["status", "metrics", "lock", "dueTimes"]; // these have their places on the pages
+const READ = ["status", "metrics", "lock", "dueTimes", "ingressDeploymentStatus"]; // these have their places on the pages
 const LISTS = ["commit", "deploymentHistory", "log", "plan", "stateVersion", "version", "run"]; // so have these
 const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
