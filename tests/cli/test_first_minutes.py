@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 
 import pytest
 
@@ -115,7 +116,7 @@ async def test_init_prints_the_commands_that_create_and_deploy_the_worker(windla
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
-    """A workspace of two packages that no repository holds, in which commands run."""
+    """A workspace of two packages, in which commands run."""
     (tmp_path / "pnpm-workspace.yaml").write_text("packages: [apps/*]\n")
     (tmp_path / "package.json").write_text('{"private": true}')
     for name in ("api", "web"):
@@ -126,17 +127,20 @@ def workspace(tmp_path, monkeypatch):
 
 
 async def test_a_folder_that_only_holds_applications_is_none(windlass, workspace):
+    advice = "windlass: run `windlass init` in the folder of one application, such as apps/api, apps/web"
+    more = ". Run `git init` here first, if it needs files of the others"
     said = await windlass("init", "-y")
-    assert (said.code, said.err) == (
-        2,
-        "windlass: run `windlass init` in the folder of one application, such as apps/api, apps/web\n",
-    )
+    assert (said.code, said.err) == (2, f"{advice}{more}\n")
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
+    said = await windlass("init", "-y")
+    assert (said.code, said.err) == (2, f"{advice}\n")
     (workspace / "Dockerfile").write_text("FROM x\n")
     said = await windlass("init", "-y", "-e", "shop/production")
     assert (said.code, "A Dockerfile is there" in said.err) == (0, True), said
 
 
 async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace, monkeypatch):
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
     monkeypatch.chdir(workspace / "apps" / "api")
     made = await windlass.done("init", "-y")
     assert made["project"] == workspace.name.replace("_", "-")[:63].strip("-")

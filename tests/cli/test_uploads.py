@@ -12,6 +12,7 @@ from tests.cli.test_economy import counted
 from tests.cli.test_everyday import commit_all, git
 from tests.cli.waits import meanwhile
 from windlass.cli import uploading
+from windlass.cli.everyday.source import whole_folder
 from windlass.cli.everyday.up import folder_to_upload
 from windlass.cli.git_folder import GitFolder
 from windlass.terminal.stopped import Misused
@@ -119,17 +120,18 @@ def test_the_whole_repository_is_uploaded_for_an_application_in_a_folder_of_it(t
         folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings)
     with pytest.raises(Misused):
         folder_to_upload(api, None, settings)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("pnpm-workspace.yaml", ""), ("package.json", '{"workspaces": ["*"]}')]
-)
-def test_a_workspace_without_a_repository_is_uploaded_whole(name, text, tmp_path):
-    api = tmp_path / "apps" / "api"
-    api.mkdir(parents=True)
-    (tmp_path / "package.json").write_text("{}")
+    assert folder_to_upload(api, GitFolder(top=tmp_path), {"root_path": "/api"}) == tmp_path
     with pytest.raises(Misused):
-        folder_to_upload(api, None, {"root_path": "/apps/api"})
-    (tmp_path / name).write_text(text)
-    assert folder_to_upload(api, None, {"root_path": "/apps/api"}) == tmp_path
-    assert folder_to_upload(api, None, {}) == api
+        folder_to_upload(api, None, {"root_path": "/api"})
+
+
+def test_a_home_folder_is_not_uploaded(tmp_path, monkeypatch):
+    api = tmp_path / "ada" / "api"
+    api.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    for top in (tmp_path, tmp_path / "ada"):
+        assert whole_folder(api, GitFolder(top=top)) == api
+        with pytest.raises(Misused):
+            folder_to_upload(api, GitFolder(top=top), {"root_path": f"/{api.relative_to(top)}"})
+    monkeypatch.setenv("HOME", str(tmp_path.parent / "eve"))
+    assert whole_folder(api, GitFolder(top=tmp_path)) == tmp_path

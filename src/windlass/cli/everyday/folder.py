@@ -21,7 +21,7 @@ from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
 from windlass.cli.everyday.source import source_of, whole_folder
-from windlass.cli.git_folder import git_folder
+from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
     FILE,
     FolderLink,
@@ -81,11 +81,11 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     """
     folder = current_folder()
     recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
-    _refuse_without_application(folder, recipe)
+    git = git_folder(folder)
+    _refuse_without_application(folder, recipe, git)
     _show_recipe(recipe)
     if (folder / "Dockerfile").exists():
         say("A Dockerfile is there: a server with Docker builds it, and one without follows it where it can.")
-    git = git_folder(folder)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     answers = _answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
@@ -253,12 +253,13 @@ def _name_of(folder: Path) -> str:
 # What the folder says
 
 
-def _refuse_without_application(folder: Path, recipe: Recipe) -> None:
+def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:
     """Refuses a folder that only holds the folders of applications."""
     if recipe.is_runnable or recipe.processes or not recipe.candidates or (folder / "Dockerfile").exists():
         return
     folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
-    raise Misused(f"run `windlass init` in the folder of one application, such as {plain(folders)}")
+    alone = "" if git else ". Run `git init` here first, if it needs files of the others"
+    raise Misused(f"run `windlass init` in the folder of one application, such as {plain(folders)}{alone}")
 
 
 def _show_recipe(recipe: Recipe) -> None:

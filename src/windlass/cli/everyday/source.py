@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
-from windlass.base.file_names import read_beginning
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.deployments import say
 from windlass.cli.git_folder import GitFolder
@@ -17,13 +15,6 @@ from windlass.terminal.tables import plain
 
 _UNREADABLE: Final = frozenset({400, 409})
 """Statuses of a server that cannot read a repository, or may not call its host."""
-_MOST_BYTES: Final = 1 << 20
-
-
-class _Workspace(Struct):
-    """A part of package.json."""
-
-    workspaces: Any = None
 
 
 def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
@@ -45,22 +36,9 @@ def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | N
 
 
 def whole_folder(folder: Path, git: GitFolder | None) -> Path:
-    """Returns the repository that a folder belongs to, or without one the workspace, or the folder itself."""
-    return git.top if git else next((above for above in folder.parents if is_workspace(above)), folder)
-
-
-def is_workspace(folder: Path) -> bool:
-    """True if packages below a folder are installed with it."""
-    if (folder / "pnpm-workspace.yaml").is_file():
-        return True
-    try:
-        return bool(
-            msgspec.json.decode(
-                read_beginning(folder, "package.json", _MOST_BYTES), type=_Workspace
-            ).workspaces
-        )
-    except (OSError, msgspec.DecodeError):
-        return False
+    """Returns the repository that a folder belongs to, or the folder itself: without a repository, who wrote
+    the files above it is not known, and one that holds a home folder is not sent anywhere."""
+    return git.top if git and not Path.home().is_relative_to(git.top) else folder
 
 
 def _place_in(top: Path, folder: Path) -> dict[str, str]:
