@@ -6,14 +6,23 @@ import asyncio
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import termios
+import threading
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, CloseConnection, TextMessage
 
 from tests.cli.test_stories import shop
 from tests.world import ADMIN
+from windlass.cli.everyday.terminal import TerminalRelay
+from windlass.cli.websocket import CommandSocket
 from windlass.engines.engine import TerminalSize
 
 
@@ -108,3 +117,25 @@ async def test_a_command_that_cannot_run_is_answered_with_the_reason(windlass):
     assert said.err.startswith("windlass: ")
     refused = await windlass("exec", "-a", "web", "ls", token="wrong")
     assert (refused.code, "windlass login" in refused.err) == (1, True), refused
+
+
+def test_what_comes_along_with_the_opening_is_not_lost():
+    """From a command that has ended before its websocket is open."""
+    server = WSConnection(ConnectionType.SERVER)
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            server.receive_data(connection.recv(65_536))
+            assert [*server.events()]
+            words = (AcceptConnection(), TextMessage('{"exit_code": 3}'), CloseConnection(1000, "Ended"))
+            connection.sendall(b"".join(map(server.send, words)))
+            connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        api: Any = SimpleNamespace(url=f"http://127.0.0.1:{listening.getsockname()[1]}", headers={})
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with closing(CommandSocket(api, "/application/x/exec", {})) as opened:
+            assert TerminalRelay(opened).until_end() == 3
+        answering.join()

@@ -50,6 +50,8 @@ class CommandSocket:
         self._api = api
         self._protocol = WSConnection(ConnectionType.CLIENT)
         self._waiting = bytearray()
+        self._early: list[Event] = []
+        """Events that came along with the answer to the opening, as from a command that has ended at once."""
         self._socket = self._connect()
         with on_failure(self._socket.close):
             self._open(path, query)
@@ -82,6 +84,8 @@ class CommandSocket:
 
     def receive(self) -> Iterator[bytes | dict[str, Any] | CloseFrame]:
         """Yields everything that has arrived: bytes, JSON, and the end."""
+        early, self._early = self._early, []
+        yield from filter(None, map(self._take, early))
         while (data := self._read()) is not None:
             try:
                 # Without data, the connection is closed: wsproto takes None for that.
@@ -158,9 +162,11 @@ class CommandSocket:
         body = b""
         while True:
             self._protocol.receive_data(self._socket.recv(_PIECE) or None)
-            for event in self._protocol.events():
+            events = [*self._protocol.events()]
+            for index, event in enumerate(events):
                 match event:
                     case AcceptConnection():
+                        self._early = events[index + 1 :]
                         return
                     case RejectConnection():
                         refusal = event

@@ -105,10 +105,12 @@ class TerminalRelay:
         """Returns the exit code of the command; raises Stopped if its connection ended before."""
         with _resizing(self._wakes):
             try:
+                ready: list[Any] = [self._connection]  # something may have come with its opening
                 while True:
-                    for key in self._ready():
+                    for key in ready:
                         if (end := self._serve(key)) is not None:
                             return self._exit_code(end)
+                    ready = self._ready()
             finally:
                 os.close(self._waker)
                 os.close(self._wakes)
