@@ -119,15 +119,14 @@ async def test_a_command_that_cannot_run_is_answered_with_the_reason(windlass):
     assert (refused.code, "windlass login" in refused.err) == (1, True), refused
 
 
-def test_what_comes_along_with_the_opening_is_not_lost():
-    """From a command that has ended before its websocket is open."""
+def test_a_command_that_has_ended_before_its_websocket_is_open_ends_with_its_exit_code():
     server = WSConnection(ConnectionType.SERVER)
 
     def answer() -> None:
         connection, _ = listening.accept()
         with connection:
             server.receive_data(connection.recv(65_536))
-            assert [*server.events()]
+            list(server.events())
             words = (AcceptConnection(), TextMessage('{"exit_code": 3}'), CloseConnection(1000, "Ended"))
             connection.sendall(b"".join(map(server.send, words)))
             connection.recv(1)
@@ -137,5 +136,6 @@ def test_what_comes_along_with_the_opening_is_not_lost():
         answering = threading.Thread(target=answer)
         answering.start()
         with closing(CommandSocket(api, "/application/x/exec", {})) as opened:
-            assert TerminalRelay(opened).until_end() == 3
+            code = TerminalRelay(opened).until_end()
         answering.join()
+    assert code == 3
