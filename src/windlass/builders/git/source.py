@@ -51,7 +51,7 @@ class GitSource(Struct, frozen=True):
     """Sent as the password, or as `user:password`."""
 
     def __repr__(self) -> str:  # a token has no place in a log
-        return f"Source(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
+        return f"GitSource(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
 
 
 class RemoteAddress(Struct, frozen=True):

@@ -98,7 +98,7 @@ def _render_services(text: str) -> Iterator[dict[str, str]]:
 
 
 def _app_json(files: KnownFiles, recipe: Recipe) -> None:
-    """Reads app.json, unless it is that of a mobile application (`expo`), which has the same name."""
+    """Reads app.json. That of a mobile application (`expo`), which has the same name, holds none of these."""
     if not files.has("app.json"):
         return
     content = files.json("app.json")

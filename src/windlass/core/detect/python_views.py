@@ -1,4 +1,4 @@
-"""Applications whose object is origin in one module and whose views are in others.
+"""Applications whose object is made in one module, and whose views are in others.
 
 A server has to load a module that imports both.
 """
