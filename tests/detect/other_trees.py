@@ -200,6 +200,22 @@ ROWS = [
         },
     ),
     Row(
+        "Rails by its Gemfile alone",
+        {"Gemfile": 'gem "rails"\n', "app/views/pwa/manifest.json.erb": ""},
+        {"framework": "Rails", "health_path": "/up"},
+        {
+            "framework": "Gemfile names rails.",
+            "health_path": "app/views/pwa/manifest.json.erb is there: versions of Rails that make it answer "
+            "there.",
+        },
+    ),
+    Row(
+        "WordPress without its settings",
+        {"wp-config-sample.php": "", "index.php": ""},
+        {"framework": "WordPress"},
+        {"framework": "wp-config-sample.php is there."},
+    ),
+    Row(
         "Sinatra",
         {"Gemfile": "gem 'sinatra'\n", "app.rb": "", ".ruby-version": "ruby-3.3.1\n"},
         {

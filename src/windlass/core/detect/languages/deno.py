@@ -33,7 +33,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose(f"It is a task of {config}.", start="deno task start")
     entry = files.has(*_ENTRY)
     if entry and (recipe.framework or "Deno.serve(" in files.text(entry)):
-        recipe.choose(f"{entry} serves HTTP; Deno listens there unless it is told another.", port=8000)
+        recipe.choose(
+            f"{entry} serves HTTP; Deno listens there unless the code names another port.", port=8000
+        )
     if entry:
         recipe.choose(f"{entry} is there.", start=f"deno run --allow-net --allow-env --allow-read {entry}")
 

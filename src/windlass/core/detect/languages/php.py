@@ -41,8 +41,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         f"php-{name}" for name in extensions if name not in ("ctype", "iconv", "json", "filter", "openssl")
     ]
     recipe.choose("composer.json names the extensions.", system_packages=packages)
-    if files.has("wp-config.php", "wp-config-sample.php"):
-        recipe.choose("wp-config.php is there.", framework="WordPress")
+    if file := files.has("wp-config.php", "wp-config-sample.php"):
+        recipe.choose(f"{file} is there.", framework="WordPress")
     if title == "Laravel":
         recipe.choose("Laravel changes its tables by migrations.", release="php artisan migrate --force")
         recipe.choose(

@@ -46,11 +46,12 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             more = " -o 0.0.0.0 -p ${PORT:-4567}" if recipe.framework == "Sinatra" else ""
             recipe.choose(f"{name} is there.", start=f"bundle exec ruby {name}{more}")
     if recipe.framework == "Sinatra":
-        recipe.choose("Sinatra listens there unless PORT says another.", port=4567)
+        recipe.choose("Sinatra listens there unless PORT names another.", port=4567)
 
 
 def _rails(files: KnownFiles, recipe: Recipe) -> None:
-    recipe.choose("config/application.rb is there.", framework="Rails")
+    file = files.has("bin/rails", "config/application.rb")
+    recipe.choose(f"{file} is there." if file else "Gemfile names rails.", framework="Rails")
     if (
         files.tree.names("app/assets")
         or files.tree.names("app/assets/config")
@@ -65,8 +66,10 @@ def _rails(files: KnownFiles, recipe: Recipe) -> None:
         start="bundle exec rails server -b 0.0.0.0 -p ${PORT:-3000}",
         port=3000,
     )
-    if files.has("app/views/pwa/manifest.json.erb") or "rails/health#show" in files.text("config/routes.rb"):
+    if "rails/health#show" in files.text("config/routes.rb"):
         recipe.choose("config/routes.rb names the health check of Rails.", health_path="/up")
+    elif page := files.has("app/views/pwa/manifest.json.erb"):
+        recipe.choose(f"{page} is there: versions of Rails that make it answer there.", health_path="/up")
 
 
 ruby = Language(
