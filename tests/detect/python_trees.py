@@ -313,6 +313,16 @@ ROWS = [
         {"package_manager": "pipenv", "language_version": "3.12", "start": f"gunicorn app:app {GUNICORN}"},
     ),
     Row(
+        "the version in a Pipfile beside pyproject.toml",
+        {
+            "Pipfile": "[packages]\nflask='*'\n[requires]\npython_full_version='3.12.4'\n",
+            "pyproject.toml": "[project]\nname='x'\nrequires-python='>=3.9'\n",
+            "app.py": FLASK,
+        },
+        {"language_version": "3.12.4"},
+        {"language_version": "Pipfile names it."},
+    ),
+    Row(
         "the version in .python-version",
         {".python-version": "3.13\n", "main.py": ""},
         {"language_version": "3.13"},

@@ -93,10 +93,12 @@ def _add(names: dict[str, str], line: str, file: str) -> None:
 
 def _packages(files: KnownFiles, recipe: Recipe) -> None:
     content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
+    if files.has("Pipfile"):  # before pyproject.toml, as on the engine process
+        required = table(files.toml("Pipfile"), "requires")
+        for field in ("python_version", "python_full_version"):
+            choose_version(recipe, word(required, field), "Pipfile")
     choose_version(recipe, word(content, "project", "requires-python"), "pyproject.toml")
     choose_version(recipe, word(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
-    if files.has("Pipfile"):
-        choose_version(recipe, word(files.toml("Pipfile"), "requires", "python_version"), "Pipfile")
     if not recipe.language_version and (pinned := python_of_pins(files)):
         recipe.choose(pinned.reason, language_version=pinned.version)
     manager, install, reason = _manager(files, content)
