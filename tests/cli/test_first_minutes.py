@@ -174,6 +174,14 @@ async def test_init_prints_no_command_for_the_only_process(windlass, folder):
     assert (said.code, "  windlass " in said.err) == (0, False), said
 
 
+async def test_init_prints_no_command_for_the_process_app_of_fly(windlass, folder):
+    (folder / "Procfile").unlink()
+    (folder / "fly.toml").write_text('[processes]\napp = "python app.py"\nmailer = "python mail.py"\n')
+    said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
+    commands = [line for line in said.err.splitlines() if line.startswith("  windlass ")]
+    assert (said.code, [line.split()[-1] for line in commands]) == (0, ["UPLOAD", "mailer"]), said
+
+
 async def test_the_commands_that_the_first_start_prints_succeed_in_the_order_in_which_they_stand(
     windlass, folder, tmp_path
 ):

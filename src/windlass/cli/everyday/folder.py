@@ -273,12 +273,12 @@ def _show_recipe(recipe: Recipe) -> None:
 
 
 def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
-    """Says how the processes beside the web process are deployed. An application that was there before is
-    known by its name only."""
-    others = [process.name for process in recipe.processes if process.name != "web"]
-    if "source" not in application or len(others) == len(recipe.processes) == 1:
+    """Says how the processes beside the one that this application runs are deployed. An application that was
+    there before is known by its name only."""
+    if "source" not in application:
         return
-    for name in others[:_MOST_PROCESSES]:
+    others = recipe.processes[1:] if recipe.start else recipe.processes  # the first is the one that starts
+    for name in (process.name for process in others[:_MOST_PROCESSES]):
         words = ["windlass", "application", "create", "--environment", link.place, "--name", name]
         words += ["--process", name, *_source_options(application)]
         say(f"The process {plain(name)} runs in an application of its own. Create and deploy it with:")
