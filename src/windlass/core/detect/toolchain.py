@@ -36,6 +36,8 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     """A command that prints the version; empty if an older version than the wanted one is taken, too."""
     version_files: tuple[str, ...] = ()
     """Files of the application that decide which version the programs are."""
+    former_major: int | None = None
+    """The first number of old versions, before the one that counts: Java 1.8 is Java 8."""
     newer: str = ""
     """The command that installs another version, with `{version}`."""
     homes: tuple[str, ...] = ()
@@ -71,21 +73,19 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     def installation(self, wanted: str) -> str:
         """Returns the command that installs it where it is missing: the wanted version, if a package of the
         system has one in its name."""
-        numbers = ".".join(map(str, version_numbers(wanted)))
+        numbers = ".".join(map(str, self.numbers_in(wanted)))
         if numbers and self.newer.startswith("apt-get "):
             return self.newer.format(version=numbers)
         return f"apt-get install {self.package}"
 
+    def numbers_in(self, text: str) -> tuple[int, ...]:
+        """Returns the first version in a text: `go version go1.26.8` is (1, 26, 8)."""
+        match = _NUMBERS.search(text)
+        numbers = tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
+        return numbers[1:] if len(numbers) > 1 and numbers[0] == self.former_major else numbers
 
-def version_numbers(text: str) -> tuple[int, ...]:
-    """Returns the first version in a text: `go version go1.26.8` is (1, 26, 8). Java 1.8 is Java 8."""
-    match = _NUMBERS.search(text)
-    numbers = tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
-    return numbers[1:] if numbers[:1] == (1,) and numbers[1:2] == (8,) and len(numbers) == 2 else numbers
-
-
-def is_old(version: str, wanted: str) -> bool:
-    """True if a version is older than the wanted one, where both are known and `wanted` names a least one."""
-    least = version_numbers(wanted)
-    present = version_numbers(version)
-    return bool(least and present) and "<" not in wanted and present < least[: len(present)]
+    def is_old(self, version: str, wanted: str) -> bool:
+        """True if a version is older than the wanted one, where both are known and `wanted` names a least
+        one."""
+        least, present = self.numbers_in(wanted), self.numbers_in(version)
+        return bool(least and present) and "<" not in wanted and present < least[: len(present)]

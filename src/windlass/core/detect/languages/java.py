@@ -112,6 +112,7 @@ java = Language(
         package="default-jdk",
         others={"java": "default-jdk", "mvn": "maven", "gradle": "gradle"},
         version=("javac", "-version"),
+        former_major=1,
         newer="apt-get install openjdk-{version}-jdk",
         homes=("usr/lib/jvm/*", "opt/java/*", "opt/jdk*"),
         home_variable="JAVA_HOME",
