@@ -271,7 +271,7 @@ async def test_plain_http_goes_to_allowed_networks_only(make_git, refused):
         return [ip_address("140.82.112.3")]
 
     said = await refused(make_git(resolve=resolve), GitSource("http://git.example/x"))
-    assert "use https://" in said
+    assert said.startswith("Use https://: ")
 
 
 async def test_a_branch_that_git_would_read_as_something_else_is_refused(git, repository, harmless, refused):

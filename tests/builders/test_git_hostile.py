@@ -230,13 +230,13 @@ async def test_paths_that_are_too_long_or_too_deep_are_refused(git, repository, 
 async def test_a_small_pack_that_becomes_large_files_is_refused(make_git, repository, refused):
     repository.put({"zeros": b"\0" * 3_000_000}).commit()
     said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
-    assert said == "The repository is larger than 1 MiB."
+    assert said == "Take large files out of the repository: it is larger than 1 MiB."
 
 
 async def test_a_pack_that_is_too_large_is_refused_while_it_comes(make_git, repository, refused):
     repository.put({"noise": os.urandom(3_000_000)}).commit()
     said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
-    assert said == "The repository is larger than 1 MiB."
+    assert said == "Take large files out of the repository: it is larger than 1 MiB."
 
 
 async def test_a_history_that_is_too_large_is_refused_while_it_comes(make_git, repository, refused):
@@ -246,7 +246,7 @@ async def test_a_history_that_is_too_large_is_refused_while_it_comes(make_git, r
     said = await refused(
         make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url, commit=head[:10])
     )
-    assert said == "The repository is larger than 1 MiB."
+    assert said == "Take large files out of the repository: it is larger than 1 MiB."
 
 
 async def test_files_that_grow_when_they_are_checked_out_are_refused(make_git, repository, refused):
@@ -254,7 +254,7 @@ async def test_files_that_grow_when_they_are_checked_out_are_refused(make_git, r
     files = {f"{number}": "$Id$\n" * 10_000 for number in range(5)}
     repository.put({**files, ".gitattributes": "* ident\n"}).commit()
     said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
-    assert said == "The repository is larger than 1 MiB."
+    assert said == "Take large files out of the repository: it is larger than 1 MiB."
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", "..", ".", "a/../b"])

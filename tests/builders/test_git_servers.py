@@ -95,7 +95,7 @@ async def test_a_server_that_never_answers_is_given_up_after_the_time_limit(
     server.hangs = True
     git = make_git(limits=Limits(seconds=0.5))
     said = await refused(git, GitSource(server.url("shop.git")))
-    assert said.startswith("The repository was not fetched within")
+    assert said.startswith("Check the git server, or deploy again: the repository was not fetched within")
 
 
 async def test_cancelling_leaves_no_process_and_no_folder(git, repository, server, into, home):
@@ -163,10 +163,11 @@ async def test_without_a_git_that_can_be_pinned_nothing_is_called(
     old = tmp_path / "bin" / "git"
     old.parent.mkdir()
     monkeypatch.setenv("PATH", str(old.parent))
-    assert "git is not installed" in await refused(make_git(), GitSource(repository.url))
+    install = "Install git 2.37 or newer on the machine that runs Windlass"
+    assert await refused(make_git(), GitSource(repository.url)) == f"{install}: git is not installed."
     old.write_text("#!/bin/sh\necho git version 2.36.9\n")
     old.chmod(0o755)
-    assert "must be 2.37 or newer" in await refused(make_git(), GitSource(repository.url))
+    assert await refused(make_git(), GitSource(repository.url)) == f"{install}: it has git version 2.36.9."
 
 
 async def test_listing_commits_does_not_fetch_what_is_in_them(git, repository, server, home):

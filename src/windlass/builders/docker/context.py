@@ -78,8 +78,10 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
         where = order.root if order.root not in ("", ".") else "the repository's root"
         raise BuildError(f"Add a {named} to {where}, or say in dockerfile_path where it is: there is none")
     file = _within(source, Path(place), outside)
-    if not file.is_file() or file.stat().st_size > LARGEST_DOCKERFILE:
-        raise BuildError(f"dockerfile_path: {named} is no Dockerfile")
+    if not file.is_file():
+        raise BuildError(f"dockerfile_path: name a file: {named} is something else")
+    if file.stat().st_size > LARGEST_DOCKERFILE:
+        raise BuildError(f"Shorten {named}: it is larger than {LARGEST_DOCKERFILE // 1024**2} MiB")
     inside = Path(place).is_relative_to(folder)
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
     ignore = beside(folder, PurePosixPath(name) if inside else None)

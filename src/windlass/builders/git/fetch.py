@@ -44,6 +44,7 @@ from windlass.builders.git.source import (
 T = TypeVar("T")
 
 NEEDED: Final = (2, 37)  # http.curloptResolve
+_INSTALL: Final = f"Install git {NEEDED[0]}.{NEEDED[1]} or newer on the machine that runs Windlass"
 TRIES: Final = 50
 SCRATCH: Final = "commits-"
 MOST_BRANCHES: Final = 1000
@@ -175,10 +176,10 @@ class Git:
         try:
             answer = await without_repository(self._home, self._limits).ask("version")
         except FileNotFoundError as error:
-            raise GitError("git is not installed on the machine that runs Windlass.") from error
+            raise GitError(f"{_INSTALL}: git is not installed.") from error
         version = re.search(r"(\d+)\.(\d+)", answer)
         if not version or (int(version[1]), int(version[2])) < NEEDED:
-            raise GitError("The git of the machine that runs Windlass is too old: it must be 2.37 or newer.")
+            raise GitError(f"{_INSTALL}: it has {printable(answer)}.")
         self._usable = True
 
     async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
@@ -200,11 +201,11 @@ class Git:
         addresses = await self._addresses(where)
         if not all(map(self._reach.admits, addresses)):
             raise GitError(
-                f"{where.host} has no public address. "
-                "The operator of Windlass can allow its network with the setting outbound_allow."
+                "Ask the operator to allow the network of the repository with the setting outbound_allow: "
+                f"{where.host} has no public address."
             )
         if where.scheme == "http" and not all(map(self._reach.names, addresses)):
-            raise GitError("http:// shows the code and any token to everyone on the way: use https://.")
+            raise GitError("Use https://: http:// shows the code and any token to everyone on the way.")
         return addresses
 
     async def _addresses(self, where: RemoteAddress) -> Sequence[Address]:
@@ -213,7 +214,7 @@ class Git:
         with suppress(OSError):
             if addresses := await self._resolve(where.host, where.port):
                 return addresses
-        raise GitError(f"There is no machine named {where.host}.")
+        raise GitError(f"Check the address of the repository: there is no machine named {where.host}.")
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
@@ -309,5 +310,6 @@ def _translated(limits: Limits) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GitError(FULL) from error
         raise GitError(
-            "The machine that runs Windlass could not write the copy of the repository."
+            "Ask the operator to look at the disk of the machine that runs Windlass: the copy of the "
+            f"repository could not be written ({error.strerror or type(error).__name__})."
         ) from error

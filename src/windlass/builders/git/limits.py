@@ -24,12 +24,19 @@ class Limits(Struct, frozen=True):
 
     def check(self, size: int, files: int) -> None:
         if size > self.bytes:
-            raise GitError(f"The repository is larger than {self.bytes / 1024**2:.0f} MiB.")
+            raise GitError(
+                f"Take large files out of the repository: it is larger than {self.bytes / 1024**2:.0f} MiB."
+            )
         if files > self.files:
-            raise GitError(f"The repository has more than {self.files} files and folders.")
+            raise GitError(
+                f"Take files out of the repository: it has more than {self.files} files and folders."
+            )
 
     def too_slow(self) -> GitError:
-        return GitError(f"The repository was not fetched within {self.seconds:.0f} seconds.")
+        return GitError(
+            "Check the git server, or deploy again: the repository was not fetched within "
+            f"{self.seconds:.0f} seconds."
+        )
 
     def confine(self, process: ChildProcess) -> None:
         with suppress(ProcessLookupError):  # it may have ended already

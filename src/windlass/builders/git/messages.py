@@ -151,6 +151,6 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"fsck error|is corrupt|bad object|unresolved deltas",
         GitError,
-        "{url} holds objects that git refuses.",
+        "Run `git fsck`, and repair what it reports: {url} holds objects that git refuses.",
     ),
 )

@@ -190,7 +190,8 @@ def _in_plain_words() -> Iterator[None]:
         if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
             raise BuildError(FULL) from error
         raise BuildError(
-            f"The machine that runs Windlass could not put together what is built: {why}."
+            "Ask the operator to look at the disk of the machine that runs Windlass: files of the build "
+            f"could not be written ({why})."
         ) from error
 
 

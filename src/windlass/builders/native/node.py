@@ -145,7 +145,7 @@ def _content(file: Path) -> dict[str, Any]:
     except BadJson as error:
         raise BuildError(f"Fix package.json, which cannot be read: {error}.") from error
     if not isinstance(content, dict):
-        raise BuildError("package.json must hold an object.")
+        raise BuildError("Fix package.json: it must hold an object.")
     return content
 
 

@@ -57,8 +57,8 @@ async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path)
 
 
 _MISSING: Final = (
-    f"There is no pip {PIP[0]}.{PIP[1]} or newer and no uv on the machine that runs Windlass: install "
-    "python3-pip, or uv."
+    "Install python3-pip, or uv, on the machine that runs Windlass: it has no pip "
+    f"{PIP[0]}.{PIP[1]} or newer, and no uv."
 )
 
 

@@ -181,8 +181,8 @@ def _of_project(folder: Path) -> PythonDependencies:
     installable = is_installable(pyproject, folder) or (folder / "setup.py").is_file()
     if declared is None and not installable:
         raise BuildError(
-            "pyproject.toml names no dependencies that can be read: add [project] dependencies, or a "
-            "requirements.txt."
+            "Add `dependencies` to [project] in pyproject.toml, or a requirements.txt: pyproject.toml names "
+            "no dependencies that can be read."
         )
     requirements = _text(declared or ())
     return PythonDependencies(

@@ -35,7 +35,8 @@ def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[
         raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
     whole = tree.inside(top, file)
     if whole is None or not whole.is_file():
-        raise BuildError(f"There is no {file.relative_to(top) if file.is_relative_to(top) else file.name}.")
+        name = file.relative_to(top) if file.is_relative_to(top) else file.name
+        raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")
     text = read_small_text(whole)
     for line in text.replace("\0", "").splitlines():
         plain = line.strip()
