@@ -159,7 +159,7 @@ class TerminalRelay:
         if self._code is not None:
             return self._code
         reason = plain(end.reason) or "the connection was lost"
-        raise Stopped(f"the command was ended: {reason[:1].lower()}{reason[1:]}")
+        raise Stopped(f"run it again if you still need it: {reason[:1].lower()}{reason[1:]}")
 
 
 def _size() -> os.terminal_size:
