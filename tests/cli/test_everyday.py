@@ -313,6 +313,14 @@ async def test_scale_to_zero_says_that_nothing_answers_and_how_to_start_again(li
     assert "has no instances" not in (await meanwhile(linked, "scale", "1", "--text")).err
 
 
+@pytest.mark.parametrize(("words", "counted"), [("1", "1 instance"), ("web=2-5", "2 to 5 instances")])
+async def test_scale_before_the_first_deployment_says_how_to_deploy(windlass, folder, words, counted):
+    await shop(windlass)
+    write_link(folder, LINK)
+    said = await windlass("scale", words, "--text")
+    assert (said.code, said.err) == (0, f"Deploy it with `windlass deploy web`: web gets {counted} then.\n")
+
+
 @pytest.mark.parametrize("words", ["two", "web=", "=2", "5-2", "1 2"])
 def test_a_number_of_instances_that_is_none_is_refused_before_the_server_is_asked(words):
     said = say("scale", *words.split(), url="http://127.0.0.1:1")

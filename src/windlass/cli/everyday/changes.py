@@ -117,7 +117,14 @@ def _scale(call: EverydayCall, service: FoundService, fields: dict[str, int], *,
     elif call.as_json:
         print_json(answer)
     else:
-        say(f"{plain(service.name)} gets so many instances with its next deployment: `windlass deploy`.")
+        command = plain(call.command_line("deploy", service.name))
+        say(f"Deploy it with `{command}`: {plain(service.name)} gets {_count_of(fields)} then.")
+
+
+def _count_of(fields: dict[str, int]) -> str:
+    least, most = fields["min_running_instances"], fields["max_running_instances"]
+    count = f"{most}" if least == most else f"{least} to {most}"
+    return f"{count} instance{'s' if most != 1 else ''}"
 
 
 def _scale_fields(text: str) -> tuple[str, dict[str, int]]:
