@@ -247,9 +247,11 @@ def _check_url(url: str) -> str:
 
 def _proxies(url: str) -> list[urllib.request.BaseHandler]:
     """Calls servers on this machine directly, even if the environment names a proxy."""
-    host = urlsplit(url).hostname or ""
+    return [urllib.request.ProxyHandler({})] if is_this_machine(urlsplit(url).hostname or "") else []
+
+
+def is_this_machine(host: str) -> bool:
     try:
-        here = ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        here = host == "localhost" or host.endswith(".localhost")
-    return [urllib.request.ProxyHandler({})] if here else []
+        return host == "localhost" or host.endswith(".localhost")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from functools import partial
 from typing import Final
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.client import Api, ApiRefused
+from windlass.cli.client import Api, ApiRefused, is_this_machine
 from windlass.cli.connection import USUAL, ServerAccess, given_access
 from windlass.cli.contexts import ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.deployments import say
@@ -130,14 +129,7 @@ def _with_scheme(url: str) -> str:
         host = urlsplit(f"//{url}").hostname or ""
     except ValueError:
         host = ""
-    return f"{'http' if _is_here(host) else 'https'}://{url}"
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    return f"{'http' if is_this_machine(host) else 'https'}://{url}"
 
 
 def _present(by_option: ServerAccess, environment: ServerAccess, contexts: Contexts) -> str:
@@ -146,7 +138,7 @@ def _present(by_option: ServerAccess, environment: ServerAccess, contexts: Conte
 
 def _warn_of_plain_http(address: str) -> None:
     parts = urlsplit(address)
-    if parts.scheme == "http" and not _is_here(parts.hostname or ""):
+    if parts.scheme == "http" and not is_this_machine(parts.hostname or ""):
         say(f"Use https if {parts.hostname} has it: over http, others on the way can read the token.")
 
 
