@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from windlass.base import addresses
 from windlass.base import subprocesses as group
@@ -123,7 +123,7 @@ class Git:
 
         async def action(remote: Remote) -> tuple[str, str]:
             answer = await remote.ask("ls-remote", "--symref", "--", remote.url, ref)
-            return _head_in(answer, ref) or _no_head(remote.url, source)
+            return _head_in(answer, ref) or _refuse_without_head(remote.url, source)
 
         return await self._at(source, action)
 
@@ -273,7 +273,7 @@ def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
     return None
 
 
-def _no_head(url: str, source: GitSource) -> tuple[str, str]:
+def _refuse_without_head(url: str, source: GitSource) -> NoReturn:
     if source.branch:
         raise GitError(
             f"Choose another branch, or push this one: there is no branch {source.branch} in {url}."

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from msgspec import Struct
 
@@ -132,7 +132,7 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     _refuse_missing(f"{name} {rest[0]}", site, rest[0])
 
 
-def _refuse_missing(program: str, site: Site, file: str = "") -> str:
+def _refuse_missing(program: str, site: Site, file: str = "") -> NoReturn:
     lines = "; ".join(site.undone[:3]).removesuffix(".")
     if lines and site.layout.image:
         missing = f"file {file}" if file else f"program {program}"

@@ -180,7 +180,7 @@ def _steps_of(
         if procfile:
             return None
         if recipe.is_runnable and not toolchain.wheel:
-            raise _refuse_missing(recipe, toolchain)
+            raise _missing_toolchain(recipe, toolchain)
     named = (("Installing the dependencies", recipe.install), ("Building", recipe.build))
     return RecipeSteps(
         toolchain=toolchain,
@@ -200,8 +200,8 @@ def _starts_another(
     return "/" not in program and program not in toolchain.programs
 
 
-def _refuse_missing(recipe: Recipe, toolchain: Toolchain) -> BuildError:
-    """Refuses a language that this machine has no programs for, before minutes are spent."""
+def _missing_toolchain(recipe: Recipe, toolchain: Toolchain) -> BuildError:
+    """Returns the refusal of a language that this machine has no programs for, before minutes are spent."""
     shown_by = recipe.reasons["language"].rstrip(".")
     return BuildError(
         f"Install {toolchain.title}{_version(recipe)} on this machine: "

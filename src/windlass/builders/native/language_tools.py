@@ -70,7 +70,7 @@ class ToolchainSearch:
                 )
             except MissingToolchain as missing:
                 reason = f" It could not be fetched: {missing}"
-        raise _refuse_version(toolchain, present, wanted, why, reason)
+        raise _missing_version(toolchain, present, wanted, why, reason)
 
     async def _present(self, toolchain: Toolchain, own: Mapping[str, str]) -> str | None:
         """Returns the version on the path, which is empty if it does not matter. None if there is none."""
@@ -168,7 +168,7 @@ def _other_homes(toolchain: Toolchain) -> list[Path]:
     return sorted(folders, key=lambda folder: (toolchain.numbers_in(folder.name), folder.name))
 
 
-def _refuse_version(
+def _missing_version(
     toolchain: Toolchain, present: str | None, wanted: str, why: str, reason: str
 ) -> BuildError:
     least = ".".join(map(str, toolchain.numbers_in(wanted)))
