@@ -186,7 +186,7 @@ def test_no_link_is_followed_and_no_pipe_is_opened(tmp_path):
 
 def test_a_file_that_is_removed_meanwhile_is_a_problem(tmp_path):
     recipe = detect(Tree(["package.json"], partial(read_beginning, tmp_path)))
-    assert recipe.problems[0] == "package.json cannot be read: No such file or directory."
+    assert recipe.problems[0] == "Make package.json a file that can be read: No such file or directory."
 
 
 def test_folders_of_tools_are_not_entered(tmp_path):

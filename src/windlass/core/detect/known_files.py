@@ -38,11 +38,7 @@ class KnownFiles:
 
     def beginning(self, path: str, most: int) -> str:
         """Returns the first bytes of a file of any size, such as a lock."""
-        try:
-            return self.tree.read(path, most).decode("utf-8-sig", errors="replace")
-        except OSError as error:
-            self.problems.append(f"{path} cannot be read: {error.strerror or type(error).__name__}.")
-            return ""
+        return self._bytes(path, most).decode("utf-8-sig", errors="replace")
 
     def line(self, path: str) -> str:
         """Returns the first line of a file that is not a comment."""
@@ -58,15 +54,19 @@ class KnownFiles:
         return self._document(path, _toml)
 
     def _read(self, path: str) -> str:
-        try:
-            content = self.tree.read(path, LARGEST + 1)
-        except OSError as error:
-            self.problems.append(f"{path} cannot be read: {error.strerror or type(error).__name__}.")
-            return ""
+        content = self._bytes(path, LARGEST + 1)
         if len(content) > LARGEST:
             self.problems.append(f"Shorten {path}: it is larger than {LARGEST >> 20} MiB, and was not read.")
             return ""
         return content.decode("utf-8-sig", errors="replace").replace("\0", "")
+
+    def _bytes(self, path: str, most: int) -> bytes:
+        try:
+            return self.tree.read(path, most)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            self.problems.append(f"Make {path} a file that can be read: {why}.")
+            return b""
 
     def _document(self, path: str, parse: Any) -> dict[str, Any]:
         if path not in self._documents:
