@@ -9,6 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.native import tree
+
 # The character before it may end a word, an assignment or an item of a list of paths.
 _PATHS = re.compile(r"(?<![\w./$}~-])/[\w.@+-]+(?:/[\w.@+-]*)*")
 
@@ -44,6 +47,14 @@ class Layout(Struct, frozen=True, kw_only=True):
             return path
         relative = posixpath.relpath(whole, self.workdir)
         return f"{relative}/" if path.endswith("/") and relative != "." else relative
+
+
+def folder_of(order: Order) -> Path:
+    """Returns the folder of the application. Raises BuildError if the commit does not hold it."""
+    folder = tree.inside(order.source, order.source / order.root.strip("/"))
+    if folder is None or not folder.is_dir():
+        raise BuildError(f"root_path: name a folder of the repository: there is no folder {order.root}.")
+    return folder
 
 
 def below(path: str, top: str) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.builder import Order, Say
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import ArtifactStore
+from windlass.builders.native.layout import folder_of
 from windlass.core.deploy.workload import Artifact
 
 
 def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
     """The whole repository is in the artifact, which works in the folder `root` of it."""
     tree.without_ways_out(order.source, say)
-    folder = tree.inside(order.source, order.source / order.root)
-    if folder is None or not folder.is_dir():
-        raise BuildError(f"root_path: there is no folder {order.root} in this commit.")
+    folder_of(order)
     with store.making() as folder_of_build:
         artifact = folder_of_build / "artifact"
         artifact.mkdir(mode=0o700)

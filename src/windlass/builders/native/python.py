@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,9 +34,9 @@ from windlass.builders.native.python_versions import Interpreter
 from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
+from windlass.core.detect.python_pins import MOST_OF_LOCK
 from windlass.core.detect.python_requirements import REQUIREMENTS, missing_requirements
 
-_MOST_OF_LOCK: Final = 8 * 1024**2
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
@@ -127,7 +127,7 @@ def dependencies_of(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDe
 def _lock_text(needed: PythonDependencies) -> str:
     """Returns the beginning of the manager's lock; empty if there is none, or a link in its place."""
     try:
-        lock = read_beginning(needed.cwd, needed.manager.lock, _MOST_OF_LOCK) if needed.manager else b""
+        lock = read_beginning(needed.cwd, needed.manager.lock, MOST_OF_LOCK) if needed.manager else b""
     except OSError:
         return ""
     return lock.decode(errors="replace")

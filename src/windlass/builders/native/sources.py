@@ -17,7 +17,7 @@ from windlass.builders.native import container_only, detected, node, python, sta
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.detected import RecipeSteps
 from windlass.builders.native.dockerfile_hints import Hints, read_hints
-from windlass.builders.native.layout import Layout, below
+from windlass.builders.native.layout import Layout, below, folder_of
 from windlass.builders.native.node_builds import Commands, builds_of
 from windlass.builders.native.node_workspaces import workspace_of
 from windlass.builders.native.pyproject import read_pyproject
@@ -67,7 +67,7 @@ class Sources(Struct, kw_only=True):
 
 def read(order: Order) -> Sources:
     remarks = [*_of_system_packages(order)]
-    context = _context(order)
+    context = folder_of(order)
     workspace = None
     if context != order.source:
         tree.without_ways_out(order.source, remarks.append)
@@ -96,13 +96,6 @@ def _of_system_packages(order: Order) -> Iterator[str]:
             f"Ask the operator to run `apt-get install {names}`, if it is missing: the engine process "
             "installs no system_packages."
         )
-
-
-def _context(order: Order) -> Path:
-    folder = tree.inside(order.source, order.source / order.root.strip("/"))
-    if folder is None or not folder.is_dir():
-        raise BuildError(f"root_path: there is no folder {order.root} in this commit.")
-    return folder
 
 
 def _dockerfile(order: Order, context: Path) -> Path | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
+from windlass.core.detect.python_code import module_file
 from windlass.core.detect.recipe import Recipe
 
 _HOSTS: Final = re.compile(
@@ -58,7 +59,7 @@ def _served_settings(files: KnownFiles, module: str) -> str:
     project = module.partition(".")[0]
     text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
     named = SETTINGS.search(text) or _OTHERWISE.search(text)
-    return named[1] if named and _file_of(files, named[1]) else module
+    return named[1] if named and module_file(files, named[1]) else module
 
 
 def _secret_problem(settings: str) -> str:
@@ -118,7 +119,7 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
     for name in paths:
         for match in _ALL_OF.finditer(files.text(name)):
-            imported = _file_of(files, _absolute(name, match[1]))
+            imported = module_file(files, _absolute(name, match[1]))
             if imported and imported not in paths and len(paths) < _MOST_MODULES:
                 paths.append(imported)
     return "\n".join(map(files.text, paths))
@@ -130,8 +131,3 @@ def _absolute(path: str, module: str) -> str:
     package = path.split("/")[:-1]
     parents = package[: len(package) - up + 1] if up else []
     return ".".join(filter(None, [*parents, module.lstrip(".")]))
-
-
-def _file_of(files: KnownFiles, module: str) -> str:
-    path = module.replace(".", "/")
-    return files.has(f"{path}.py", f"{path}/__init__.py")

@@ -150,6 +150,12 @@ def python_file(files: KnownFiles, path: str, needed: Collection[str]) -> Python
     return PythonFile(path, text, _base_of(files, folder, own if name != "__init__.py" else ()))
 
 
+def module_file(files: KnownFiles, module: str) -> str:
+    """Returns the path of a module, or of the beginning of a package, or an empty text."""
+    path = module.replace(".", "/")
+    return files.has(f"{path}.py", f"{path}/__init__.py")
+
+
 def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
     """Returns the folder from which a file imports modules of the repository: its own if they are beside it
     and nowhere else, as where it is run there; `src` if it is below that."""

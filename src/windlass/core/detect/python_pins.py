@@ -20,7 +20,8 @@ from windlass.core.detect.wheel_table import NEWEST, WHEELS
 LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 PINNING_FILES: Final = (*LOCKS, *REQUIREMENTS, "Pipfile.lock", "pyproject.toml")
 _PIPFILE: Final = "Pipfile.lock"
-_MOST_OF_LOCK: Final = 8 << 20
+MOST_OF_LOCK: Final = 8 << 20
+"""Bytes of a lock that are read."""
 _OLDEST: Final = 8
 """The oldest minor version that a range names."""
 _ELSEWHERE: Final = re.compile(
@@ -102,12 +103,12 @@ def _without_zeros(numbers: tuple[int, ...]) -> tuple[int, ...]:
 def _pins(files: KnownFiles) -> Iterator[_Pin]:
     """Yields the pins of the file that decides what is installed."""
     if lock := files.has(*LOCKS):
-        yield from _pins_in(files.beginning(lock, _MOST_OF_LOCK), lock)
+        yield from _pins_in(files.beginning(lock, MOST_OF_LOCK), lock)
     elif files.has(*REQUIREMENTS):
         for path in requirements_files(files):
             yield from _pins_in(files.text(path), path)
     elif files.has(_PIPFILE):
-        yield from _pins_of_pipfile(files.beginning(_PIPFILE, _MOST_OF_LOCK))
+        yield from _pins_of_pipfile(files.beginning(_PIPFILE, MOST_OF_LOCK))
     elif files.has("pyproject.toml"):
         listed = texts(files.toml("pyproject.toml"), "project", "dependencies")
         yield from _pins_in("\n".join(listed), "pyproject.toml")

@@ -62,8 +62,8 @@ def server_of(files: KnownFiles, path: str) -> PythonServer | None:
     return None
 
 
-def module_file(files: KnownFiles, module: str) -> str:
-    """Returns the path of a module of the repository, or an empty text."""
+def program_file(files: KnownFiles, module: str) -> str:
+    """Returns the path of a module that a program imports or is, also below `src`, or an empty text."""
     path = module.replace(".", "/")
     return files.has(
         *(f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__main__.py", "/__init__.py"))
@@ -83,7 +83,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
         file = PythonFile(name, files.text(name))
         yield file
         for module in _imports(file):
-            inner = module_file(files, module)
+            inner = program_file(files, module)
             if inner and inner not in ahead and len(ahead) < MOST_FILES:
                 ahead.append(inner)
 

@@ -10,7 +10,7 @@ from windlass.core.detect.django_settings import MIGRATE, SETTINGS, apply_django
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
 from windlass.core.detect.old_packages import SETUPTOOLS, old_package_in
-from windlass.core.detect.python_code import PythonFile, python_file, python_files
+from windlass.core.detect.python_code import PythonFile, module_file, python_file, python_files
 from windlass.core.detect.python_frameworks import (
     ENTRY,
     add_package,
@@ -27,7 +27,7 @@ from windlass.core.detect.python_requirements import (
     requirements_files,
 )
 from windlass.core.detect.python_runners import without_runner
-from windlass.core.detect.python_servers import module_file, server_of
+from windlass.core.detect.python_servers import program_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
@@ -169,13 +169,8 @@ def _settings_module(files: KnownFiles) -> str:
     that servers can load."""
     manage = files.text("manage.py")
     plain = [match[1] for match in SETTINGS.finditer(manage)]
-    named = [match[1] for match in _DOTTED.finditer(manage) if _has_module(files, match[1])]
+    named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]
     return next((module for module in (*plain, *named) if _is_served(files, module)), "")
-
-
-def _has_module(files: KnownFiles, module: str) -> bool:
-    path = module.replace(".", "/")
-    return bool(files.has(f"{path}.py", f"{path}/__init__.py"))
 
 
 def _is_served(files: KnownFiles, module: str) -> bool:
@@ -225,7 +220,7 @@ def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) ->
     if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
         recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
         if modules and recipe.start == next(iter(scripts)):
-            _choose_port(files, recipe, module_file(files, next(iter(scripts.values())).partition(":")[0]))
+            _choose_port(files, recipe, program_file(files, next(iter(scripts.values())).partition(":")[0]))
 
 
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
