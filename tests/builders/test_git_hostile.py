@@ -196,7 +196,7 @@ async def test_a_link_within_the_folder_that_is_built_may_not_hide_behind_anothe
 async def test_a_repository_with_too_many_files_is_refused(make_git, repository, refused):
     repository.put({f"{number}": "x" for number in range(30)}).commit()
     said = await refused(make_git(limits=Limits(files=20)), GitSource(repository.url))
-    assert said == "The repository has more than 20 files and folders."
+    assert said == "Take files out of the repository: it has more than 20 files and folders."
 
 
 async def test_a_small_pack_that_becomes_billions_of_files_is_refused(git, repository, refused):
