@@ -68,6 +68,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
+MAIN = 'if __name__ == "__main__":\n'
+PRINTS = "print(1)\n" * 90_000
 DOCUMENTS = ["package.json", "angular.json", "composer.json", "deno.json", "app.json"]
 
 
@@ -126,6 +128,9 @@ def test_locks_are_not_read():
         ("app.py", "app = " + "a." * 400_000),
         ("app.py", "a = b(\n" * 100_000),
         ("app.py", "app: " + "x" * 900_000),
+        ("app.py", f"{MAIN}app.run({'(()' * 300_000}port=1"),
+        ("app.py", f"{MAIN}{'port' * 200_000}\napp.run(port=1)"),
+        ("app.py", f"{MAIN}{PRINTS}x\napp.run(port=1)"),
         ("Procfile", "web" + " " * 900_000),
         ("Procfile", "a" * 900_000),
         ("render.yaml", " " * 900_000 + "x"),
