@@ -100,6 +100,15 @@ async def test_ignored_files_are_not_sent_unless_the_build_needs_them(bench):
     assert set(found) - {"./Dockerfile", "./.dockerignore"} == {"./deep/kept.env", "./kept"}
 
 
+@pytest.mark.parametrize("file", ["Dockerfile", "index.html"])
+async def test_a_dockerignore_that_is_too_long_is_refused(kit, file):
+    """A part of it would send files that the rest leaves out, such as secrets."""
+    (kit.source / file).write_text(f"FROM {BOX}\n")
+    (kit.source / ".dockerignore").write_text("x\n" * 1001)
+    with pytest.raises(BuildError, match=r"Shorten \.dockerignore to 1000 patterns"):
+        await kit.build()
+
+
 async def test_a_dockerfile_elsewhere_in_the_repository_builds_the_folder_of_the_application(bench):
     bench.file("docker/Dockerfile.shop", f"FROM {BOX}\nCOPY . /app/\n")
     bench.file("shop/page", "hello")

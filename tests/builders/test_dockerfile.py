@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.builders import ignore
+from windlass.base import dockerignore
 from windlass.builders.dockerfile import read
 from windlass.builders.instructions import Argument, DockerfileError
 from windlass.builders.native.dockerfile_hints import ExecForm, Shell, read_hints
@@ -291,7 +291,7 @@ IGNORED = [
 
 @pytest.mark.parametrize(("patterns", "path", "ignored"), IGNORED)
 def test_dockerignore_is_followed_as_docker_does(patterns, path, ignored):
-    assert ignore.read(patterns)(PurePosixPath(path)) is ignored
+    assert dockerignore.read(patterns)(PurePosixPath(path)) is ignored
 
 
 WORDS = "FROM RUN CMD COPY ADD ENV ARG WORKDIR EXPOSE ENTRYPOINT SHELL USER VOLUME ONBUILD HEALTHCHECK LABEL"
@@ -323,4 +323,4 @@ def test_every_word_is_filled_in_or_refused(text):
     st.text(max_size=60), st.lists(st.text(alphabet="ab.*[]", min_size=1, max_size=5), min_size=1, max_size=4)
 )
 def test_every_dockerignore_can_be_followed(patterns, parts):
-    assert ignore.read(patterns)(PurePosixPath("/".join(parts))) in {True, False}
+    assert dockerignore.read(patterns)(PurePosixPath("/".join(parts))) in {True, False}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from windlass.cli.folder_archive import archive_folder, uploaded_files
+from windlass.cli.uploading import packed
+from windlass.terminal.stopped import Stopped
 
 TREE = [
     "app.py", "debug.log", "logs/a.txt", "logs/keep.txt", "src/debug.log", "src/build/x.js", "build/y.js",
@@ -88,6 +90,28 @@ def test_a_rule_for_docker_begins_at_the_top_and_keeps_what_builds(tmp_path, rul
     make(tmp_path, *files)
     (tmp_path / ".dockerignore").write_text(rules)
     assert files - {*uploaded_files(tmp_path)} == left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x\n" * 1001, "shorten .dockerignore to 1000 patterns: it has 1001"),
+        ("#" * (256 * 1024 + 1), "shorten .dockerignore to 256 KiB: it is longer"),
+    ],
+)
+def test_a_long_dockerignore_stops_the_upload(tmp_path, text, told):
+    """A part of it would send what the rest leaves out."""
+    make(tmp_path, "app.py")
+    (tmp_path / ".dockerignore").write_text(text)
+    with pytest.raises(Stopped, match=told), packed(tmp_path):
+        pass
+
+
+def test_a_dockerignore_within_the_limits_is_followed_whole(tmp_path):
+    """Negative control."""
+    make(tmp_path, "app.py", "last")
+    (tmp_path / ".dockerignore").write_text("x\n" * 999 + "last\n#" + "c" * 200_000)
+    assert [*uploaded_files(tmp_path)] == [".dockerignore", "app.py"]
 
 
 def archived(folder: Path) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployments
 from tests.world import REPOSITORY, World
-from windlass.builders import ignore
+from windlass.base import dockerignore
 from windlass.builders.git import GitSource
 from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
@@ -315,7 +315,7 @@ def test_a_large_commit_is_compared():
 
 def test_parts_of_patterns_are_read_once():
     """Each is an expression, and more of them than are kept would be read again for each path."""
-    patterns = ignore.read("\n".join(f"x{number}*/**/y" for number in range(ignore.MOST)))
+    patterns = dockerignore.read("\n".join(f"x{number}*/**/y" for number in range(dockerignore.MOST)))
     assert not any(patterns(PurePosixPath(f"{number}/y")) for number in range(50))
     assert patterns(PurePosixPath("x7a/b/y"))
 

@@ -19,7 +19,7 @@ from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
 from windlass.cli.kebab import kebab
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
-from windlass.terminal.stopped import Stopped
+from windlass.terminal.stopped import Stopped, in_sentence
 from windlass.terminal.tables import paint, plain
 
 _LINES: Final = 20
@@ -70,7 +70,7 @@ class DeploymentFailed(Stopped):
         # The last lines of the service, which follow, were printed before.
         self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
-            super().__init__(self.why[:1].lower() + self.why[1:])
+            super().__init__(in_sentence(self.why))
         else:
             advice = f"run `{command}` and deploy {name} again" if command else _advice(name, deployment)
             last = f"\nThen try again: {retry}" if retry and retry not in self.why else ""

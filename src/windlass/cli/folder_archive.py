@@ -8,14 +8,14 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from msgspec import Struct
 
+from windlass.base import dockerignore
 from windlass.cli.ignored_files import (
     IgnoreRule,
-    docker_rules,
     git_rules,
     is_ignored,
     is_ignored_for_docker,
@@ -57,10 +57,10 @@ def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
 
 def uploaded_files(folder: Path) -> Iterator[str]:
     """Yields the paths of files and links that are not ignored, sorted."""
-    docker = docker_rules(_read(folder / ".dockerignore"))
+    docker = dockerignore.beside(folder)
     own = git_rules(_read(folder / ".windlassignore"))
     for path in _walk(folder, "", _rules_above(folder), own):
-        if not is_ignored_for_docker(docker, path):
+        if not is_ignored_for_docker(docker, PurePosixPath(path)):
             yield path
 
 

@@ -1,4 +1,4 @@
-"""Rules of .gitignore, .dockerignore and .windlassignore: which files of a folder are not uploaded.
+"""Rules of .gitignore and .windlassignore, and which files are kept for docker.
 
 A rule of .windlassignore wins over those of .gitignore, also one with `!` that brings a file back.
 """
@@ -6,18 +6,21 @@ A rule of .windlassignore wins over those of .gitignore, also one with `!` that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
+
+from windlass.base.dockerignore import DOCKERIGNORE, Ignore
 
 NEVER: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".DS_Store", ".env", ".env.local"]
 )
 """Names that are always left out: histories, fetched packages, and secrets of this machine."""
 _LOCAL_SECRETS: Final = re.compile(r"\.env\..+\.local")
-_KEPT_FOR_DOCKER: Final = ("Dockerfile", ".dockerignore")
+_KEPT_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
 
 
 class IgnoreRule(Struct, frozen=True):
@@ -37,34 +40,19 @@ def git_rules(text: str, folder: str = "") -> list[IgnoreRule]:
     return [rule for line in text.splitlines() if (rule := _git_rule(line, re.escape(folder)))]
 
 
-def docker_rules(text: str) -> list[IgnoreRule]:
-    """Returns the rules of a .dockerignore. All of its patterns begin at the top."""
-    lines = (line.strip() for line in text.splitlines())
-    return [_docker_rule(line) for line in lines if line and not line.startswith("#")]
-
-
 def is_ignored(rules: Sequence[IgnoreRule], path: str, is_folder: bool) -> bool:
     """True if the last rule that matches a path leaves it out."""
     last = next((rule for rule in reversed(rules) if rule.matches(path, is_folder)), None)
     return last is not None and not last.brings_back
 
 
-def is_ignored_for_docker(rules: Sequence[IgnoreRule], path: str) -> bool:
-    """True if a file is not for docker: by the last rule for it or for a folder that it is in."""
-    if not rules or path.rpartition("/")[2].startswith(_KEPT_FOR_DOCKER):
-        return False
-    parts = path.split("/")
-    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-    last = next((rule for rule in reversed(rules) if any(rule.matches(part, True) for part in paths)), None)
-    return last is not None and not last.brings_back
+def is_ignored_for_docker(ignore: Ignore, path: PurePosixPath) -> bool:
+    """True if a .dockerignore leaves a file out. What an image is built by is not left out."""
+    return not path.name.startswith(_KEPT_FOR_DOCKER) and ignore(path)
 
 
 def is_never_uploaded(name: str) -> bool:
     return name in NEVER or _LOCAL_SECRETS.fullmatch(name) is not None
-
-
-def brings_back(rules: Iterable[IgnoreRule]) -> bool:
-    return any(rule.brings_back for rule in rules)
 
 
 def _git_rule(line: str, folder: str) -> IgnoreRule | None:
@@ -80,12 +68,6 @@ def _git_rule(line: str, folder: str) -> IgnoreRule | None:
     begins_here = "/" in line
     anywhere = "" if begins_here else r"(?:.+/)?"
     return IgnoreRule(folder + anywhere + _expression(line.lstrip("/")), back, folders_only)
-
-
-def _docker_rule(line: str) -> IgnoreRule:
-    back = line.startswith("!")
-    path = (line[1:] if back else line).strip().strip("/").removeprefix("./")
-    return IgnoreRule(_expression(path or "."), back)
 
 
 def _expression(glob: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from windlass.cli.client import Api, ApiRefused, ServerUnreachable
 from windlass.cli.folder_archive import FolderArchive, archive_folder
 from windlass.cli.following import Patience, insist
-from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.stopped import Misused, Stopped, in_sentence
 
 PART: Final = 8 * 1024 * 1024
 """Bytes of one request."""
@@ -107,6 +107,8 @@ def packed(folder: Path) -> Iterator[FolderArchive]:
             raise Stopped(
                 f"let this user read {where}, or leave it out with .windlassignore: {error}"
             ) from error
+        except ValueError as error:
+            raise Stopped(in_sentence(str(error))) from error
         if not archive.files:
             raise Misused(f"go to the folder of the application: {folder} has no files to upload")
         yield archive

@@ -29,6 +29,11 @@ class Misused(Stopped):
     exit_code = 2
 
 
+def in_sentence(message: str) -> str:
+    """Returns a message of the server or of a library as what follows `windlass: `."""
+    return message[:1].lower() + message[1:]
+
+
 @contextmanager
 def ended_by_hand(remark: str = "") -> Iterator[None]:
     """Ends quietly on Ctrl-C, for commands that run until they are stopped: there it is no failure."""

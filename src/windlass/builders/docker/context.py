@@ -14,13 +14,12 @@ from typing import IO, Final, cast
 
 from msgspec import Struct
 
+from windlass.base.dockerignore import DOCKERIGNORE, Ignore, beside
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.ignore import Ignore, beside
 
 PIECE: Final = 256 * 1024
 AHEAD: Final = 4
 """The number of pieces that may wait to be sent."""
-IGNORE: Final = ".dockerignore"
 OUTSIDE: Final = ".windlass.dockerfile"
 """The name in the context of a Dockerfile from outside of it."""
 USUAL: Final = "Dockerfile"
@@ -43,8 +42,8 @@ class BuildContext(Struct, frozen=True):
         """True for files that the engine does not get. It always gets the Dockerfile and the
         .dockerignore."""
         if self.is_whole:
-            return path == IGNORE
-        return path not in (self.dockerfile, IGNORE) and self.ignore(PurePosixPath(path))
+            return path == DOCKERIGNORE
+        return path not in (self.dockerfile, DOCKERIGNORE) and self.ignore(PurePosixPath(path))
 
     def goes_into(self, folder: str, left_out: bool) -> bool:
         return not left_out or not self.ignore.prunes or self.dockerfile.startswith(f"{folder}/")
@@ -84,7 +83,10 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
         raise BuildError(f"Shorten {named}: it is larger than {LARGEST_DOCKERFILE // 1024**2} MiB")
     inside = Path(place).is_relative_to(folder)
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
-    ignore = beside(folder, PurePosixPath(name) if inside else None)
+    try:
+        ignore = beside(folder, PurePosixPath(name) if inside else None)
+    except ValueError as error:
+        raise BuildError(str(error)) from error
     return BuildContext(folder, name, file.read_bytes(), ignore, outside=not inside)
 
 

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from windlass.base.dockerignore import Ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, folder_of
-from windlass.builders.ignore import Ignore
 from windlass.core.detect.dockerfile.instructions import is_plain_path
 
 VOLUME: Final = "/windlass-terraform"

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base import dockerignore
 from windlass.base.file_names import file_names, read_beginning
-from windlass.builders import ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
 from windlass.builders.docker.files import files_of
@@ -82,14 +82,14 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         folder = Path(os.path.realpath(order.source))
     try:
         text = dockerfile(recipe, tree, options)
+        theirs = dockerignore.beside(folder)
     except ValueError as error:
         raise BuildError(str(error)) from error
-    theirs = ignore.beside(folder)
     files = BuildContext(
         folder=folder,
         dockerfile=OUTSIDE,
         text=text.encode(),
-        ignore=ignore.Ignore((*ignore.read(NOT_SENT).patterns, *theirs.patterns)),
+        ignore=dockerignore.Ignore((*dockerignore.read(NOT_SENT).patterns, *theirs.patterns)),
         outside=True,
     )
     return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))

@@ -16,7 +16,7 @@ from windlass.cli.everyday.terminal import NOT_FOUND, explain_name
 from windlass.cli.following import LINE, Patience, StreamFollower, insist
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
-from windlass.terminal.stopped import INTERRUPTED, Stopped
+from windlass.terminal.stopped import INTERRUPTED, Stopped, in_sentence
 from windlass.terminal.tables import FORM, plain, print_json
 
 _MOST_LINES: Final = 10_000
@@ -77,7 +77,7 @@ def _exit_code(deployment: Mapping[str, Any]) -> int:
     if code is not None and deployment["status"] in (Progress.SUCCEEDED, Progress.FAILED):
         return int(code)
     message = plain(str(deployment.get("message") or "it did not end by itself"))
-    raise Stopped(f"run it again if you still need it: {message[:1].lower()}{message[1:]}")
+    raise Stopped(f"run it again if you still need it: {in_sentence(message)}")
 
 
 def _cancel(api: Api, started: StartedDeployment) -> None:

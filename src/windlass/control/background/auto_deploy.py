@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from windlass.base import dockerignore
 from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
-from windlass.builders import ignore
 from windlass.builders.git import GitError, GitSource
 from windlass.control.context.call import Call, Dialect, Origin
 from windlass.control.context.context import Context
@@ -214,9 +214,9 @@ def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
     return any(all(passes(PurePosixPath(path)) for passes in tests) for path in paths)
 
 
-def _filter_of(patterns: Sequence[str]) -> ignore.Ignore:
+def _filter_of(patterns: Sequence[str]) -> dockerignore.Ignore:
     excludes_only = all(pattern.startswith("!") for pattern in patterns)
-    return ignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
+    return dockerignore.read("\n".join(("**", *patterns) if excludes_only else patterns))
 
 
 def _log(ctx: Context, service: Row, message: str) -> None:

@@ -11,8 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
+DOCKERIGNORE: Final = ".dockerignore"
 MOST: Final = 1000
+"""Most patterns of a file."""
 LONGEST: Final = 256 * 1024
+"""Most bytes of a file."""
 
 
 Part = re.Pattern[str] | None
@@ -48,26 +51,32 @@ class Ignore(Struct, frozen=True):
 
 
 def read(text: str) -> Ignore:
-    lines = (line.strip() for line in text[:LONGEST].removeprefix("\ufeff").splitlines())
-    rules = [line for line in lines if line and not line.startswith("#")]
-    return Ignore(tuple(filter(None, map(_pattern, rules[:MOST]))))
+    lines = map(str.strip, text.removeprefix("\ufeff").splitlines())
+    rules = (line for line in lines if line and not line.startswith("#"))
+    return Ignore(tuple(filter(None, map(_pattern, rules))))
 
 
 def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
-    """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one."""
+    """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one.
+    Raises ValueError with what to do if it is too long: a part of it would send files that the rest leaves
+    out."""
     names = [f"{dockerfile}.dockerignore"] if dockerfile else []
-    for name in (*names, ".dockerignore"):
+    for name in (*names, DOCKERIGNORE):
         file = root / name
         if file.is_file() and not file.is_symlink():
-            with file.open("rb") as opened:
-                return read(opened.read(LONGEST).decode(errors="replace"))
+            return _read_file(file, name)
     return Ignore()
 
 
-def fits(name: str, pattern: str) -> bool:
-    """True if one name matches, by the rules of the shell, except that `*` also matches a dot at the
-    beginning."""
-    return bool(_form(pattern).match(name))
+def _read_file(file: Path, name: str) -> Ignore:
+    with file.open("rb") as opened:
+        content = opened.read(LONGEST + 1)
+    found = read(content.decode(errors="replace"))
+    if len(content) > LONGEST:
+        raise ValueError(f"Shorten {name} to {LONGEST // 1024} KiB: it is longer")
+    if len(found.patterns) > MOST:
+        raise ValueError(f"Shorten {name} to {MOST} patterns: it has {len(found.patterns)}")
+    return found
 
 
 def _pattern(line: str) -> Pattern | None:
