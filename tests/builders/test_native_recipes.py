@@ -186,6 +186,39 @@ async def test_a_file_that_runs_by_itself_needs_no_toolchain_of_what_is_beside_i
     assert site.run(await site.build({"pom.xml": "<a/>", "main.py": "print('main')"})) == "main"
 
 
+RENDER = "services:\n  - type: web\n    startCommand: python serve.py\n"
+FLY = '[processes]\napp = "python serve.py"\n'
+BESIDE = [
+    {"main.py": "print('main')"},
+    {"app.py": "print('app')", "requirements.txt": ""},
+    {"pyproject.toml": "[project]\nname='shop'\nversion='1'\nscripts={shop='shop:main'}\n", "shop.py": ""},
+    pytest.param({"package.json": '{"scripts": {"start": "echo npm"}}'}, marks=needs_node),
+    pytest.param({"package.json": "{}", "server.js": ""}, marks=needs_node),
+]
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("named", [{"render.yaml": RENDER}, {"fly.toml": FLY}])
+async def test_the_command_that_a_file_for_another_platform_names_comes_first(site, named, beside):
+    files = {"serve.py": "print('served')\n", **beside}
+    assert site.run(await site.build({**files, **named})) == "served"
+
+
+@pytest.mark.parametrize(
+    "named", [{"render.yaml": RENDER.replace("web", "pserv")}, {"fly.toml": "primary_region = 'ams'\n"}]
+)
+async def test_a_file_for_another_platform_that_names_no_command_changes_nothing(site, named):
+    """Negative control."""
+    assert site.run(await site.build({"main.py": "print('main')", **named})) == "main"
+
+
+async def test_a_command_that_is_too_long_is_named_and_not_cut(site):
+    said = await site.refused({"fly.toml": f'[processes]\napp = "run {"x" * 2000}"\n'})
+    assert said.startswith(
+        "Shorten the process app to 2000 characters, such as by a script in the repository"
+    )
+
+
 async def test_a_monorepo_is_refused_with_the_folders_to_choose_from(site):
     said = await site.refused({"api/main.py": "", "api/requirements.txt": "", "web/index.html": "x"})
     assert said == "Set root_path to the folder of one application, such as /api, /web."

@@ -43,6 +43,24 @@ def test_a_procfile_of_many_lines_names_few_processes():
     assert {process.name for process in named} == {f"p{number}" for number in range(MOST_PROCESSES)}
 
 
+MANY = [f"p{number}" for number in range(MOST_PROCESSES + 1)]
+
+
+@pytest.mark.parametrize(
+    ("file", "lines"),
+    [
+        ("Procfile", [f"{name}: run" for name in MANY]),
+        ("fly.toml", ["[processes]", *(f"{name} = 'run'" for name in MANY)]),
+    ],
+)
+def test_too_many_processes_are_a_problem(file, lines):
+    assert f"Name at most {MOST_PROCESSES} processes in " in " ".join(
+        detect(tree_of({file: "\n".join(lines)})).problems
+    )
+    fewer = detect(tree_of({file: "\n".join(lines[:-1])}))
+    assert "Name at most" not in " ".join(fewer.problems)  # negative control
+
+
 KEYS = [
     "scripts",
     "start",
@@ -164,10 +182,32 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     assert detect(tree_of({**files, file: text})) is not None
 
 
-def test_commands_of_strangers_come_without_control_characters_and_end_somewhere():
-    recipe = detect(tree_of({"Procfile": "web: run \x1b[31m\u202e" + "x" * 90_000, "main.py": ""}))
-    assert recipe.start.startswith("run [31mx")
-    assert len(recipe.start) <= LONGEST
+def test_commands_of_strangers_come_without_control_characters():
+    recipe = detect(tree_of({"Procfile": "web: run \x1b[31m\u202e  'a  b'", "main.py": ""}))
+    assert recipe.start == "run  [31m   'a  b'"
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        ({"Procfile": "web: " + "x" * 2001}, "the process web"),
+        ({"Procfile": "web: run\nrelease: " + "x" * 2001}, "release"),
+        ({"fly.toml": f"[processes]\napp='{'x' * 2001}'"}, "the process app"),
+        ({"render.yaml": "services:\n- type: web\n  buildCommand: " + "x" * 2001}, "build"),
+        ({"render.yaml": "services:\n- type: web\n  startCommand: " + "x" * 2001}, "start"),
+    ],
+)
+def test_a_command_that_is_too_long_is_a_problem_and_not_a_part_of_itself(files, named):
+    """The first part of a command may do anything."""
+    recipe = detect(tree_of({**files, "main.py": ""}))
+    assert (
+        f"Shorten {named} to {LONGEST} characters, such as by a script in the repository"
+        in recipe.problems[0]
+    )
+    assert not any("x" * 100 in value for _, value, _ in recipe.values)
+    shorter = {name: text.replace("xx", "x", 1) for name, text in files.items()}
+    values = detect(tree_of({**shorter, "main.py": ""})).values
+    assert any("x" * LONGEST in value for _, value, _ in values)  # negative control
 
 
 def test_no_link_is_followed_and_no_pipe_is_opened(tmp_path):

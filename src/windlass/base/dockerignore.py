@@ -71,12 +71,12 @@ def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
 def _read_file(file: Path, name: str) -> Ignore:
     with file.open("rb") as opened:
         content = opened.read(LONGEST + 1)
-    found = read(content.decode(errors="replace"))
+    ignore = read(content.decode(errors="replace"))
     if len(content) > LONGEST:
         raise ValueError(f"Shorten {name} to {LONGEST // 1024} KiB: it is longer")
-    if len(found.patterns) > MOST:
-        raise ValueError(f"Shorten {name} to {MOST} patterns: it has {len(found.patterns)}")
-    return found
+    if len(ignore.patterns) > MOST:
+        raise ValueError(f"Shorten {name} to {MOST} patterns: it has {len(ignore.patterns)}")
+    return ignore
 
 
 def _pattern(line: str) -> Pattern | None:

@@ -1,7 +1,7 @@
 """The part of a recipe that the process engine follows, where there is no Procfile and no Dockerfile.
 
-A start script of package.json, and a file that runs by itself, are preferred to a recipe without a framework:
-they say more than detection could.
+A command that the author names for another platform, a start script of package.json, and a file that runs by
+itself, are preferred to a recipe without a framework, in this order: they say more than detection could.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from windlass.core.detect import (
     detect,
     is_built,
     language_named,
+    start_by_author,
 )
 
 NATIVE: Final = ("Python", "Node")
@@ -84,13 +85,16 @@ def follow(
     folder: Path, package: node.Package | None, settings: BuildSettings, procfile: Start | None = None
 ) -> FollowedRecipe:
     """Follows the recipe of a folder, with the commands of its Procfile if it has one."""
-    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
-    recipe = apply_settings(recipe, settings)
+    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    detected = detect(tree)
+    is_named = bool(detected.start) and detected.start == start_by_author(tree)
+    recipe = apply_settings(detected, settings)
     if settings.has_command:
         recipe.problems = [problem for problem in recipe.problems if problem != advice_for(recipe)]
-    steps = _steps_of(recipe, package, folder, procfile)
+    steps = _steps_of(recipe, package, folder, procfile, is_named=is_named)
     package = None if steps else package
-    start = procfile or _start_by(recipe, package, folder, settings, steps)
+    follows_recipe = is_named or steps is not None
+    start = procfile or _start_by(recipe, package, folder, settings, follows_recipe=follows_recipe)
     is_its_own = procfile is None and bool(recipe.start) and start == _start_of(recipe, package)
     is_built_here = recipe.language == "Node" and is_built(recipe.framework)
     is_site = bool(settings.static_folder) or (procfile is None and is_built_here and bool(recipe.build))
@@ -116,14 +120,16 @@ def _start_by(
     package: node.Package | None,
     folder: Path,
     settings: BuildSettings,
-    steps: RecipeSteps | None,
+    *,
+    follows_recipe: bool,
 ) -> Start:
     """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
     if settings.static_folder:
         return _static(recipe)
     if recipe.processes and not recipe.is_runnable:
         return Start(None, CHOSEN_PROCESS)
-    start = _start_of(recipe, None) if steps and recipe.start else _choose_start(recipe, package, folder)
+    is_its_own = follows_recipe and bool(recipe.start)
+    start = _start_of(recipe, package) if is_its_own else _choose_start(recipe, package, folder)
     if start is None and not settings.has_command:
         raise _nothing_to_start(recipe, folder)
     return start or Start(None, "the command that is set in the application")
@@ -161,7 +167,7 @@ def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
 
 
 def _steps_of(
-    recipe: Recipe, package: node.Package | None, folder: Path, procfile: Start | None
+    recipe: Recipe, package: node.Package | None, folder: Path, procfile: Start | None, *, is_named: bool
 ) -> RecipeSteps | None:
     """Returns the steps of a language without a way of its own. None if there are none, or if the machine
     lacks the toolchain and something else can be started."""
@@ -172,6 +178,7 @@ def _steps_of(
     is_here = is_installed(toolchain)
     if (
         procfile is None
+        and not is_named
         and not (is_here and recipe.framework)
         and (by_package(package) or by_usual_files(folder))
     ):

@@ -67,8 +67,8 @@ def by_procfile(folder: Path) -> Start | None:
     if not file.is_file():
         return None
     procfile = read_procfile(read_small_text(file))
-    if procfile.advice:
-        raise BuildError(procfile.advice)
+    if procfile.problem:
+        raise BuildError(procfile.problem)
     if not (procfile.commands or procfile.release):
         raise BuildError("Add a line such as `web: python main.py` to the Procfile: it names no process.")
     if exists_only_at_heroku(procfile.commands.get(procfile.main, "")):

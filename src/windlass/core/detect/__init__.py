@@ -1,6 +1,7 @@
 """Detection of applications: from a tree of files to a recipe, without I/O."""
 
 from windlass.core.detect.detect import advice_for, detect, language_named
+from windlass.core.detect.hints import start_by_author
 from windlass.core.detect.language import Language
 from windlass.core.detect.languages import languages
 from windlass.core.detect.languages.node import node_version
@@ -28,4 +29,5 @@ __all__ = [
     "languages",
     "node_version",
     "plain_version",
+    "start_by_author",
 ]

@@ -17,6 +17,7 @@ from windlass.core.detect.tree import Tree
 DEEPEST: Final = 3
 MOST_CANDIDATES: Final = 30
 MOST_FOLDERS: Final = 2000
+MOST_PROBLEMS: Final = 20
 _NOT_APPLICATIONS: Final = frozenset(
     [
         "test",
@@ -99,7 +100,7 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
         recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
     if recipe.build == recipe.install:
         recipe.forget("build")
-    recipe.problems = [*files.problems[:20], *recipe.problems]
+    recipe.problems = [*files.problems[:MOST_PROBLEMS], *recipe.problems[:MOST_PROBLEMS]]
     return recipe
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.procfile import PROCFILE, Processes, main_process, processes_of, read_procfile
 from windlass.core.detect.recipe import ProcessType, Recipe
+from windlass.core.detect.tree import Tree
 
 _EXPOSE: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
 _PAIR: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
@@ -27,20 +28,31 @@ def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
     _dockerfile(files, recipe)
 
 
+def start_by_author(tree: Tree) -> str:
+    """Returns the start command that a file for another platform names, such as fly.toml. Empty if none
+    does."""
+    recipe = Recipe()
+    apply_hints(KnownFiles(tree), recipe)
+    return recipe.start
+
+
 def _procfile(files: KnownFiles, recipe: Recipe) -> None:
     procfile = read_procfile(files.text(PROCFILE))
-    if procfile.advice:
-        recipe.problems.append(procfile.advice)
     _take_processes(procfile, "The Procfile", procfile.main, recipe)
 
 
 def _take_processes(named: Processes, origin: str, main: str, recipe: Recipe) -> None:
     """Takes the processes that a file names, the main one first if there is one."""
+    if named.problem:
+        recipe.problems.append(named.problem)
     recipe.choose(f"{origin} names it as release.", release=named.release)
     processes = [ProcessType(name, command) for name, command in sorted(named.commands.items())]
     processes.sort(key=lambda process: process.name != main)
     recipe.choose(f"{origin} names {', '.join(sorted(named.commands))}.", processes=processes)
-    recipe.choose(f"{origin} names it as {main}.", start=named.commands.get(main, ""))
+    recipe.choose(
+        f"{origin} names it as {main}.",
+        start=next((process.command for process in recipe.processes if process.name == main), ""),
+    )
 
 
 def _fly(files: KnownFiles, recipe: Recipe) -> None:
@@ -48,7 +60,8 @@ def _fly(files: KnownFiles, recipe: Recipe) -> None:
         return
     content = files.toml("fly.toml")
     pairs = table(content, "processes").items()
-    named = processes_of((name, command) for name, command in pairs if isinstance(command, str))
+    texts_only = ((name, command) for name, command in pairs if isinstance(command, str))
+    named = processes_of(texts_only, "fly.toml")
     main = named.main or main_process(named.commands, usual="app")
     _take_processes(named, "fly.toml", main, recipe)
     recipe.choose("fly.toml names it as release_command.", release=word(content, "deploy", "release_command"))

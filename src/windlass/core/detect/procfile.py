@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.detect.recipe import WEB
 
@@ -18,23 +19,16 @@ _LINE: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 
 
 class Processes(Struct, frozen=True):
-    """The commands that a file of the repository names. Of two with the same name, the first counts."""
+    """The commands that a file of the repository names."""
 
     commands: Mapping[str, str] = {}
     release: str = ""
-    wrong_line: int = 0
-    """The number of the first line that has another form, or 0."""
+    problem: str = ""
+    """What to do about the file. Empty if it can be followed."""
 
     @property
     def main(self) -> str:
         return main_process(self.commands)
-
-    @property
-    def advice(self) -> str:
-        """Says how to write the wrong line. Empty if there is none."""
-        if not self.wrong_line:
-            return ""
-        return f"Write line {self.wrong_line} of the Procfile as `web: command`: it has another form."
 
 
 def read_procfile(text: str) -> Processes:
@@ -44,16 +38,26 @@ def read_procfile(text: str) -> Processes:
         if line and not line.startswith("#")
     ]
     matches = [_LINE.fullmatch(line) for _, line in lines]
-    wrong = (number for (number, _), match in zip(lines, matches, strict=True) if not match)
-    return processes_of(((match[1], match[2]) for match in matches if match), next(wrong, 0))
+    processes = processes_of(((match[1], match[2]) for match in matches if match), f"the {PROCFILE}")
+    for (number, _), match in zip(lines, matches, strict=True):
+        if not match:
+            return replace(
+                processes,
+                problem=f"Write line {number} of the Procfile as `web: command`: it has another form.",
+            )
+    return processes
 
 
-def processes_of(pairs: Iterable[tuple[str, str]], wrong_line: int = 0) -> Processes:
+def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
+    """Returns the processes that a file names. Of two with the same name, the first counts."""
     commands: dict[str, str] = {}
-    for name, command in islice(pairs, MOST_PROCESSES):
+    for name, command in pairs:
         commands.setdefault(name, command)
     release = commands.pop(_RELEASE, "")
-    return Processes(commands, release, wrong_line)
+    if len(commands) <= MOST_PROCESSES:
+        return Processes(commands, release)
+    problem = f"Name at most {MOST_PROCESSES} processes in {file}: it names {len(commands)}."
+    return Processes(dict(islice(commands.items(), MOST_PROCESSES)), release, problem)
 
 
 def main_process(names: Collection[str], usual: str = WEB) -> str:

@@ -11,7 +11,7 @@ WEB: Final = "web"
 SITE: Final = "/site"
 """The folder in an image that holds a static site, and nothing else does."""
 LONGEST: Final = 2000
-"""Most characters of a value or a reason."""
+"""Most characters of a value, of a command or of a reason."""
 
 
 class ProcessType(Struct, frozen=True):
@@ -69,12 +69,12 @@ class Recipe(Struct, kw_only=True):
     ] = field(default_factory=list)
 
     def choose(self, reason: str, **values: Any) -> None:
-        """Sets the values that are still empty, each for this reason."""
+        """Sets the values that are still empty, each for this reason. A part that is too long is named in the
+        problems instead: the rest of a command would do something else."""
         for name, value in values.items():
-            plain = _plain(value)
-            if plain and not getattr(self, name):
+            if not getattr(self, name) and (plain := self._plain(name, value)):
                 setattr(self, name, plain)
-                self.reasons[name] = _line(reason)
+                self.reasons[name] = _line(reason)[:LONGEST]
 
     def forget(self, *names: str) -> None:
         """Makes values empty again."""
@@ -82,6 +82,27 @@ class Recipe(Struct, kw_only=True):
         for name in names:
             setattr(self, name, getattr(empty, name))
             self.reasons.pop(name, None)
+
+    def _plain(self, name: str, value: Any) -> Any:
+        match value:
+            case str():
+                return self._short(name, _line(value))
+            case [ProcessType(), *_]:
+                return [
+                    ProcessType(name, command)
+                    for name, command in ((_line(process.name), _line(process.command)) for process in value)
+                    if self._short(f"the process {name}", command)
+                ]
+            case list() | tuple():
+                return [text for text in map(_line, value) if self._short(name, text)]
+        return value
+
+    def _short(self, name: str, text: str) -> str:
+        if len(text) <= LONGEST:
+            return text
+        problem = f"Shorten {name} to {LONGEST} characters, such as by a script in the repository: it has "
+        self.problems.append(f"{problem}{len(text)}.")
+        return ""
 
     @property
     def is_runnable(self) -> bool:
@@ -116,18 +137,6 @@ def _to_text(value: Any) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case str():
-            return _line(value)
-        case [ProcessType(), *_]:
-            return [ProcessType(_line(process.name), _line(process.command)) for process in value]
-        case list() | tuple():
-            return [_line(text) for text in value]
-    return value
-
-
 def _line(text: str) -> str:
     """Returns the text as one line without control characters: it comes from files of strangers."""
-    line = " ".join(text[: LONGEST * 2].split())
-    return "".join(filter(str.isprintable, line))[:LONGEST]
+    return "".join(sign if sign.isprintable() else " " for sign in text).strip()
