@@ -112,7 +112,8 @@ async def test_stop_without_all_says_how_to_stop_one_service(windlass):
 async def test_an_address_where_nothing_listens_is_not_taken_for_the_folder_here(windlass):
     said = await windlass("stop", "--all", url="http://127.0.0.1:1")
     assert said.code == 1
-    assert said.err.startswith("windlass: nothing listens at http://127.0.0.1:1: ")
+    assert said.err.startswith("windlass: start the server, or name its data directory")
+    assert said.err.endswith("nothing listens at http://127.0.0.1:1\n")
     folder = Path(Settings().data_dir).absolute()
     assert f"`windlass stop --all --data-dir {folder}`" in said.err
 

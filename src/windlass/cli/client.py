@@ -79,7 +79,7 @@ class ApiAnswer(Struct, frozen=True):
             return json.loads(self.body) if self.body else None
         except ValueError as error:
             raise Stopped(
-                "another program than Windlass answers there: is it the right --url (WINDLASS_URL)?"
+                "check the address (--url or WINDLASS_URL): another program than Windlass answers there"
             ) from error
 
     @property
@@ -175,15 +175,19 @@ class Api:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
             return ServerUnreachable(
-                f"nothing listens at {self._url}: start a server with `windlass serve`, or say where it is "
-                "with --url or WINDLASS_URL"
+                "start a server with `windlass serve`, or say where it is with --url or WINDLASS_URL: "
+                f"nothing listens at {self._url}"
             )
         if isinstance(reason, ssl.SSLError):
-            return ServerUnreachable(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
+            return ServerUnreachable(
+                f"check the certificate: {self._url} cannot be trusted, or does not speak TLS: {reason}"
+            )
         if isinstance(reason, TimeoutError):
-            return ServerUnreachable(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
+            return ServerUnreachable(
+                f"check the address (--url or WINDLASS_URL), and the server: {self._url} does not answer"
+            )
         return ServerUnreachable(
-            f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?"
+            f"check the address (--url or WINDLASS_URL): {self._url} cannot be reached: {reason}"
         )
 
     def refusal(self, answer: ApiAnswer) -> ApiRefused:
@@ -225,7 +229,7 @@ def _message(answer: ApiAnswer) -> str:
         message = str(answer.json["message"])
     except (Stopped, KeyError, TypeError):
         phrase = HTTPStatus(answer.status).phrase if answer.status in set(HTTPStatus) else ""
-        return f"{answer.status} {phrase}, and not in the words of Windlass: is it the right --url?"
+        return f"check the address (--url or WINDLASS_URL): {answer.status} {phrase} is no answer of Windlass"
     return plain(message)
 
 
@@ -241,7 +245,7 @@ def _check_url(url: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise Misused(f"--url (WINDLASS_URL) must be like http://127.0.0.1:8080, and is {url!r}")
+        raise Misused(f"give --url (WINDLASS_URL) an address like http://127.0.0.1:8080, and not {url!r}")
     return url.rstrip("/")
 
 

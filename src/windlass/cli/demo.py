@@ -134,8 +134,8 @@ class Demo:
         while self._own_project() is not None:
             if time.monotonic() > until:
                 raise Stopped(
-                    f"the project {project['name']} is still being deleted: see what it waits for with "
-                    "`windlass application list` and `windlass database list`, then call this again"
+                    "call this again later; `windlass application list` and `windlass database list` show "
+                    f"what it waits for: the project {project['name']} is still being deleted"
                 )
             time.sleep(_PAUSE)
         say(f"Deleted the project {project['name']}, with all that was in it.")
@@ -153,8 +153,8 @@ class Demo:
         project = self._find(self._projects, self._project)
         if project is not None and project.get("description") != MADE:
             raise Stopped(
-                f"there is a project {project['name']!r} already that is not the demonstration, and it is "
-                "left as it is: choose another name with --project"
+                f"choose another name with --project: there is a project {project['name']!r} that is not the "
+                "demonstration, and it is left as it is"
             )
         return project
 
@@ -195,7 +195,7 @@ class Demo:
         links = self.api.get(f"/application/{application}/link")["results"]
         default = sorted(links, key=lambda link: not link.get("is_default"))
         if not default:
-            raise Stopped("the guestbook runs, but has no address: is its port still public?")
+            raise Stopped("make the port of the guestbook public again: it runs, but has no address")
         return str(default[0]["url"])
 
 

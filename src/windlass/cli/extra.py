@@ -67,7 +67,9 @@ def _pass_on(stream: ResponseStream) -> None:
     except BrokenPipeError:
         raise  # The reader of the output has closed it, as `head` does.
     except (OSError, http.client.HTTPException) as error:
-        raise Stopped(f"the connection was lost: {str(error) or type(error).__name__}") from error
+        raise Stopped(
+            f"repeat the command: the connection was lost: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def _print_head(answer: ApiAnswer) -> None:

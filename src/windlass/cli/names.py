@@ -54,7 +54,7 @@ class NameResolver:
         if family is None or _ID.fullmatch(text):
             return text
         if family.names is None:
-            raise Misused(f"{_spoken(family)} has no name: give its id, and not {text!r}")
+            raise Misused(f"give the id of the {_spoken(family)}, which has no name, and not {text!r}")
         return self.find(family, text).id
 
     def id_of_any(self, families: Sequence[Family], text: str) -> str:
@@ -94,7 +94,7 @@ class NameResolver:
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
             ways = ", ".join(str(match["path"]) for match in matches) or "none"
-            raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
+            raise Misused(f"say which, or give an id: {text!r} could be each of these: {ways}")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
@@ -173,7 +173,7 @@ class NameResolver:
             words = texts[family.name].split("/")
             if len(words) > place + 1:
                 longest = "/".join(kebab(level.name) for level in line[: place + 1])
-                raise Misused(f"{texts[family.name]!r} is too long a path: it can be {longest}")
+                raise Misused(f"give a path such as {longest}: {texts[family.name]!r} is longer")
             for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
                 parts[here] = _merge(line[here], parts[here], word)
         return "/".join(parts).lstrip("/")
@@ -184,7 +184,7 @@ def _merge(family: Family, first: str, other: str) -> str:
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID.fullmatch(text)]
     if len({text.casefold() for text in exact or texts}) > 1:
-        raise Misused(f"the {_spoken(family)} is said to be both {first!r} and {other!r}: say one of them")
+        raise Misused(f"name one {_spoken(family)}, and not both {first!r} and {other!r}")
     return (exact or texts or [""])[0]
 
 

@@ -113,7 +113,7 @@ def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
         if text is not None:
             fields = _json(text.read() if name == "from_file" else text, option)
             if not isinstance(fields, dict):
-                raise Misused(f"{option}: must be a JSON object")
+                raise Misused(f"{option}: give a JSON object")
             body |= fields
     return body
 
@@ -126,7 +126,7 @@ def free_fields(
     for text in options.get("field", ()):
         name, equals, value = text.partition("=")
         if not equals:
-            raise Misused(f"--field: must be like ports=[], and is {text!r}")
+            raise Misused(f"--field: give NAME=JSON, such as ports=[], and not {text!r}")
         yield paths.get(name, tuple(name.split("."))), _json(value, f"--field {name}")
 
 

@@ -81,7 +81,9 @@ def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: 
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
-        raise Stopped("the answer is not of Windlass: is it the right --url (WINDLASS_URL)?") from error
+        raise Stopped(
+            "check the address (--url or WINDLASS_URL): another program than Windlass answers there"
+        ) from error
 
 
 def show_line(line: Any) -> None:

@@ -98,8 +98,8 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     if not named and api.url != USUAL:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))
         raise Stopped(
-            f"nothing listens at {api.url}: start its server, or name its data directory here: "
-            f"`windlass stop --all --data-dir {folder}`"
+            "start the server, or name its data directory, as in "
+            f"`windlass stop --all --data-dir {folder}`: nothing listens at {api.url}"
         )
     with ended_by_hand("What is not stopped yet is stopped when the server starts."):
         start_logging("error", settings.log_format)
