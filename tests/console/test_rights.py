@@ -6,6 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.servers import Repository, Server
+from windlass.core.declare.resource import Verb
+from windlass.families import registry
 
 pytestmark = pytest.mark.elsewhere
 
@@ -72,6 +74,52 @@ def test_the_refusal_of_the_server_is_shown_where_a_right_does_not_hold_everywhe
     expect(page.get_by_role("button", name="Deploy", exact=True).first).to_be_enabled()
     page.goto(f"{server.url}/console/application/{other}")
     expect(page.get_by_role("alert")).to_be_visible()
+
+
+NEEDS_DEPLOY = "You may not do this: it needs the right Deploy or Admin. Ask an admin of the organization."
+
+
+def test_a_button_that_does_two_things_needs_the_rights_for_both(
+    server: Server, new_page, repository: Repository
+) -> None:
+    """Else the first would be done, and the second refused."""
+    app = server.application(server.environment(project="Writers"), repository, "written")
+    page = new_page(signed_in=False)
+    page.goto(server.link(token(server, "Read", "Write")))
+    page.wait_for_selector("main h1")
+    page.goto(f"{server.url}/console/application/{app}/settings?section=ports")
+    expect(page.get_by_role("button", name="Save and deploy")).to_have_attribute("title", NEEDS_DEPLOY)
+    expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
+    page.goto(f"{server.url}/console/application/{app}/variables")
+    page.get_by_role("button", name="Add a variable").click()
+    page.get_by_role("dialog").get_by_label("Name").fill("GREETING")
+    page.get_by_role("dialog").get_by_role("button", name="Add to the changes").click()
+    expect(page.get_by_role("button", name="Save and deploy")).to_have_attribute("title", NEEDS_DEPLOY)
+    expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
+    page.goto(f"{server.url}/console/new?kind=database")
+    expect(page.get_by_role("button", name="Create and deploy")).to_have_attribute("title", NEEDS_DEPLOY)
+    expect(page.get_by_role("button", name="Create only", exact=True)).to_be_enabled()
+
+
+def test_a_shell_needs_the_right_that_its_button_asks_for() -> None:
+    """The document has no websockets: the button asks for the right of another operation."""
+    needs = {operation.handler: operation.need for operation in (*registry().operations, *registry().raw)}
+    shells = [handler for handler in needs if handler.endswith(".exec")]
+    assert shells
+    assert [needs[handler] for handler in shells] == [
+        needs[handler.replace(".exec", ".restart-service")] for handler in shells
+    ]
+
+
+def test_each_kind_of_service_needs_the_right_that_the_ways_to_a_new_one_ask_for() -> None:
+    """Those ways do not know the kind yet, and ask for the right to create an application."""
+    creations = [
+        operation
+        for operation in registry().operations
+        if operation.verb is Verb.CREATE and operation.own_family in registry().services
+    ]
+    assert len(creations) == len(registry().services)
+    assert len({operation.need for operation in creations}) == 1
 
 
 NEW_SERVICE = "You may not do this: it needs the right Write or Admin. Ask an admin of the organization."

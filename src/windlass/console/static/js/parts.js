@@ -22,7 +22,7 @@ export function outside(url, ...children) {
 
 /**
  * A button. `main` for the one main action of a page, `danger` for what destroys. `needs`: [method, path] of the operation
- * that it calls. If the rights do not suffice for it, the button is disabled and says which are needed.
+ * that it calls, or a list of these. If the rights do not suffice, the button is disabled and says which are needed.
  */
 export function button(text, onclick, { main, danger, small, plain, title, disabled, key, needs } = {}) {
   const kinds = ["button", main && "main", danger && "danger", small && "small", plain && "plain"].filter(Boolean);

@@ -20,9 +20,14 @@ export async function readRights() {
   organization = organizations.find((other) => other.id === organization?.id) || organization;
 }
 
-/** Why an operation would be refused: the scope that it needs; empty if it may be allowed. `need`: [method, path]. */
-export function refusalOf(need) {
-  const scope = need && isLimited() && loadedDocument()?.at(...need)?.["x-scope"];
-  if (!scope || organization.scopes_of_parts.includes(scope)) return "";
-  return words.needsScope(scope);
+/**
+ * Why operations would be refused: the scope that the first such needs; empty if all may be allowed. `needs`: [method, path]
+ * of one operation, or a list of these.
+ */
+export function refusalOf(needs) {
+  if (!needs || !isLimited()) return "";
+  const operations = Array.isArray(needs[0]) ? needs : [needs];
+  const scopes = operations.map((need) => loadedDocument()?.at(...need)?.["x-scope"]);
+  const missing = scopes.find((scope) => scope && !organization.scopes_of_parts.includes(scope));
+  return missing ? words.needsScope(missing) : "";
 }

@@ -121,7 +121,7 @@ function detected(state, place) {
       found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
       field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
       h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
-    h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false), { needs: ["POST", "/environment/x/application"] }), button(text.create, () => create(state, place, true), { main: true, needs: ["POST", "/environment/x/application"] })));
+    h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false), { needs: ["POST", "/environment/x/application"] }), button(text.create, () => create(state, place, true), { main: true, needs: [["POST", "/environment/x/application"], ["POST", "/application/x/deploy"]] })));
 }
 
 function choose(state, place, candidate) {
@@ -166,7 +166,7 @@ function other(state, place) {
   return h("section", { class: "panel", key: `other-${state.kind}` },
     aboutKind(state.kind, operation),
     own(state.form.node),
-    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: ["POST", path] })));
+    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: [["POST", path], ["POST", `/${state.kind}/x/deploy`]] })));
 }
 
 // The description of a kind without a sentence here is that of the API.

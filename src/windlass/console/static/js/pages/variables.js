@@ -48,7 +48,7 @@ export function draw(state, place) {
       button(text.add, () => edit(state, place, {}), { main: !size, needs: creating(state) })),
     size > 0 && h("div", { class: "panel pending", role: "status" }, h("p", {}, text.pending(size)), h("ul", { class: "diff" }, [...state.changes.values()].map((change) => difference(change))),
       h("p", { class: "muted" }, text.takesEffect),
-      h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true }))),
+      h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true, needs: [creating(state), ["POST", `${state.path}/deploy`]] }))),
     state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value"),
   ];
 }

@@ -34,7 +34,7 @@ export function render(state, place) {
       h("summary", {}, h("h2", {}, text.sections[name] || text.sections.other)),
       h("p", { class: "help" }, name === "general" ? text.effectNow : text.effectNext),
       own(form.node),
-      h("div", { class: "actions" }, button(words.save, () => save(state, place, form, false), { main: name === "general", needs: ["PATCH", state.path] }), name !== "general" && button(text.saveAndDeploy, () => save(state, place, form, true), { main: true, needs: ["PATCH", state.path] })))),
+      h("div", { class: "actions" }, button(words.save, () => save(state, place, form, false), { main: name === "general", needs: ["PATCH", state.path] }), name !== "general" && button(text.saveAndDeploy, () => save(state, place, form, true), { main: true, needs: [["PATCH", state.path], ["POST", `${state.path}/deploy`]] })))),
     declaration(state),
     panel(text.danger, h("p", {}, words.remove.will), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, needs: ["DELETE", state.path] })),
   ];
