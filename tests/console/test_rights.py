@@ -112,7 +112,7 @@ def test_a_shell_needs_the_right_that_its_button_asks_for() -> None:
 
 
 def test_each_kind_of_service_needs_the_right_that_the_ways_to_a_new_one_ask_for() -> None:
-    """Those ways do not know the kind yet, and ask for the right to create an application."""
+    """The pages do not know the kind yet, and ask for the right to create an application."""
     creations = [
         operation
         for operation in registry().operations

@@ -25,9 +25,10 @@ export class ApiDocument {
     this.schemas = document.components.schemas;
     this.tags = document.tags || [];
     this.operations = [];
+    this.lists = new Map(); // by the shape of the path: a page asks each time that it is drawn
     for (const [path, item] of Object.entries(document.paths)) {
       for (const [method, operation] of Object.entries(item)) {
-        this.operations.push({ ...operation, path, method: method.toUpperCase(), id: operation.operationId });
+        this.operations.push({ ...operation, path, pieces: path.split("/"), method: method.toUpperCase(), id: operation.operationId });
       }
     }
     this.byRoute = new Map(this.operations.map((operation) => [`${operation.method} ${shape(operation.path)}`, operation]));
@@ -35,7 +36,7 @@ export class ApiDocument {
 
   /** The operation at a path with its ids in place. */
   at(method, path) {
-    return this.byRoute.get(`${method} ${shape(path)}`) || this.operations.find((other) => other.method === method && fits(other.path, path));
+    return this.byRoute.get(`${method} ${shape(path)}`) || this.operations.find((other) => other.method === method && fits(other.pieces, path.split("/")));
   }
 
   operation(id) {
@@ -72,10 +73,16 @@ export class ApiDocument {
 
   /** The lists directly below a path, such as /organization/{org_id}. */
   listsBelow(path) {
-    const depth = path.split("/").length + 1;
+    const place = shape(path);
+    if (!this.lists.has(place)) this.lists.set(place, this.below("GET", path).filter((operation) => this.answer(operation).properties?.results));
+    return this.lists.get(place);
+  }
+
+  /** The operations of a method directly below a path, without those on an item. */
+  below(method, path) {
+    const pieces = path.split("/");
     return this.operations.filter((operation) =>
-      operation.method === "GET" && operation.path.split("/").length === depth && !operation.path.endsWith("}") &&
-      fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path) && this.answer(operation).properties?.results);
+      operation.method === method && operation.pieces.length === pieces.length + 1 && !operation.path.endsWith("}") && fits(operation.pieces.slice(0, -1), pieces));
   }
 
   /** The families below a path: lists whose items can be created, opened or changed. */
@@ -96,10 +103,9 @@ export class ApiDocument {
 
   /** The operations that read something of one resource beside its lists, such as the status of a cluster. */
   readingsOf(path) {
-    const depth = path.split("/").length + 1;
-    return this.operations.filter((operation) => {
-      const shown = operation.method === "GET" && operation.path.split("/").length === depth && fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path);
-      return shown && !operation.path.endsWith("}") && this.answer(operation).properties && !this.answer(operation).properties.results;
+    return this.below("GET", path).filter((operation) => {
+      const { properties } = this.answer(operation);
+      return properties && !properties.results;
     });
   }
 
@@ -110,10 +116,7 @@ export class ApiDocument {
 
   /** Actions on one resource: operations of POST directly below its path. */
   actionsOf(path) {
-    const depth = path.split("/").length + 1;
-    return this.operations.filter((operation) =>
-      operation.method === "POST" && operation.path.split("/").length === depth && fits(operation.path.slice(0, operation.path.lastIndexOf("/")), path) &&
-      !this.at("GET", `${path}/${operation.path.split("/").pop()}`));
+    return this.below("POST", path).filter((operation) => !this.at("GET", `${path}/${lastOf(operation.path)}`));
   }
 
   /** The name of a family in the plural, from the summary of its list. */
@@ -130,8 +133,6 @@ export class ApiDocument {
 const lastOf = (path) => path.split("/").pop();
 const shape = (path) => path.replace(/\{[^}]+\}/g, "{}").replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "{}");
 
-function fits(pattern, path) {
-  const wanted = pattern.split("/");
-  const given = path.split("/");
+function fits(wanted, given) {
   return wanted.length === given.length && wanted.every((piece, index) => piece.startsWith("{") || piece === given[index]);
 }

@@ -37,10 +37,30 @@ const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };
 
 let collator; // made when there is something to order: it costs milliseconds
 
-/** Orders services: what needs attention first, then by name. */
-export function byUrgency(services) {
+/** The first services in order: what needs attention first, then by name. */
+export function byUrgency(services, most = Infinity) {
   const { compare } = (collator ||= new Intl.Collator(undefined, { numeric: true }));
-  const groups = new Map(Object.values(URGENCY).map((urgency) => [urgency, []]));
-  for (const service of services) groups.get(URGENCY[serviceKind(service)]).push(service);
-  return [...groups.values()].flatMap((group) => group.sort((one, other) => compare(one.name, other.name)));
+  const groups = Object.values(URGENCY).map(() => []);
+  for (const service of services) groups[URGENCY[serviceKind(service)]].push(service);
+  const first = [];
+  for (const group of groups) first.push(...firstOf(group, most - first.length, (one, other) => compare(one.name, other.name)));
+  return first;
+}
+
+// Of ten thousand rows, a hundred are drawn: to order all would take longer than to draw them.
+function firstOf(rows, most, compare) {
+  if (rows.length <= most) return rows.sort(compare);
+  const first = [];
+  for (const row of most > 0 ? rows : []) {
+    if (first.length === most && compare(row, first.at(-1)) >= 0) continue;
+    let [from, to] = [0, first.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (compare(first[middle], row) <= 0) from = middle + 1;
+      else to = middle;
+    }
+    first.splice(from, 0, row);
+    if (first.length > most) first.pop();
+  }
+  return first;
 }

@@ -17,7 +17,7 @@ import { usageColumns, watchUsage } from "./usage.js";
 
 const text = words.environmentPage;
 const AT_ONCE = 100;
-const FIRST = 30; // drawn with the page; the others follow in a task of their own
+const FIRST = 30; // drawn with the page; the others follow, so many in a task of their own
 const IN_GRAPH = 300;
 
 export async function load({ params, org }) {
@@ -32,18 +32,24 @@ export async function load({ params, org }) {
 
 export function watch(state, place, draw) {
   refreshOnEvents(`${state.path}/status/stream`, state, place, draw);
-  if (state.most < AT_ONCE) {
-    setTimeout(() => {
-      state.most = Math.max(state.most, AT_ONCE);
-      if (state.services.length > FIRST) draw();
-    });
-  }
+  drawOn(state, place, draw);
   watchUsage(state, place, draw);
+}
+
+function drawOn(state, place, draw) {
+  if (state.most >= AT_ONCE) return;
+  const timer = setTimeout(() => {
+    const isMore = state.services.length > state.most;
+    state.most = Math.min(AT_ONCE, state.most + FIRST);
+    if (isMore) draw();
+    drawOn(state, place, draw);
+  });
+  place.onStop(() => clearTimeout(timer));
 }
 
 export function render(state, place) {
   const { environment, project, services, path, chosen } = state;
-  const rows = byUrgency(services.filter((service) => service.name.toLowerCase().includes(state.search)));
+  const rows = services.filter((service) => service.name.toLowerCase().includes(state.search));
   const count = chosen.size;
   return [
     crumbs(project && [project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
@@ -65,7 +71,7 @@ export function render(state, place) {
       [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label)),
       services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => ((state.search = event.target.value.toLowerCase()), place.update()) })),
     !services.length ? empty(text.empty, linkButton(place, `/new?environment=${environment.id}`, words.places.new, { main: true, needs: ["POST", `${path}/application`] }), "windlass init && windlass up")
-      : state.asGraph ? graph(rows.slice(0, IN_GRAPH), state.uses) : list(rows, state, place),
+      : state.asGraph ? graph(byUrgency(rows, IN_GRAPH), state.uses) : list(rows, state, place),
     familyCards(state.document, path),
   ];
 }
@@ -89,7 +95,7 @@ function list(rows, state, place) {
     else chosen.delete(service.id);
     place.update();
   };
-  const shown = rows.slice(0, most);
+  const shown = byUrgency(rows, most);
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
