@@ -9,6 +9,8 @@ import pytest
 
 from tests.running.deployments import deployed
 from tests.world import ADMIN
+from windlass.base.errors import Unavailable
+from windlass.core.words.events import Event
 
 HEADERS = {"Authorization": f"Token {ADMIN}"}
 
@@ -45,6 +47,28 @@ async def test_a_message_that_is_too_large_ends_the_websocket_and_the_command(wo
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1009)
     async with asyncio.timeout(20):
         await world.engine.executions[-1].closed.wait()
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["away", "the control"])
+async def test_a_client_learns_the_exit_code_also_while_the_database_is_away(
+    world, app, address, monkeypatch, is_written
+):
+    store = world.installation.ctx.store
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("the database is away")
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}/application/{app}/exec", headers=HEADERS) as socket,
+    ):
+        if not is_written:
+            monkeypatch.setattr(store, "write", away)
+        world.engine.executions[-1].ends(3)
+        assert await socket.receive_json(timeout=20) == {"exit_code": 3}
+    monkeypatch.undo()
+    kinds = [event.kind for event in await store.reads.events.after(world.org)]
+    assert (Event.COMMAND_ENDED in kinds) is is_written
 
 
 async def test_output_waits_in_the_command_while_the_client_does_not_read(world, app, address):

@@ -43,7 +43,9 @@ class Remote(Struct, frozen=True):
         def take(piece: bytes) -> None:
             answer.extend(piece)
             if len(answer) > ANSWER:
-                raise GitError(f"Check the address of the repository: {self.url} answers more than can be read.")
+                raise GitError(
+                    f"Check the address of the repository: {self.url} answers more than can be read."
+                )
 
         await self.run(*words, copy=copy, take=take)
         return answer.decode(errors="replace")
