@@ -225,23 +225,21 @@ class ExecutionSocket:
     async def run(self, receive: Receive, send: Send, allowed: Allowed) -> None:
         execution = self._session.execution
         assert execution is not None
-        code = None
+        end, code = SocketEnd.FAILED, None
         try:
             end = await self._until_end(execution, receive, send, allowed)
             if end is SocketEnd.OVER:
                 code = await execution.wait()  # it has ended
         except EngineError:
             end = SocketEnd.FAILED
-        except BaseException:
-            await self.close(SocketEnd.FAILED)
-            raise
-        try:
-            await self._session.end(end.value[1], code)
-        finally:  # the client learns the end also if the audit cannot
-            await self._tell(send, end, code)
+        finally:
+            try:
+                await self._session.end(end.value[1], code)
+            finally:  # the client learns the end also if the audit cannot
+                await self._tell(send, end, code)
 
-    async def close(self, end: SocketEnd = SocketEnd.LEFT) -> None:
-        await self._session.end(end.value[1])
+    async def close(self) -> None:
+        await self._session.end(SocketEnd.LEFT.value[1])
 
     async def _tell(self, send: Send, end: SocketEnd, code: int | None) -> None:
         with suppress(TimeoutError, OSError):  # the client does not read, or was faster
