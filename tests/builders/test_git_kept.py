@@ -179,3 +179,21 @@ async def test_copies_that_are_not_used_for_days_are_erased(repository, fetches)
     os.utime(fetches.folder.with_name(f"{NAME}.lock"), (long_ago, long_ago))
     await fetches.git.sweep()
     assert [*(fetches.home / FOLDER).iterdir()] == []
+
+
+@pytest.mark.parametrize("kind", ["fetch", "fetching", "commits", "head"])
+async def test_an_operator_may_delete_the_folder_of_copies_while_the_server_runs(repository, fetches, kind):
+    """The manual says that it can be deleted: who needs room does that, and does not restart the server."""
+    repository.write(a__txt="1").commit()
+    source = GitSource(url=repository.url)
+    first = await fetches.git.head(source)
+    shutil.rmtree(fetches.home)
+    if kind == "fetching":
+        assert await fetches.texts(repository, first[1]) == {"a.txt": "1"}
+    elif kind == "fetch":
+        assert (await fetches.git.fetch(source, fetches.into)).id == first[1]
+    elif kind == "commits":
+        assert [commit.id for commit in await fetches.git.commits(source)] == [first[1]]
+    else:
+        assert await fetches.git.head(source) == first
+    assert fetches.home.stat().st_mode & 0o077 == 0

@@ -22,6 +22,7 @@ from windlass.base import addresses
 from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
 from windlass.base.cleanup import on_failure
+from windlass.base.private import private_folder
 from windlass.builders.builder import FULL
 from windlass.builders.git.commit import GitCommit
 from windlass.builders.git.copy import Copy
@@ -170,9 +171,9 @@ class Git:
 
     async def _ready(self) -> None:
         """Checks that there is a git which can be pinned to an address."""
+        private_folder(self._home)  # an operator who needs room may have deleted it
         if self._usable:
             return
-        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             answer = await without_repository(self._home, self._limits).ask("version")
         except FileNotFoundError as error:
