@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import time
 from contextlib import nullcontext
 
 import pytest
 
 from windlass.base.isolation.isolation import Isolation
+from windlass.builders.builder import FULL
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.cache_limits import CacheLimits
@@ -66,6 +69,33 @@ async def test_a_manager_that_the_machine_lacks_is_fetched_once_in_the_named_ver
     await site.build(FILES, service="b", org="another")
     assert "Fetching" not in site.log()
     assert "pnpm was told: install --frozen-lockfile --prod" in site.log()
+
+
+MEETS = """#!/bin/sh
+touch "MARKS/$$"
+for _ in $(seq 600); do
+    [ "$(ls MARKS | wc -l)" -ge BUILDS ] && mkdir -p node_modules && exit 0
+    sleep 0.1
+done
+exit 1
+"""
+"""A manager that ends when so many builds are in it at once."""
+
+
+@pytest.mark.parametrize("builds", [2, 3])
+async def test_builds_that_go_on_with_a_toolchain_share_it_with_the_next_ones(
+    site, machine, tmp_path, builds
+):
+    """The first build still installs what the application needs when the others ask for the toolchain."""
+    (tmp_path / "marks").mkdir()
+    meets = MEETS.replace("MARKS", str(tmp_path / "marks")).replace("BUILDS", str(builds))
+    waiting = NPM.replace(NPM[NPM.index("#!/bin/sh\necho") : NPM.index("END\nchmod")], meets)
+    (machine / "npm").write_text(waiting)
+    mode_of(site, "off")
+    orders = [site.order(FILES, service=f"s{number}") for number in range(builds)]
+    await asyncio.gather(*(site.builder.build(order, site.said.append) for order in orders))
+    assert site.said.count("Fetching pnpm-9.1.0 …") == 1
+    assert len(toolchains(site)) == 1
 
 
 @pytest.mark.parametrize(("mode", "is_changed"), [("auto", False), ("off", True)])
@@ -149,8 +179,29 @@ async def test_a_failed_fetch_leaves_nothing_and_is_not_repeated_at_once(site, m
     mode_of(site, "off")
     assert "no network" in await site.refused(FILES)
     assert toolchains(site) == []
-    assert "no network" in await site.refused(FILES)
+    said = await site.refused(FILES)
+    assert "no network" in said
+    assert "Builds try that again in 10 min, or after a restart of Windlass." in said
     assert "Fetching" not in site.log()
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        ("echo 'npm error ENOSPC: no space left on device' >&2; exit 1", f"^{FULL}"),
+        ("kill -9 $$", "was ended by signal 9"),
+    ],
+)
+async def test_a_fetch_for_which_room_or_memory_was_missing_is_repeated_at_once(site, machine, failing, said):
+    """The control is the test above: other failures are remembered."""
+    (machine / "npm").write_text(f"#!/bin/sh\n{failing}\n")
+    mode_of(site, "off")
+    refused = await site.refused(FILES)
+    assert re.search(said, refused)
+    assert "Builds try that again" not in refused
+    (machine / "npm").write_text(NPM)
+    await site.build(FILES)
+    assert "Fetching pnpm-9.1.0 …" in site.log()
 
 
 async def test_a_node_that_cannot_be_had_is_replaced_by_the_present_one_and_said(site, machine):

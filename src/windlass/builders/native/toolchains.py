@@ -7,6 +7,7 @@ They are installed by steps in a cell of their own, so that no organization can 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Hashable
@@ -21,12 +22,12 @@ from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.users import show
 from windlass.base.private import private_folder
-from windlass.builders.builder import BuildError
+from windlass.builders.builder import FULL, BuildError
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.tools import Tools, step
+from windlass.builders.native.tools import ToolFailed, Tools, step
 
 FOLDER: Final = "toolchains"
 AGAIN: Final = 600.0
@@ -87,13 +88,14 @@ class Toolchains:
         lock = self._busy.setdefault(name, asyncio.Lock())
         async with lock:
             self._check(name)
-            folder, is_present = await group.in_thread(held.enter_context, self._store.depending(name))
-            if not is_present:
-                try:
+            try:
+                await self._ensure(name, make, tools)
+                folder, is_present = await group.in_thread(held.enter_context, self._store.depending(name))
+                if not is_present:  # a sweep had no room for it
                     await self._make(name, make, tools, folder)
-                except BuildError as error:
-                    self._failed[name] = (time.monotonic(), str(error))
-                    raise MissingToolchain(str(error)) from error
+            except BuildError as error:
+                self._note(name, error)
+                raise MissingToolchain(self._failure(name) or str(error)) from error
             await group.in_thread(os.utime, _use_of(folder))
         tools.cells.readable.append(folder)
         return Path(folder)
@@ -118,9 +120,35 @@ class Toolchains:
 
     def _check(self, name: str) -> None:
         self.check_allowed()
-        failed_at, reason = self._failed.get(name, (0.0, ""))
-        if reason and time.monotonic() - failed_at < AGAIN:
+        if reason := self._failure(name):
             raise MissingToolchain(reason)
+
+    def _note(self, name: str, error: BuildError) -> None:
+        """Remembers a failure, unless room or memory was missing: the operator may make some at any moment."""
+        if str(error) == FULL:
+            raise error
+        if not (isinstance(error, ToolFailed) and error.was_killed):
+            self._failed[name] = (time.monotonic(), str(error))
+
+    def _failure(self, name: str) -> str:
+        """Returns the reason of a failure that is not long ago, and how long it counts; else an empty text."""
+        failed_at, reason = self._failed.get(name, (0.0, ""))
+        left = failed_at + AGAIN - time.monotonic()
+        if not reason or left <= 0:
+            return ""
+        wait = f"{math.ceil(left / 60)} min"
+        return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
+
+    async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
+        """Fetches a toolchain that is not there. Nothing holds it afterwards: who makes it holds it alone, and
+        builds hold it together."""
+        making = ExitStack()
+        try:
+            folder, is_present = await group.in_thread(making.enter_context, self._store.depending(name))
+            if not is_present:
+                await self._make(name, make, tools, folder)
+        finally:
+            await group.in_thread(making.close)
 
     async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
         home = folder / "home"
