@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+
 import pytest
 
 from tests.builders.test_uploads import entry, packed
@@ -75,6 +79,30 @@ async def test_uploads_leave_a_part_of_the_disk_free(world, app):
     refused = await world.post(f"/application/{app}/upload", announced(OTHER))
     assert (refused.status, refused.message.startswith("Ask the operator for room")) == (503, True)
     uploads._reserve = 0
+    assert (await sent(world, app, id, FOLDER)).status == 200
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_disk_without_place_for_another_file_is_told_as_full(world, app, monkeypatch, call, reason):
+    """It still has bytes free. The control is the end: the same part is taken afterwards."""
+    id = await begun(world, app)
+    folder = str(world.installation.ctx.uploads._folder)
+    original = getattr(os, call)
+
+    def refusing(path, *args, **options):
+        if str(path).startswith(folder):
+            raise OSError(reason, os.strerror(reason))
+        return original(path, *args, **options)
+
+    shutil.rmtree(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, refusing)
+        refused = [await sent(world, app, id, FOLDER)]
+        if call == "mkdir":
+            refused.append(await world.post(f"/application/{app}/upload", announced(OTHER)))
+    for answer in refused:
+        assert (answer.status, answer.message.startswith("Ask the operator for room")) == (503, True)
     assert (await sent(world, app, id, FOLDER)).status == 200
 
 

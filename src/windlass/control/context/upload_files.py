@@ -39,13 +39,9 @@ class UploadFile:
     def append(self, data: bytes) -> None:
         _check_room(os.fstatvfs(self._descriptor), len(data), self._reserve)
         left = memoryview(data)
-        try:
+        with _telling_of_room():
             while left:
                 left = left[os.write(self._descriptor, left) :]
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unavailable(FULL) from error
-            raise
 
     def sync(self) -> None:
         os.fsync(self._descriptor)
@@ -94,7 +90,8 @@ class UploadFiles:
 
     def check_room(self, size: int) -> None:
         """Raises Unavailable if the disk has no room for an archive of this size."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _telling_of_room():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_room(os.statvfs(self._folder), size, self._reserve)
 
     def has(self, upload: UploadIdentity) -> bool:
@@ -104,9 +101,10 @@ class UploadFiles:
     def writing(self, upload: UploadIdentity) -> Iterator[UploadFile]:
         """Opens an archive to append to it. Raises Conflict while another request does so."""
         path = self.path(upload)
-        for folder in (self._folder, path.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with _telling_of_room():  # a disk may have room, and no place for another file
+            for folder in (self._folder, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             if not filelock.try_lock(descriptor):
                 raise Conflict("Wait until the other request has ended: it sends a part of the same upload")
@@ -135,3 +133,13 @@ class UploadFiles:
 def _check_room(disk: os.statvfs_result, size: int, reserve: int) -> None:
     if disk.f_bavail * disk.f_frsize - size < reserve:
         raise Unavailable(FULL)
+
+
+@contextmanager
+def _telling_of_room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Unavailable(FULL) from error
+        raise
