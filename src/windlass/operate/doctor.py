@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import shutil
 import stat
 import sys
 import time
@@ -31,6 +30,7 @@ from windlass.install.ownership import examine, inventory, refusal
 from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
+from windlass.operate.disk import disk
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.keys import examine_keys
@@ -41,8 +41,6 @@ from windlass.store.migrate import find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.refused import CommandRefused
 
-GIB: Final = 1 << 30
-_ENOUGH, _SCANT = 2 * GIB, GIB // 4
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
 
@@ -52,7 +50,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
         _python(),
         _sqlite(),
         *_settings(),
-        *_folder(settings),
+        *await asyncio.to_thread(lambda: [*_folder(settings)]),
         *([finding async for finding in _inside(settings)] if _may_enter(settings) else ()),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
@@ -116,14 +114,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield ok("Data directory", f"{folder} can be written")
     else:
         yield ok("Data directory", f"{folder} is made by the first start")
-    free = shutil.disk_usage(nearest).free
-    space = f"{free / GIB:.1f} GiB free"
-    if free < _SCANT:
-        yield fail("Disk", space, "make room: without it nothing more can be stored")
-    elif free < _ENOUGH:
-        yield warn("Disk", space, "make room soon: builds and logs need some")
-    else:
-        yield ok("Disk", space)
+    yield disk(folder, nearest)
 
 
 def _nearest(settings: Settings) -> Path:

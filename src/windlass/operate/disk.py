@@ -1,0 +1,92 @@
+"""Checks the disk of the data directory: its free bytes and files. Where they are short, it measures folders."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+_ENOUGH, _SCANT = 2 * GIB, GIB // 4
+_ENOUGH_FILES, _SCANT_FILES = 100_000, 10_000
+_SHOWN: Final = 4
+_PARTS: Final = (
+    "builds/cache",
+    "builds",
+    "logs",
+    "uploads",
+    "run",
+    "databases",
+    "sites",
+    "git",
+    "work",
+    "set-aside",
+)
+"""Folders that grow. What is measured of the first is not counted again in the second."""
+
+
+class UsedSpace(Struct):
+    """What a folder takes."""
+
+    bytes: int = 0
+    files: int = 0
+
+
+def disk(folder: Path, nearest: Path) -> Finding:
+    """`nearest` is the data directory, or the nearest folder above it that is there."""
+    facts = os.statvfs(nearest)
+    free = facts.f_bavail * facts.f_frsize
+    files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit of files
+    space = f"{free / GIB:.1f} GiB free"
+    if files < _ENOUGH_FILES:
+        space += f", and {files} more files"
+    if free >= _ENOUGH and files >= _ENOUGH_FILES:
+        return ok("Disk", space)
+    taken = _largest(folder, by_files=free >= _ENOUGH)
+    if taken:
+        space += f"; most is in {taken}"
+    deleted = "while nothing is built, builds/cache, git and work can be deleted"
+    if free < _SCANT or files < _SCANT_FILES:
+        return fail("Disk", space, f"make room: without it nothing more can be stored; {deleted}")
+    return warn("Disk", space, f"make room soon: builds and logs need some; {deleted}")
+
+
+def _largest(folder: Path, *, by_files: bool) -> str:
+    """Returns the folders that take most, as far as they can be measured in the time of a check."""
+    until, seen = time.monotonic() + SECONDS, set[tuple[int, int]]()
+    used = {part: _measure(folder / part, until, seen) for part in _PARTS}
+    found = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
+    return ", ".join(
+        f"{part} ({size} files)" if by_files else f"{part} ({size / MIB:.0f} MiB)"
+        for size, part in sorted(found, reverse=True)[:_SHOWN]
+        if size
+    )
+
+
+def _measure(top: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
+    """Measures a folder, without files that were `seen` in another one: links count once."""
+    used = UsedSpace()
+    for path in _paths(top):
+        if time.monotonic() > until:
+            break
+        with suppress(OSError):
+            facts = os.lstat(path)
+            if (facts.st_dev, facts.st_ino) not in seen:
+                seen.add((facts.st_dev, facts.st_ino))
+                used.bytes += facts.st_blocks * 512
+                used.files += 1
+    return used
+
+
+def _paths(top: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(top):
+        yield folder
+        yield from (os.path.join(folder, name) for name in names)  # noqa: PTH118 (names may be of any bytes)

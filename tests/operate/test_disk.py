@@ -1,0 +1,65 @@
+"""`windlass doctor` on a disk that is nearly full: of bytes, or of files."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from windlass.operate.disk import disk
+
+GIB = 1 << 30
+MANY = 1_000_000
+
+
+@pytest.fixture
+def look(tmp_path, monkeypatch):
+    """Finds out about a disk with so many free bytes and files. `of` is 0 where none are counted."""
+    builds = tmp_path / "builds"
+    (builds / "cache" / "small").mkdir(parents=True)
+    (builds / "one").mkdir()
+    (builds / "one" / "large").write_bytes(os.urandom(3 << 20))
+    os.link(builds / "one" / "large", builds / "one" / "the same file")
+    for number in range(20):
+        (builds / "cache" / "small" / str(number)).touch()
+
+    def found(free, files=MANY, of=MANY):
+        facts = SimpleNamespace(f_bavail=free // 4096, f_frsize=4096, f_favail=files, f_files=of)
+        monkeypatch.setattr(os, "statvfs", lambda path: facts)
+        return disk(tmp_path, tmp_path)
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "of", "level"),
+    [
+        (5 * GIB, MANY, MANY, "ok"),
+        (GIB, MANY, MANY, "warn"),
+        (0, MANY, MANY, "fail"),
+        (5 * GIB, 50_000, MANY, "warn"),
+        (5 * GIB, 0, MANY, "fail"),
+        (5 * GIB, 0, 0, "ok"),
+    ],
+)
+def test_bytes_and_files_are_looked_at(look, free, files, of, level):
+    assert look(free, files, of).level == level
+
+
+def test_a_full_disk_is_told_with_the_folders_that_take_most_and_what_can_be_deleted(look):
+    told = look(0)
+    assert told.found.startswith("0.0 GiB free; most is in builds (3 MiB)")
+    assert told.advice.startswith("make room: ")
+    assert "builds/cache, git and work can be deleted" in told.advice
+
+
+def test_a_disk_without_files_left_is_told_with_the_folders_that_have_most_files(look):
+    told = look(5 * GIB, 0)
+    assert told.found.startswith(
+        "5.0 GiB free, and 0 more files; most is in builds/cache (22 files), builds (3 files)"
+    )
+
+
+def test_a_disk_with_room_is_not_measured(look):
+    assert look(5 * GIB).found == "5.0 GiB free"
