@@ -24,6 +24,8 @@ class Docker:
 
     def __init__(self, place: Path, status: int = 200) -> None:
         self.host = f"unix://{place}"
+        self.cached = 0
+        """Bytes of its build cache."""
         self._status = status
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(place))
@@ -40,7 +42,13 @@ class Docker:
                 return
             with line:
                 asked = line.recv(65_536)
+                needed = [
+                    {"ID": f"{number:064}", "Size": 1 << 40, "Shared": True} for number in range(20_000)
+                ]
+                cache = {"LayersSize": 5, "BuildCache": [{"Size": self.cached}, *needed]}
                 nothing: object = {"Volumes": None} if b"/volumes" in asked else []
+                if b"/system/df" in asked:
+                    nothing = {"BuildCache": None} if not self.cached else cache if self.cached > 0 else []
                 is_general = b"/version" in asked or b"/_ping" in asked
                 said = json.dumps(version if is_general else nothing).encode()
                 line.sendall(
@@ -137,13 +145,23 @@ def test_for_processes_it_says_which_databases_there_are(found):
     assert told["MongoDB"] == ("ok", "runs only on the engine docker")
 
 
+def without_programs(**settings):
+    """Returns the findings on a machine without programs."""
+    named = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}
+    words = ("doctor", "--json", "--data-dir", "/nowhere")
+    bare = run(*words, WINDLASS_ENGINE="process", PATH="/nowhere", **FREE, **named)
+    return {one["what"]: one for one in json.loads(bare.stdout)}
+
+
+def test_what_builds_fetch_themselves_is_not_asked_of_the_operator():
+    """The control is the test below: without leave to fetch it, Node has to be installed."""
+    assert without_programs()["Node.js"]["found"] == "not found; builds that need it fetch it"
+
+
 def test_a_missing_program_is_named_with_its_package(found):
     told = found(engine="process")
     assert {"Redis", "MariaDB or MySQL", "git", "Node.js"} <= told.keys()
-    bare = run(
-        "doctor", "--json", "--data-dir", "/nowhere", WINDLASS_ENGINE="process", PATH="/nowhere", **FREE
-    )
-    by_name = {one["what"]: one for one in json.loads(bare.stdout)}
+    by_name = without_programs(toolchain_downloads="false")
     assert by_name["git"]["level"] == by_name["Redis"]["level"] == "warn"
     assert "install git" in by_name["git"]["advice"]
     assert "redis-server" in by_name["Redis"]["advice"]
@@ -184,3 +202,26 @@ def test_for_people_long_lines_wrap_below_themselves(tmp_path):
     shown = run(*words, WINDLASS_ENGINE="process", PATH="/nowhere", COLUMNS="60", **FREE).stdout
     assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 60
     assert all(line.startswith(("ok    ", "warn  ", "fail  ", "      ")) for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(("gibibytes", "level"), [(0, "ok"), (3, "ok"), (11, "warn")])
+def test_a_build_cache_of_docker_beyond_the_limit_is_told(found, docker, gibibytes, level):
+    """Docker itself has no limit by default. What images need anyway is not counted."""
+    docker.cached = gibibytes << 30
+    told = found(docker_host=docker.host)["Build cache"]
+    assert (told[0], told[1].startswith(f"{gibibytes}.0 GiB on the Docker engine")) == (level, True)
+    assert ("more than build_cache_bytes" in told[1]) is (level == "warn")
+
+
+def test_a_build_cache_that_docker_does_not_tell_is_said(found, tmp_path):
+    mute = Docker(tmp_path / "mute.sock")
+    mute.cached = -1
+    try:
+        told = found(docker_host=mute.host)["Build cache"]
+    finally:
+        mute.close()
+    assert told == ("warn", "could not be measured")
+
+
+def test_where_no_docker_builds_no_build_cache_of_docker_is_told(found):
+    assert "Build cache" not in found(engine="process")

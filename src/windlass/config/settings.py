@@ -185,10 +185,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 1024 * 1024 * 1024
     build_cache_bytes: Annotated[
         int,
-        _says("Bytes of build caches kept for each organization; the least recently used go first", ge=0),
+        _says(
+            "Bytes of build caches that the engine process keeps for each organization; the least recently "
+            "used go first",
+            ge=0,
+        ),
     ] = 10 * 1024 * 1024 * 1024
     build_cache_days: Annotated[
-        int, _says("Days that a build cache is kept after a build last used it", ge=1, le=3650)
+        int,
+        _says("Days that the engine process keeps a build cache after a build last used it", ge=1, le=3650),
     ] = 30
     toolchain_downloads: Annotated[
         bool,

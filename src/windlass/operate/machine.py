@@ -18,6 +18,7 @@ from windlass.engines.docker.machine import server_host_of
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
+from windlass.operate.build_cache import build_cache
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_windlass
 from windlass.serve.server import listen
@@ -40,8 +41,10 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
     else:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
+        async for finding in build_cache(settings):
+            yield finding
     yield _git()
-    yield _node(chosen)
+    yield _node(settings, chosen)
     yield _images_of_terraform(settings) if chosen == "docker" else await asyncio.to_thread(_terraform)
 
 
@@ -175,10 +178,12 @@ def _git() -> Finding:
     return ok("git", version)
 
 
-def _node(chosen: str) -> Finding:
+def _node(settings: Settings, chosen: str) -> Finding:
     version = first_line_from("node", "--version").removeprefix("v")
     if version or chosen != "process":
         return ok("Node.js", version or "not found; images bring their own")
+    if settings.toolchain_downloads:
+        return ok("Node.js", "not found; builds that need it fetch it")
     return ok(
         "Node.js", "not found; only applications in JavaScript need it: install nodejs and npm for them"
     )

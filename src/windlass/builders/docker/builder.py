@@ -1,8 +1,8 @@
 """Builds images with a Docker engine, from the files of a commit and its Dockerfile.
 
 BuildKit builds if the engine has it, and the classic builder otherwise; the build log says which. Images are
-found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which the engine
-limits by itself. `guard` decides what a Dockerfile may do.
+found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which only the
+settings of the engine limit. `guard` decides what a Dockerfile may do.
 """
 
 from __future__ import annotations

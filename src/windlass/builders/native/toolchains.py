@@ -124,14 +124,14 @@ class Toolchains:
             raise MissingToolchain(reason)
 
     def _note(self, name: str, error: BuildError) -> None:
-        """Remembers a failure, unless room or memory was missing: the operator may make some at any moment."""
+        """Remembers a failure, unless room or memory was missing: there may be some at any moment."""
         if str(error) == FULL:
             raise error
         if not (isinstance(error, ToolFailed) and error.was_killed):
             self._failed[name] = (time.monotonic(), str(error))
 
     def _failure(self, name: str) -> str:
-        """Returns the reason of a failure that is not long ago, and how long it counts; else an empty text."""
+        """Returns the reason of a failure that still counts, and how long it does; else an empty text."""
         failed_at, reason = self._failed.get(name, (0.0, ""))
         left = failed_at + AGAIN - time.monotonic()
         if not reason or left <= 0:
@@ -140,8 +140,8 @@ class Toolchains:
         return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
 
     async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
-        """Fetches a toolchain that is not there. Nothing holds it afterwards: who makes it holds it alone, and
-        builds hold it together."""
+        """Fetches a toolchain that is not there. Nothing holds it afterwards: its maker holds it alone, which
+        keeps other builds from it."""
         making = ExitStack()
         try:
             folder, is_present = await group.in_thread(making.enter_context, self._store.depending(name))
