@@ -153,7 +153,7 @@ def without_programs(**settings):
     return {one["what"]: one for one in json.loads(bare.stdout)}
 
 
-def test_what_builds_fetch_themselves_is_not_asked_of_the_operator():
+def test_a_program_that_builds_fetch_is_not_asked_of_the_operator():
     """The control is the test below: without leave to fetch it, Node has to be installed."""
     assert without_programs()["Node.js"]["found"] == "not found; builds that need it fetch it"
 

@@ -43,8 +43,8 @@ async def build_cache(settings: Settings) -> AsyncIterator[Finding]:
     finally:
         await docker.close()
     size = sum(entry.size for entry in used.build_cache or () if not entry.shared)
-    found = f"{size / GIB:.1f} GiB on the Docker engine"
+    state = f"{size / GIB:.1f} GiB on the Docker engine"
     if size > settings.build_cache_bytes:
-        yield warn("Build cache", f"{found}, more than build_cache_bytes", _ADVICE)
+        yield warn("Build cache", f"{state}, more than build_cache_bytes", _ADVICE)
     else:
-        yield ok("Build cache", found)
+        yield ok("Build cache", state)

@@ -1,4 +1,4 @@
-"""Checks the disk of the data directory: its free bytes and files. Where they are short, it measures folders."""
+"""Checks the disk of the data directory: free bytes and files. Where they are short, it measures folders."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def _largest(folder: Path, *, by_files: bool) -> str:
     """Returns the folders that take most, as far as they can be measured in the time of a check."""
     until, seen = time.monotonic() + SECONDS, set[tuple[int, int]]()
     used = {part: _measure(folder / part, until, seen) for part in _PARTS}
-    found = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
+    sizes = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
     return ", ".join(
         f"{part} ({size} files)" if by_files else f"{part} ({size / MIB:.0f} MiB)"
-        for size, part in sorted(found, reverse=True)[:_SHOWN]
+        for size, part in sorted(sizes, reverse=True)[:_SHOWN]
         if size
     )
 
