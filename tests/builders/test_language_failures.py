@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.builders.remedies import build_remedy, failure
+from windlass.core.deploy.remedies import LOOK, with_remedy
 
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
@@ -104,6 +105,40 @@ ROWS = [
 def test_a_failed_step_of_another_language_says_first_what_to_do(line, remedy):
     message = failure("the step", 1, ["first line", line])
     assert message.startswith(remedy), message
+
+
+PROCESSES = [
+    "/bin/sh: 1: Cannot fork",
+    "bash: fork: retry: Resource temporarily unavailable",
+    "make: vfork: Resource temporarily unavailable",
+    "Error: spawn /usr/bin/node EAGAIN",
+    "    if os.fork() == 0:\n       ^^^^^^^^^\nBlockingIOError: [Errno 11] Resource temporarily unavailable",
+    "    self.pid = _fork_exec(\nBlockingIOError: [Errno 11] Resource temporarily unavailable",
+    "RuntimeError: can't start new thread",
+    "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory",
+    "runtime: failed to create new OS thread (have 12 already; errno=11)",
+]
+
+
+@pytest.mark.parametrize("said", PROCESSES)
+def test_a_step_that_may_start_no_more_processes_says_so(said):
+    assert failure("the step", 1, said.split("\n")).startswith("Start fewer programs at once")
+    told = with_remedy(f"{LOOK}web exited with code 1 while it was starting", "web", said.split("\n"))
+    assert told.startswith("Let web start fewer programs at once")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "    fcntl.flock(file, fcntl.LOCK_NB)\nBlockingIOError: [Errno 11] Resource temporarily unavailable",
+        "bash: fork: Cannot allocate memory",
+        "Error: fork the repository first",
+    ],
+)
+def test_a_step_that_fails_otherwise_is_not_told_to_start_fewer(said):
+    """The control of the test above."""
+    assert "fewer programs" not in failure("the step", 1, said.split("\n"))
+    assert "fewer programs" not in with_remedy(f"{LOOK}web exited with code 1", "web", said.split("\n"))
 
 
 OF_IMAGES = [

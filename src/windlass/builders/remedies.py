@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.builders.builder import FULL
+from windlass.core.deploy.remedies import TOO_MANY_PROCESSES
 from windlass.core.words import python_modules
 
 _LONGEST: Final = 300
 _MEMORY: Final = (
     "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
+)
+_PROCESSES: Final = (
+    "Start fewer programs at once, such as by fewer parallel jobs: the build has as many processes and "
+    "threads as it may."
 )
 _NETWORK: Final = (
     "Deploy again, or ask the operator to let builds reach their registries: {0} could not be reached."
@@ -89,6 +94,7 @@ _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
     for pattern, words in (
         (r"No space left on device|ENOSPC|Disk quota exceeded|no space left", FULL),
+        (TOO_MANY_PROCESSES, _PROCESSES),
         (
             r"heap out of memory|[Cc]annot allocate memory|virtual memory "
             r"exhausted|^MemoryError\b|signal: killed"

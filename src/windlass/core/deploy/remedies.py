@@ -63,6 +63,17 @@ _OLDER_PYTHON: Final = (
     "{what}, which this Python no longer has"
 )
 _MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
+_PROCESSES: Final = (
+    "Let {name} start fewer programs at once, such as fewer workers: it has as many processes and threads as "
+    "it may"
+)
+TOO_MANY_PROCESSES: Final = (
+    r"\bfork: (?:retry: )?Resource temporarily unavailable|[Cc](?:annot|an't|ould not) fork\b"
+    r"|\b(?:vfork|fork): Resource temporarily unavailable|spawn \S{1,200} EAGAIN"
+    r"|fork[^\n]{0,200}\n[^\n]{0,200}\n?BlockingIOError: \[Errno 11\]|can't start new thread"
+    r"|unable to create (?:new )?native thread|pthread_create failed|failed to create new OS thread"
+)
+"""Words of programs that may start no more processes or threads."""
 _DISK: Final = "Ask the operator for room: a disk that {name} writes to is full"
 _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
 """Modules of Python that have lost parts since 3.9."""
@@ -200,6 +211,7 @@ _RULES: Final = tuple(
         (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
         (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
         (r"PDOException: could not find driver", _DRIVER),
+        (TOO_MANY_PROCESSES, _PROCESSES),
         (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
         (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
         (
