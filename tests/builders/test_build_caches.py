@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from windlass.builders.builder import BuildError
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.caches import TORN, CacheStore
 
@@ -132,6 +135,36 @@ def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
     os.utime(tmp_path / "cache" / "toolchains" / ".deps", (0, 0))
     CacheStore(tmp_path, NOTHING).sweep()
     assert (tmp_path / "cache" / "toolchains" / ".deps").is_dir()
+
+
+@pytest.mark.parametrize("gone", ["cache/acme", "cache/.services/acme", "cache"])
+def test_a_sweep_goes_on_while_caches_vanish(tmp_path, monkeypatch, gone):
+    """A build empties one, a service is deleted, and an operator makes room: each during a sweep."""
+    store = CacheStore(tmp_path, NOTHING)
+    use(store, service="a", shared=["go-mod", "cargo"])
+    use(store, service="b")
+    use(store, "umbrella")
+
+    def measure(path):
+        shutil.rmtree(tmp_path / gone, ignore_errors=True)
+        return size_of(path)
+
+    monkeypatch.setattr("windlass.builders.native.caches.size_of", measure)
+    store.sweep()
+    assert not [*tmp_path.glob("cache/*/go-mod"), *tmp_path.glob("cache/.services/*/*/0")]
+    assert use(store)[0] == []
+
+
+@pytest.mark.parametrize("failure", ["", "the step failed"])
+def test_a_build_ends_in_its_own_way_although_its_caches_were_deleted_meanwhile(store, tmp_path, failure):
+    with (
+        pytest.raises(BuildError, match=failure) if failure else nullcontext(),
+        store.using("acme", "shop", Path("/h"), print),
+    ):
+        shutil.rmtree(tmp_path / "cache")
+        if failure:
+            raise BuildError(failure)
+    assert use(store)[0] == []
 
 
 def test_the_rest_of_an_interrupted_sweep_is_erased(tmp_path):

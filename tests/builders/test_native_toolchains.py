@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import time
 from contextlib import nullcontext
 
@@ -150,6 +151,23 @@ async def test_a_toolchain_that_a_build_uses_is_not_erased_under_it(site, machin
     with store.depending("pnpm-9.1.0") if is_held else nullcontext():
         await site.builder.sweep([])
         assert made.exists() is is_held
+
+
+async def test_a_sweep_goes_on_while_toolchains_vanish(site, machine, monkeypatch):
+    """An operator who needs room deletes the caches, and need not know when a sweep is under way."""
+    mode_of(site, "off", toolchain_limits=CacheLimits(days=30))
+    await site.build(FILES, service="a")
+
+    def measure(path):
+        shutil.rmtree(site.kept / "cache")
+        return 0
+
+    monkeypatch.setattr("windlass.builders.native.toolchains.size_of", measure)
+    await site.builder.sweep([])
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", f"{machine}:/usr/bin:/bin")
+    await site.build(FILES, service="b")
+    assert "Fetching" in site.log()
 
 
 async def test_leftovers_of_a_killed_fetch_or_sweep_are_erased(site, machine):

@@ -116,7 +116,8 @@ class CacheStore:
                 finally:
                     caches.note_use()
                     erase(caches.source)
-                    os.utime(_beside(own, ".lock"))
+                    with suppress(FileNotFoundError):  # who needs room may delete the caches of a build
+                        os.utime(_beside(own, ".lock"))
                     if caches.is_whole:
                         _beside(own, _BUSY).unlink(missing_ok=True)
             finally:
@@ -145,11 +146,13 @@ class CacheStore:
     def _shared_units(self, org: str) -> Iterator[CacheUnit]:
         folder = self._folder / org
         for path in folder.iterdir() if folder.is_dir() else ():
-            yield self._unit(path, path.lstat().st_mtime)
+            with suppress(FileNotFoundError):  # a build has emptied it
+                yield self._unit(path, path.lstat().st_mtime)
 
     def _service_units(self, org: str) -> Iterator[CacheUnit]:
         for lock in (self._folder / SERVICES / org).glob("*/*.lock"):
-            yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
+            with suppress(FileNotFoundError):  # its service was deleted
+                yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
 
     def _unit(self, path: Path, used: float) -> CacheUnit:
         measured, size = self._sizes.get(path, (0.0, 0))

@@ -10,8 +10,8 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Hashable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -108,15 +108,17 @@ class Toolchains:
     def sweep(self) -> None:
         """Erases toolchains that are too old or too large, the least recently used first, and leftovers of
         interrupted fetches. What instances need of them are files of their artifacts."""
-        units = [self._unit(folder) for folder in self._store.dependencies()]
+        units = [*self._units()]
         gone = {unit.path.name for unit in units_to_erase(units, self._limits, time.time())}
         self._store.sweep((), lambda: {folder.name for folder in self._store.dependencies()} - gone)
         self._sizes = {unit.path.name: unit.size for unit in units if unit.path.exists()}
 
-    def _unit(self, folder: Path) -> CacheUnit:
-        if folder.name not in self._sizes:
-            self._sizes[folder.name] = size_of(folder)
-        return CacheUnit(folder, _use_of(folder).stat().st_mtime, self._sizes[folder.name])
+    def _units(self) -> Iterator[CacheUnit]:
+        for folder in self._store.dependencies():
+            if folder.name not in self._sizes:
+                self._sizes[folder.name] = size_of(folder)
+            with suppress(FileNotFoundError):  # who needs room has deleted it
+                yield CacheUnit(folder, _use_of(folder).stat().st_mtime, self._sizes[folder.name])
 
     def _check(self, name: str) -> None:
         self.check_allowed()
