@@ -179,6 +179,8 @@ def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
         ("exited with code 127: the command was not found", "Correct the start command"),
         ("exited with code 126: the command cannot be executed", "Make the start command executable"),
         ("exited with code 1: port 5000 of this machine is taken", OWN_PORT),
+        ("was killed by SIGKILL", "Ask the operator for more memory on the machine"),
+        ("was killed by SIGTERM", LOOK),
     ],
 )
 def test_the_way_in_which_a_program_ended_says_what_to_do_where_it_wrote_nothing(end, remedy):

@@ -63,6 +63,10 @@ _OLDER_PYTHON: Final = (
     "{what}, which this Python no longer has"
 )
 _MEMORY: Final = "Give {name} more `memory`: it has used all that it has"
+_KILLED: Final = (
+    "Ask the operator for more memory on the machine, or let {name} need less: the kernel ends programs in "
+    "this way where the machine has none left"
+)
 _PROCESSES: Final = (
     "Let {name} start fewer programs at once, such as fewer workers: it has as many processes and threads as "
     "it may"
@@ -238,6 +242,7 @@ _ENDED_FOR: Final = (
         "Make the start command executable (`git update-index --chmod=+x FILE`), and commit that",
     ),
     (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
+    (re.compile(r"\bwas killed by SIGKILL"), _KILLED),
 )
 """Remedies by the words in which an engine describes an end, where the lines of the program tell less."""
 _EXCEPTION: Final = re.compile(
