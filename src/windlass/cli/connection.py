@@ -57,15 +57,16 @@ def choose(
 
 
 def connect(
-    options: Mapping[str, Any], *, linked: str = "", use_contexts: bool = True, seconds: float = PATIENT
+    options: Mapping[str, Any], *, linked: str = "", usual: str = "", seconds: float = PATIENT
 ) -> Api:
     """Returns the API with the options of the command, of `windlass` before it, or of the environment.
 
-    `use_contexts` is false for commands on this machine: they call no other server unless it is named.
+    `usual` is the address of the server of this machine, for commands on it: they call no other server unless
+    it is named.
     """
     by_option, environment, context = given_access(options)
-    if not use_contexts and not (by_option.url or environment.url):
-        environment = ServerAccess(USUAL, environment.token)
+    if usual and not (by_option.url or environment.url):
+        environment = ServerAccess(usual, environment.token)
     file = ContextFile(settings_folder())
     chosen = choose(by_option, environment, file.read, context=context, linked=linked)
     return Api(chosen.url, chosen.token, seconds=seconds)

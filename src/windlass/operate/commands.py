@@ -89,13 +89,15 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     settings, sources = settings_from(options)
     from windlass.cli.connection import connect  # noqa: PLC0415 (nothing for a server that starts)
     from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
+    from windlass.operate.listeners import address_of  # noqa: PLC0415 (the gateway)
 
-    api = connect(options, use_contexts=False)
+    usual = address_of(settings.host, settings.port) if settings.port else USUAL
+    api = connect(options, usual=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if not named and stopping.answers(api):
         with ended_by_hand("It goes on by itself."):
             return stopping.through(api, sure)
-    if not named and api.url != USUAL:
+    if not named and api.url != usual:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))
         raise Stopped(
             "start the server, or name its data directory, as in "

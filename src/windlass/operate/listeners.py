@@ -10,14 +10,25 @@ from windlass.routers.builtin import pages
 
 _QUICKLY: Final = 1.0
 """Seconds that a Windlass of this machine may take to answer."""
+_ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
+"""The address at which this machine is asked, where a server listens on all of them."""
 _NO_HOST: Final = "doctor.invalid"
 """A name that no service has."""
 
 
+def address_of(host: str, port: int) -> str:
+    """Returns the address at which this machine reaches a server that listens there."""
+    reached = _reached(host)
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+def _reached(host: str) -> str:
+    return _ANYWHERE.get(host, host)
+
+
 def is_windlass(host: str, port: int) -> bool:
     """Returns whether a Windlass listens there."""
-    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
-    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_reached(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
@@ -31,8 +42,7 @@ def is_windlass(host: str, port: int) -> bool:
 
 def is_gateway(host: str, port: int) -> bool:
     """Returns whether a gateway listens there."""
-    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
-    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_reached(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/", headers={"Host": _NO_HOST})
         answer = connection.getresponse()
