@@ -26,7 +26,6 @@ from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
 from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make_world
 from windlass.base.clock import SECOND, SystemClock
-from windlass.cli.client import Api
 from windlass.config import DATABASE, Settings
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
@@ -117,30 +116,6 @@ async def test_an_address_where_nothing_listens_is_not_taken_for_the_folder_here
     assert said.err.endswith("nothing listens at http://127.0.0.1:1\n")
     folder = Path(Settings().data_dir).absolute()
     assert f"`windlass stop --all --data-dir {folder}`" in said.err
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-async def test_the_server_that_the_settings_describe_is_asked_and_no_other(windlass, monkeypatch, host):
-    """With `port` set to another one, whatever listens at the usual address is not asked. The control is the
-    end: the same call without the setting asks there."""
-    first, second, _ = await deployed(windlass.world)
-    port = windlass.url.rpartition(":")[2]
-    monkeypatch.setenv("WINDLASS_HOST", host)
-    monkeypatch.setenv("WINDLASS_PORT", port)
-    said = await meanwhile(windlass, "stop", "--all", url="")
-    assert (said.code, said.out[:22]) == (0, "2 services are stopped"), said
-    for app in (first, second):
-        assert await windlass.world.state(f"/application/{app}") == "STOPPED"
-    monkeypatch.delenv("WINDLASS_PORT")
-    asked: list[str] = []
-
-    def answers(api: Api) -> bool:
-        asked.append(api.url)
-        raise Stopped("This is enough to know")
-
-    monkeypatch.setattr(stopping, "answers", answers)
-    assert (await windlass("stop", "--all", url="")).code == 1
-    assert asked == ["http://127.0.0.1:8080"]
 
 
 # Without a server

@@ -18,17 +18,17 @@ _NO_HOST: Final = "doctor.invalid"
 
 def address_of(host: str, port: int) -> str:
     """Returns the address at which this machine reaches a server that listens there."""
-    reached = _reached(host)
+    reached = _near_host(host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-def _reached(host: str) -> str:
+def _near_host(host: str) -> str:
     return _ANYWHERE.get(host, host)
 
 
 def is_windlass(host: str, port: int) -> bool:
     """Returns whether a Windlass listens there."""
-    connection = http.client.HTTPConnection(_reached(host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
@@ -42,7 +42,7 @@ def is_windlass(host: str, port: int) -> bool:
 
 def is_gateway(host: str, port: int) -> bool:
     """Returns whether a gateway listens there."""
-    connection = http.client.HTTPConnection(_reached(host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
     try:
         connection.request("GET", "/", headers={"Host": _NO_HOST})
         answer = connection.getresponse()
