@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from functools import partial
+
+import pytest
 
 from tests.world import World
 from windlass.base.loops import keep_running
@@ -53,3 +57,24 @@ async def test_a_loop_that_returns_is_not_begun_again(caplog):
 
     await keep_running(once, pause=0)
     assert (runs, caplog.text) == ([1], "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "has_trace"),
+    [
+        (errno.ENOSPC, "make room on the disk: it is full, and a loop waits", False),
+        (errno.EDQUOT, "make room on the disk: it is full, and a loop waits", False),
+        (errno.EIO, "a loop failed and begins again", True),
+    ],
+)
+async def test_a_full_disk_is_told_to_the_operator_with_what_to_do(caplog, reason, said, has_trace):
+    """The control is any other error: its trace says where it comes from."""
+    errors = [OSError(reason, os.strerror(reason))]
+
+    async def loop() -> None:
+        if errors:
+            raise errors.pop()
+
+    await keep_running(loop, pause=0)
+    (record,) = caplog.records
+    assert (record.message, record.exc_info is not None) == (said, has_trace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,6 +11,7 @@ from windlass.base.log import log
 
 PAUSE: Final = 1.0
 """Seconds until a loop that failed begins again."""
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _log = log("loops")
 
 
@@ -18,6 +20,11 @@ async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE
     while True:
         try:
             return await loop()
-        except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
-            _log.exception("a loop failed and begins again", extra={"loop": loop.__name__})
+        except Exception as error:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                _log.error(
+                    "make room on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}
+                )
+            else:
+                _log.exception("a loop failed and begins again", extra={"loop": loop.__name__})
         await asyncio.sleep(pause)
