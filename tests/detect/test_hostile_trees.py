@@ -14,6 +14,7 @@ from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Tree, detect
+from windlass.core.detect.detect import MOST_READ
 from windlass.core.detect.known_files import LARGEST
 from windlass.core.detect.procfile import MOST_PROCESSES
 from windlass.core.detect.recipe import LONGEST, Recipe
@@ -240,6 +241,27 @@ def test_folders_of_tools_are_not_entered(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     assert list(file_names(tmp_path)) == ["a/b/c"]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "Cargo.toml", "package.json", "go.mod"])
+def test_folders_of_large_files_are_not_all_read(name):
+    """Counts the work instead of the time: to parse a megabyte takes a second, and a commit can name the same
+    one in a thousand folders."""
+    large, small, read = b"# \n" * 300_000, b"# \n", [0]
+
+    def contents_of(content):
+        def reading(path, most):
+            read[0] += len(content[:most])
+            return content[:most]
+
+        return reading
+
+    folders = [f"f{number:04}/{name}" for number in range(1000)]
+    detect(Tree(folders, contents_of(large)))
+    assert read[0] < MOST_READ + 4 * LARGEST
+    read[0] = 0
+    detect(Tree(folders, contents_of(small)))  # the control: those of an ordinary size are all looked at
+    assert read[0] >= 1000 * len(small)
 
 
 def test_a_tree_of_fifty_thousand_files_is_read_once_by_folder():
