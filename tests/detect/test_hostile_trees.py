@@ -158,6 +158,12 @@ def test_locks_are_not_read():
         ("Gemfile", "gem " * 200_000),
         ("Gemfile", "ruby '" + "1" * 900_000),
         ("pom.xml", "sourceCompatibility" * 50_000),
+        ("build.gradle", "\n" * 900_000),
+        ("build.gradle.kts", "application\n " * 90_000),
+        ("pyproject.toml", 'a = "' + "x" * 900_000 + '"'),
+        ("Cargo.toml", "# " + "x" * 900_000),
+        ("fly.toml", "x-" * 450_000 + " = 1"),
+        ("Pipfile", "a = '" + "x" * 900_000 + "'"),
         ("pom.xml", "languageVersion" + " " * 900_000),
         ("mix.exs", "elixir:" + " " * 900_000),
         ("Shop.csproj", "<TargetFramework>" * 50_000),
@@ -178,7 +184,16 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     files = {"requirements.txt": "flask\n", "app.py": FLASK, **included}
     if file in ("vite.config.js", "next.config.js"):
         files = {"package.json": package("vite" if file.startswith("vite") else "next")}
-    elif file in ("pom.xml", "mix.exs", "Shop.csproj", "go.mod", "Gemfile"):
+    elif file in (
+        "pom.xml",
+        "build.gradle",
+        "build.gradle.kts",
+        "Cargo.toml",
+        "mix.exs",
+        "Shop.csproj",
+        "go.mod",
+        "Gemfile",
+    ):
         files = {}
     assert detect(tree_of({**files, file: text})) is not None
 
@@ -247,7 +262,7 @@ def test_folders_of_tools_are_not_entered(tmp_path):
 def test_folders_of_large_files_are_not_all_read(name):
     """Counts the work instead of the time: to parse a megabyte takes a second, and a commit can name the same
     one in a thousand folders."""
-    large, small, read = b"# \n" * 300_000, b"# \n", [0]
+    large, small, read = (b"#" + b"x" * 998 + b"\n") * 1000, b"# \n", [0]
 
     def contents_of(content):
         def reading(path, most):
