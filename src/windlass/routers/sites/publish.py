@@ -187,11 +187,16 @@ def _behind_link(root: Path, path: str) -> Path | None:
 
 
 def _real(path: Path) -> Path | None:
-    """Returns a path without links; None if it has more of them in a row than Python can follow."""
+    """Returns the place that a path leads to; None if there is none. The kernel follows the links: Python
+    would go on where it gives up, and fill the stack."""
     try:
-        return Path(os.path.realpath(path))
-    except RecursionError:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
         return None
+    try:
+        return Path(f"/proc/self/fd/{place}").readlink()
+    finally:
+        os.close(place)
 
 
 def _open(path: Path) -> int:
