@@ -79,8 +79,8 @@ class LinkWalk:
         self._left = MOST_EFFORT
 
     def find_escaping(self) -> bytes | None:
-        """Returns the first link that leads out of the folder. Raises GitError for links that nobody could
-        follow, or only with too much effort."""
+        """Returns the first link that leads out of the folder. Raises GitError for links that the kernel could
+        not follow, or that take too long."""
         return next((link for link in self._targets if self._leaves(link)), None)
 
     def _leaves(self, link: bytes) -> bool:
