@@ -191,7 +191,7 @@ async def test_symbolic_links_must_stay_inside(git, repository, into, refused, l
     [
         (
             {f"l{number}": f"l{number + 1}" for number in range(42)},
-            "l0 is a symbolic link that leads through",
+            "Remove the symbolic link l0: it leads through more",
         ),
         (
             {f"l{number}": f"{'a/' * 700}{'../' * 700}l{(number + 1) % 39}" for number in range(2_000)},

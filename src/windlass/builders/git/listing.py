@@ -79,8 +79,8 @@ class LinkWalk:
         self._left = MOST_EFFORT
 
     def find_escaping(self) -> bytes | None:
-        """Returns the first link that leads out of the folder. Raises GitError for links that the kernel could
-        not follow, or that take too long."""
+        """Returns the first link that leads out of the folder. Raises GitError for links that the kernel
+        cannot follow, or that take too long."""
         return next((link for link in self._targets if self._leaves(link)), None)
 
     def _leaves(self, link: bytes) -> bool:
@@ -112,7 +112,7 @@ class LinkWalk:
                 followed += 1
                 if followed > MOST_LINKS:
                     # The kernel gives up there, and Python goes on until its stack is full.
-                    raise _bad(link, f"is a symbolic link that leads through more than {MOST_LINKS} others")
+                    raise _endless(link)
                 way.pop()
                 ahead += [_END + place, *target.split(b"/")[::-1]]
         return False
@@ -125,6 +125,12 @@ class LinkWalk:
 
 def to_text(path: bytes) -> str:
     return printable(path.decode(errors="replace"))
+
+
+def _endless(link: bytes) -> GitError:
+    return GitError(
+        f"Remove the symbolic link {to_text(link)}: it leads through more than {MOST_LINKS} others."
+    )
 
 
 def _bad(path: bytes, what: str) -> GitError:
