@@ -7,14 +7,14 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from windlass.builders import ignore
+from windlass.base import dockerignore
 from windlass.builders.builder import BuildError
 from windlass.builders.docker import context as contexts
 from windlass.builders.docker.context import BuildContext, packing
 
 
 def context_of(folder, text: str) -> BuildContext:
-    return BuildContext(folder, "Dockerfile", b"FROM scratch\n", ignore.read(text), outside=False)
+    return BuildContext(folder, "Dockerfile", b"FROM scratch\n", dockerignore.read(text), outside=False)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_files_that_take_long_to_compare_with_all_patterns_are_refused(
 async def test_no_further_file_is_compared_when_the_build_has_ended(folder):
     compared = []
 
-    class Counted(ignore.Ignore):
+    class Counted(dockerignore.Ignore):
         def __call__(self, path):
             compared.append(path)
             return True
@@ -66,10 +66,10 @@ async def test_no_further_file_is_compared_when_the_build_has_ended(folder):
 @pytest.mark.timeout(30)
 def test_patterns_of_stars_alone_are_as_one():
     """The limit of time is the negative control: each path takes seconds otherwise."""
-    slow = ignore.read("\n".join("**/" * 60 + f"z{number}" for number in range(1000)))
+    slow = dockerignore.read("\n".join("**/" * 60 + f"z{number}" for number in range(1000)))
     for number in range(10):
         assert not slow(PurePosixPath("/".join(["a"] * 30), str(number)))
     assert slow(PurePosixPath("a/b/z7"))
     assert slow(PurePosixPath("z7"))
-    assert ignore.read("a/**/**/b")(PurePosixPath("a/b"))
-    assert not ignore.read("a/**/**/b")(PurePosixPath("c/a/b"))
+    assert dockerignore.read("a/**/**/b")(PurePosixPath("a/b"))
+    assert not dockerignore.read("a/**/**/b")(PurePosixPath("c/a/b"))
