@@ -160,7 +160,7 @@ def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
         return
     except BuildError as error:
         parcel.end(error)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, ValueError, tarfile.TarError) as error:
         parcel.end(BuildError(f"The files of the commit cannot be read: {error}"))
     else:
         parcel.end(None)
@@ -190,7 +190,8 @@ class _Comparison:
         self._left -= self._length * (path.count("/") + 1)
         if self._left < 0:
             raise BuildError(
-                f"Shorten {IGNORE}, or take files out of the folder: to compare all of them takes too long"
+                f"Shorten {DOCKERIGNORE}, or take files out of the folder: to compare all of them takes too "
+                "long"
             )
 
 
