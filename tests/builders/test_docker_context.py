@@ -49,7 +49,7 @@ async def test_files_that_take_long_to_compare_with_all_patterns_are_refused(
 async def test_no_further_file_is_compared_when_the_build_has_ended(folder):
     compared = []
 
-    class Counted(dockerignore.Ignore):
+    class Counted(dockerignore.Ignore, frozen=True):
         def __call__(self, path):
             compared.append(path)
             return True
