@@ -186,6 +186,28 @@ async def test_symbolic_links_must_stay_inside(git, repository, into, refused, l
         assert all((into / name).is_symlink() for name, target in links.items() if target)
 
 
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [
+        (
+            {f"l{number}": f"l{number + 1}" for number in range(42)},
+            "Remove the symbolic link l0: it leads through more",
+        ),
+        (
+            {f"l{number}": f"{'a/' * 700}{'../' * 700}l{(number + 1) % 39}" for number in range(2_000)},
+            "to follow them takes too long",
+        ),
+    ],
+)
+@pytest.mark.timeout(60)
+async def test_symbolic_links_that_nobody_can_follow_are_refused(git, repository, refused, links, why):
+    """The limit of time is the negative control: to follow all of them takes hours."""
+    for name, target in links.items():
+        repository.link(name, target)
+    repository.commit()
+    assert why in await refused(git, GitSource(repository.url))
+
+
 async def test_a_link_within_the_folder_that_is_built_may_not_hide_behind_another(git, repository, refused):
     repository.put({"app/file": "x"}).link("app/other", "../other").link("other/out", "../../..").commit()
     assert "Remove the symbolic link other/out" in await refused(

@@ -354,3 +354,16 @@ async def test_a_full_disk_is_reported_in_plain_words(site):
         }
     )
     assert "the disk of the machine that runs Windlass is full" in said
+
+
+@pytest.mark.parametrize("count", [1500, 30])
+async def test_a_chain_of_links_that_is_too_long_is_a_reason_for_the_person(site, count):
+    order = site.order({"Procfile": "web: cat l0\n", f"l{count}": "end"})
+    for number in range(count):
+        (order.source / f"l{number}").symlink_to(f"l{number + 1}")
+    if count < 40:
+        assert await site.build(order=order)
+        return
+    with pytest.raises(BuildError, match="shorten paths and chains of symbolic links"):
+        await site.build(order=order)
+    assert site.left() == set()

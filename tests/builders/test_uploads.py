@@ -115,6 +115,17 @@ HOSTILE = {
         [entry("d/a", b""), link("d/up", ".."), link("l", "d/up/../x")],
         "leads out of the folder",
     ),
+    "a chain of links": (
+        [entry("l42", b""), *(link(f"l{number}", f"l{number + 1}") for number in range(42))],
+        "Remove the symbolic link l0: it leads through more than 40 others",
+    ),
+    "a chain behind another link": (
+        [
+            *(entry("d/a", b""), link("e", "d"), entry("l30", b"")),
+            *(link(f"l{number}", f"e/../e/../l{number + 1}") for number in range(30)),
+        ],
+        "through more than 40 others",
+    ),
     "a file below a link": ([link("l", "d"), entry("l/a", b"")], "something else at once"),
     "a file below a file": ([entry("l", b""), entry("l/a", b"")], "something else at once"),
     "a file twice": ([entry("a", b""), entry("./a", b"")], "twice"),
@@ -136,6 +147,31 @@ HOSTILE = {
     "nothing": ([], "none"),
     "only folders": ([entry("a", type=tarfile.DIRTYPE)], "none"),
 }
+
+
+def in_circles(count: int) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """Links that lead round through each other and deep paths which are not there."""
+    far = "a/" * 700 + "../" * 700
+    return [
+        entry("file", b""),
+        *(link(f"l{number}", f"{far}l{(number + 1) % 39}") for number in range(39)),
+        *(link(f"m{number}", f"{far}l0") for number in range(count)),
+    ]
+
+
+@pytest.mark.timeout(60)
+def test_links_that_take_long_to_follow_are_refused(tmp_path):
+    """The limit of time is the negative control: to follow all of them takes hours."""
+    limits = Limits(bytes=1 << 30, files=100_000)
+    with pytest.raises(UploadError, match="to follow them takes too long"):
+        examine(written(tmp_path, packed(*in_circles(5_000))), limits)
+
+
+def test_links_round_in_a_circle_and_as_many_as_the_kernel_follows_are_unpacked(tmp_path):
+    chain = [link(f"l{number}", f"l{number + 1}") for number in range(40)]
+    data = packed(entry("l40", b"end"), *chain, link("loop", "loop"), link("a", "b"), link("b", "a/x"))
+    assert taken(tmp_path, data).files == 1
+    assert (tmp_path / "into" / "l0").read_bytes() == b"end"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -44,3 +44,10 @@ def test_a_message_never_shows_the_value():
     with pytest.raises(Misused) as caught:
         parse_dotenv("KEY s3cret", ".env")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("blank", [" ", "\t", "\r"])
+def test_a_value_with_many_blanks_is_read_at_once(blank):
+    """The limit of time is the negative control."""
+    assert parse_dotenv(f"A=a{blank * 300_000}b\nB=c{blank * 300_000}#d\n", "f")["B"] == "c"

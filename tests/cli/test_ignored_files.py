@@ -23,7 +23,8 @@ RULES = [
     "doc/**/b.txt", "doc/**", "**/gen", "src/gen", "/src/gen/", "x[12].tmp", "x[!1].tmp", "x?.tmp",
     "a\\ b.txt", "a b.txt   ", "\\#hash", "\\!bang", "# a remark", "*\n!app.py", "*\n!*/\n!**/*.py",
     "star\\*.txt", "weird\\[1].txt", "ünicode.txt", "**", "doc/*.txt", "", "!", "/", "a/**/b\n**/debug.log",
-    "s*/**/x.js",
+    "s*/**/x.js", "*e*u*.l*g", "**/b*/**/*.js", "**/**/x.js", "x**.tmp", "d*/**/*e*/**", "**/d*/**/b.t?t",
+    "[sx]*[c1]*", "*\\*.txt", "s*\n!src/g*n", "**/src/**/c*e.py", "*[!a]*.t*t",
 ]  # fmt: skip
 
 
@@ -43,6 +44,17 @@ def test_a_rule_of_git_means_what_git_says(tmp_path, rules):
     command = ["git", "-C", str(tmp_path), "ls-files", "-z", "--others", "--exclude-standard"]
     kept = subprocess.run(command, check=True, capture_output=True).stdout.decode().split("\0")
     assert sorted(uploaded_files(tmp_path)) == sorted(name for name in kept if name)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("file", [".gitignore", ".dockerignore", ".windlassignore"])
+@pytest.mark.parametrize("rule", ["*a" * 40 + "b", "**/" * 40 + "b", "**/a*/" * 20 + "b", "a**" * 40 + "b"])
+def test_rules_of_many_stars_take_no_time(tmp_path, file, rule):
+    """The limit of time is the negative control: an expression that backtracks takes years."""
+    name = "a/" * 40 + "a" * 150 + "c"
+    make(tmp_path, name)
+    (tmp_path / file).write_text(rule)
+    assert name in {*uploaded_files(tmp_path)}
 
 
 def test_rules_of_folders_above_hold_in_a_linked_folder_of_a_repository(tmp_path):

@@ -14,6 +14,7 @@ from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Tree, detect
+from windlass.core.detect.detect import MOST_READ
 from windlass.core.detect.known_files import LARGEST
 from windlass.core.detect.procfile import MOST_PROCESSES
 from windlass.core.detect.recipe import LONGEST, Recipe
@@ -157,6 +158,12 @@ def test_locks_are_not_read():
         ("Gemfile", "gem " * 200_000),
         ("Gemfile", "ruby '" + "1" * 900_000),
         ("pom.xml", "sourceCompatibility" * 50_000),
+        ("build.gradle", "\n" * 900_000),
+        ("build.gradle.kts", "application\n " * 90_000),
+        ("pyproject.toml", 'a = "' + "x" * 900_000 + '"'),
+        ("Cargo.toml", "# " + "x" * 900_000),
+        ("fly.toml", "x-" * 450_000 + " = 1"),
+        ("Pipfile", "a = '" + "x" * 900_000 + "'"),
         ("pom.xml", "languageVersion" + " " * 900_000),
         ("mix.exs", "elixir:" + " " * 900_000),
         ("Shop.csproj", "<TargetFramework>" * 50_000),
@@ -177,7 +184,16 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     files = {"requirements.txt": "flask\n", "app.py": FLASK, **included}
     if file in ("vite.config.js", "next.config.js"):
         files = {"package.json": package("vite" if file.startswith("vite") else "next")}
-    elif file in ("pom.xml", "mix.exs", "Shop.csproj", "go.mod", "Gemfile"):
+    elif file in (
+        "pom.xml",
+        "build.gradle",
+        "build.gradle.kts",
+        "Cargo.toml",
+        "mix.exs",
+        "Shop.csproj",
+        "go.mod",
+        "Gemfile",
+    ):
         files = {}
     assert detect(tree_of({**files, file: text})) is not None
 
@@ -240,6 +256,27 @@ def test_folders_of_tools_are_not_entered(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     assert list(file_names(tmp_path)) == ["a/b/c"]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "Cargo.toml", "package.json", "go.mod"])
+def test_folders_of_large_files_are_not_all_read(name):
+    """Counts the work instead of the time: to parse a megabyte takes a second, and a commit can name the same
+    one in a thousand folders."""
+    large, small, read = (b"#" + b"x" * 998 + b"\n") * 1000, b"# \n", [0]
+
+    def contents_of(content):
+        def reading(path, most):
+            read[0] += len(content[:most])
+            return content[:most]
+
+        return reading
+
+    folders = [f"f{number:04}/{name}" for number in range(1000)]
+    detect(Tree(folders, contents_of(large)))
+    assert read[0] < MOST_READ + 4 * LARGEST
+    read[0] = 0
+    detect(Tree(folders, contents_of(small)))  # the control: those of an ordinary size are all looked at
+    assert read[0] >= 1000 * len(small)
 
 
 def test_a_tree_of_fifty_thousand_files_is_read_once_by_folder():

@@ -60,6 +60,18 @@ def test_other_long_toml_is_refused(text):
         parse_toml(f"a = {text * 100_000}")
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['a = "{}"', "# {}", "{} = 1", "a = '{}'"])
+def test_toml_with_a_long_word_is_read(text):
+    parse_toml(text.format("x" * 500_000))
+
+
+@pytest.mark.timeout(20)
+def test_a_key_after_a_long_word_is_still_refused():
+    with pytest.raises(ValueError, match="a key has more than"):
+        parse_toml("x" * 50_000 + ".a" * 50 + " = 1")
+
+
 def test_toml_with_many_points_in_its_values_is_read():
     numbers = ", ".join(["1.5"] * 200)
     content = parse_toml(f'a = [{numbers}]\nb = "{"One and two. " * 100}"\nc = ["{"x.y, " * 90}"]\n')

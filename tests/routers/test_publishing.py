@@ -95,6 +95,21 @@ def test_only_regular_files_of_the_folder_are_taken(tmp_path, kind):
     assert not any(b"SECRET" in file.read_bytes() for file in release.iterdir())
 
 
+def test_a_link_through_more_others_than_can_be_followed_is_left_out(tmp_path):
+    source = written(tmp_path / "source", {"l1500": b"end", "index.html": b"page"})
+    for number in range(1500):
+        (source / f"l{number}").symlink_to(f"l{number + 1}")
+    (tmp_path / "into").mkdir()
+    report = publish(source, PLAIN, tmp_path / "into")
+    assert found(tmp_path / "into", "index.html").size == 4
+    assert found(tmp_path / "into", "l1499").size == 3  # the control: a short way
+    assert read_index(tmp_path / "into").find("l0") is None
+    assert report.left_out == 1500 - 40
+    (tmp_path / "other").mkdir()
+    with pytest.raises(PublishError, match="Change static_folder"):
+        publish(source / "l0", PLAIN, tmp_path / "other")
+
+
 def test_a_file_that_becomes_a_link_meanwhile_is_left_out(tmp_path):
     (tmp_path / "secret").write_bytes(b"SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "secret")

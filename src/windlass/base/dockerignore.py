@@ -87,6 +87,8 @@ def _pattern(line: str) -> Pattern | None:
             parts.pop()
         elif part not in ("", ".", ".."):
             parts.append(part)
+    # Two `**` in a row mean the same as one, and take much longer.
+    parts = [part for place, part in enumerate(parts) if parts[place : place + 2] != ["**", "**"]]
     return Pattern(tuple(map(_part, parts)), keeps) if parts else None
 
 

@@ -45,7 +45,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
         return (inner if mark == "'" else _unescape(inner)), quoted.end()
     bare = _BARE.match(text, start)
     assert bare is not None, "it matches the empty text, too"
-    return re.sub(r"\s+#.*", "", bare[0]).strip(), bare.end()
+    return re.sub(r"(?<!\s)\s+#.*", "", bare[0]).strip(), bare.end()
 
 
 def _unescape(text: str) -> str:

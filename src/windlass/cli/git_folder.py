@@ -15,6 +15,8 @@ from windlass.cli.linked_folder import FILE as LINK
 from windlass.config import for_tools
 
 _SECONDS: Final = 30
+_RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
+"""Options against settings of a repository that name programs to run."""
 _SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
 
 
@@ -83,8 +85,25 @@ def is_same_repository(url: str, other: str) -> bool:
 
 def _has_changes(folder: Path) -> bool:
     """True also if git does not tell: a commit is not deployed by mistake in the place of other files."""
-    entries = _run(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+    if (options := _without_filters(folder)) is None:
+        return True
+    entries = _run(folder, *options, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
     return entries is None or any(_counts(entry[3:]) for entry in entries.split("\0") if entry)
+
+
+def _without_filters(folder: Path) -> list[str] | None:
+    """Returns the options that turn off filters of the repository's own settings, which `git status` would
+    run: a folder may have come from a stranger as it is. None if one has a name that no option takes."""
+    listed = _run(
+        folder, "config", "--includes", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\."
+    )
+    scopes, names = (listed or "").split("\0")[:-1:2], (listed or "").split("\0")[1::2]
+    own = [
+        name for scope, name in zip(scopes, names, strict=False) if scope in ("local", "worktree", "unknown")
+    ]
+    if any("=" in name for name in own):
+        return None
+    return [word for name in own if name.endswith((".clean", ".process")) for word in ("-c", f"{name}=")]
 
 
 def _counts(path: str) -> bool:
@@ -107,7 +126,7 @@ def _run(folder: Path, *words: str) -> str | None:
     environment = for_tools() | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         ended = subprocess.run(
-            ["git", "-C", str(folder), *words],
+            ["git", "-C", str(folder), *_RUNS_NOTHING, *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

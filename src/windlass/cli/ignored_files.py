@@ -20,6 +20,7 @@ NEVER: Final = frozenset(
 )
 """Names that are always left out: histories, fetched packages, and secrets of this machine."""
 _LOCAL_SECRETS: Final = re.compile(r"\.env\..+\.local")
+_FOLDERS: Final = "(?:[^/]+/)*"
 _KEPT_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
 
 
@@ -66,37 +67,48 @@ def _git_rule(line: str, folder: str) -> IgnoreRule | None:
     if not line:
         return None
     begins_here = "/" in line
-    anywhere = "" if begins_here else r"(?:.+/)?"
+    anywhere = "" if begins_here else _FOLDERS
     return IgnoreRule(folder + anywhere + _expression(line.lstrip("/")), back, folders_only)
 
 
 def _expression(glob: str) -> str:
-    """Translates a pattern with *, **, ? and [] to a regular expression."""
-    parts, place = [], 0
+    """Translates a pattern with *, **, ? and [] to a regular expression. It never goes back over a star but
+    the last one: the first place that fits leaves most for the rest."""
+    *parts, last = glob.replace("\\/", "/").split("/")
+    text, block, floats = "", "", False
+    for part in parts:
+        if part != "**":
+            block += f"{_part(part)}/"
+            continue
+        text += f"(?>{_FOLDERS}?{block})" if floats and block else block
+        block, floats = "", True
+    if last == "**":
+        return text + (f"(?>{_FOLDERS}?{block})" if floats and block else block) + "(?s:.+)"
+    return text + (_FOLDERS if floats else "") + block + _part(last)
+
+
+def _part(glob: str) -> str:
+    """Translates what is between two slashes."""
+    pieces = [""]
+    place = 0
     while place < len(glob):
         rest = glob[place:]
-        if rest.startswith("**/"):
-            parts.append(r"(?:.+/)?")
-            place += 3
-        elif rest == "**" and (not parts or parts[-1] == "/"):
-            parts.append(r".+")
-            place += 2
-        elif rest[0] == "*":
-            stars = len(rest) - len(rest.lstrip("*"))
-            parts.append(r"[^/]*")
-            place += stars
+        if rest[0] == "*":
+            place += len(rest) - len(rest.lstrip("*"))
+            pieces.append("")
         elif rest[0] == "?":
-            parts.append(r"[^/]")
+            pieces[-1] += r"[^/]"
             place += 1
         elif rest[0] == "[" and (inner := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
-            parts.append(_class_of(inner[1], inner[2]))
+            pieces[-1] += _class_of(inner[1], inner[2])
             place += inner.end()
         else:
             escaped = rest[0] == "\\" and len(rest) > 1
-            letter = rest[1] if escaped else rest[0]
-            parts.append("/" if letter == "/" else re.escape(letter))
+            pieces[-1] += re.escape(rest[1] if escaped else rest[0])
             place += 2 if escaped else 1
-    return "".join(parts)
+    first, *others = pieces
+    between = [f"(?>[^/]*?{piece})" for piece in others[:-1]]
+    return "".join([first, *between, *(f"[^/]*{piece}" for piece in others[-1:])])
 
 
 def _class_of(negation: str, letters: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from contextlib import suppress
@@ -18,6 +19,7 @@ from tests.free_ports import free_port
 from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
+from windlass.engines.process import files
 
 READS = """
 import os, time
@@ -180,6 +182,26 @@ async def test_two_replicas_never_give_the_same_address(rig, station):
         )
     assert found[::2] == found[1::2]
     assert len(set(found)) == 20
+
+
+@pytest.mark.parametrize(("name", "deep"), [("d", 1500), ("d" * 200, 30)])
+def test_folders_that_are_too_deep_to_be_copied_are_a_reason_for_the_person(tmp_path, name, deep):
+    top = tmp_path / "built" / "app"
+    top.mkdir(parents=True)
+    (top / "page").write_text("hello")
+    files.copy(top.parent, tmp_path / "before")  # the control
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(deep):  # no path is as long as the whole of them
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    with pytest.raises(EngineError, match="too deep to be copied"):
+        files.copy(top.parent, tmp_path / "copy")
+    for folder in (top, tmp_path / "copy"):
+        erase(folder)
+    assert (tmp_path / "before" / "page").read_text() == "hello"
 
 
 def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):

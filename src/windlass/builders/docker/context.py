@@ -24,6 +24,8 @@ OUTSIDE: Final = ".windlass.dockerfile"
 """The name in the context of a Dockerfile from outside of it."""
 USUAL: Final = "Dockerfile"
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
+MOST_STEPS: Final = 500_000_000
+"""Parts of paths times parts of patterns. To compare more takes longer than a build may."""
 
 
 class BuildContext(Struct, frozen=True):
@@ -110,7 +112,7 @@ class Parcel:
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
         self._left = self._ended = False
-        self._error: Exception | None = None
+        self._error: BuildError | None = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         while (piece := await self._pieces.get()) is not None:
@@ -121,7 +123,13 @@ class Parcel:
 
     def failure(self) -> BuildError | None:
         """The error of the packing: the sender of the pieces may have replaced it by another one."""
-        return BuildError(f"The files of the commit cannot be read: {self._error}") if self._error else None
+        return self._error
+
+    def check(self) -> None:
+        """Ends the packing if the rest is not needed: no further file may be written."""
+        if self._left:
+            self._ended = True
+            raise _Left
 
     def leave(self) -> None:
         """Ends the packing, because the rest is not needed."""
@@ -132,13 +140,11 @@ class Parcel:
         if self._ended:  # tarfile writes its remaining bytes even after an error
             return len(piece)
         self._room.acquire()
-        if self._left:
-            self._ended = True
-            raise _Left
+        self.check()
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, bytes(piece))
         return len(piece)
 
-    def end(self, error: Exception | None) -> None:
+    def end(self, error: BuildError | None) -> None:
         self._error = error
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, None)
 
@@ -152,8 +158,10 @@ def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
         _pack(context, parcel)
     except _Left:
         return
-    except (OSError, tarfile.TarError) as error:
+    except BuildError as error:
         parcel.end(error)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        parcel.end(BuildError(f"The files of the commit cannot be read: {error}"))
     else:
         parcel.end(None)
 
@@ -164,23 +172,41 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
     ) as tar:
         # From its first kilobyte BuildKit tells an archive from a Dockerfile; a long name would mislead it.
         _add(tar, context.folder, ".")
-        for path in _files(context, ""):
+        for path in _files(context, _Comparison(context.ignore.length, parcel), ""):
             if path != context.dockerfile:
                 _add(tar, context.folder / path, path)
         _add_text(tar, context)
 
 
-def _files(context: BuildContext, below: str) -> Iterator[str]:
+class _Comparison:
+    """The work of comparing all paths of a folder with its patterns."""
+
+    def __init__(self, length: int, parcel: Parcel) -> None:
+        self._length, self._parcel, self._left = length, parcel, MOST_STEPS
+
+    def begin(self, path: str) -> None:
+        """Called before each path. Raises BuildError when there is too much to compare."""
+        self._parcel.check()
+        self._left -= self._length * (path.count("/") + 1)
+        if self._left < 0:
+            raise BuildError(
+                f"Shorten {DOCKERIGNORE}, or take files out of the folder: to compare all of them takes too "
+                "long"
+            )
+
+
+def _files(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
     """Yields the files, each folder before its content. Links stay links."""
     with os.scandir(context.folder / below) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         path = f"{below}/{entry.name}" if below else entry.name
+        comparison.begin(path)
         left_out = context.leaves_out(path)
         if not left_out:
             yield path
         if entry.is_dir(follow_symlinks=False) and context.goes_into(path, left_out):
-            yield from _files(context, path)
+            yield from _files(context, comparison, path)
 
 
 def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:

@@ -14,6 +14,12 @@ from windlass.builders.git.source import DEEPEST, LONGEST, GitError
 MOST_SUBMODULES: Final = 20
 MOST_LINKS: Final = 40  # links in a row; the kernel gives up there as well
 TARGET: Final = 4095
+MOST_EFFORT: Final = 200_000_000
+"""The limit for all links of a folder: a few seconds. Links of a few bytes could take days."""
+_END: Final = b"/"
+"""Begins the mark behind the parts of a link's target. No part has one."""
+_STEP: Final = 16
+"""Effort for one part of a path, besides the parts before it."""
 
 
 class TreeListing:
@@ -61,40 +67,70 @@ class TreeListing:
 def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
     """Returns the first symbolic link that leads out of the folder, directly or through others."""
     targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
-    return next((to_text(path) for path in links if leaves(path, targets)), None)
+    link = LinkWalk(targets).find_escaping()
+    return None if link is None else to_text(link)
 
 
-def leaves(link: bytes, targets: Mapping[bytes, bytes]) -> bool:
-    """True if a symbolic link leads out of the folder, directly or through others.
+class LinkWalk:
+    """Follows the symbolic links of a folder as the kernel would, with limited effort for all of them."""
 
-    Resolves its path as the kernel would. The part resolved so far has no link, so that `..` is the real
-    parent."""
-    way: list[bytes] = []
-    ahead = link.split(b"/")[::-1]
-    followed = 0
-    while ahead:
-        part = ahead.pop()
-        if part == b"..":
-            if not way:
-                return True
-            way.pop()
-        elif part not in (b"", b"."):
-            way.append(part)
-            target = targets.get(b"/".join(way))
-            if target is None:
-                continue
-            followed += 1
-            if target.startswith(b"/"):
-                return True
-            if followed > MOST_LINKS:
-                return False  # it cannot be followed
-            way.pop()
-            ahead += target.split(b"/")[::-1]
-    return False
+    def __init__(self, targets: Mapping[bytes, bytes]) -> None:
+        self._targets = targets
+        self._left = MOST_EFFORT
+
+    def find_escaping(self) -> bytes | None:
+        """Returns the first link that leads out of the folder. Raises GitError for links that the kernel
+        cannot follow, or that take too long."""
+        return next((link for link in self._targets if self._leaves(link)), None)
+
+    def _leaves(self, link: bytes) -> bool:
+        """The part resolved so far has no link, so that `..` is the real parent."""
+        way: list[bytes] = []
+        ahead = link.split(b"/")[::-1]
+        inside: set[bytes] = set()
+        followed = 0
+        while ahead:
+            self._spend(_STEP + len(way), link)
+            part = ahead.pop()
+            if part == b"..":
+                if not way:
+                    return True
+                way.pop()
+            elif part.startswith(_END):
+                inside.discard(part.removeprefix(_END))
+            elif part not in (b"", b"."):
+                way.append(part)
+                place = b"/".join(way)
+                target = self._targets.get(place)
+                if target is None:
+                    continue
+                if target.startswith(b"/"):
+                    return True
+                if place in inside:
+                    return False  # it leads round in a circle
+                inside.add(place)
+                followed += 1
+                if followed > MOST_LINKS:
+                    # The kernel gives up there, and Python goes on until its stack is full.
+                    raise _endless(link)
+                way.pop()
+                ahead += [_END + place, *target.split(b"/")[::-1]]
+        return False
+
+    def _spend(self, effort: int, link: bytes) -> None:
+        self._left -= effort
+        if self._left < 0:
+            raise GitError(f"Remove symbolic links, such as {to_text(link)}: to follow them takes too long.")
 
 
 def to_text(path: bytes) -> str:
     return printable(path.decode(errors="replace"))
+
+
+def _endless(link: bytes) -> GitError:
+    return GitError(
+        f"Remove the symbolic link {to_text(link)}: it leads through more than {MOST_LINKS} others."
+    )
 
 
 def _bad(path: bytes, what: str) -> GitError:

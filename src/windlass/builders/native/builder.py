@@ -14,7 +14,7 @@ import shutil
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -42,6 +42,11 @@ from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
 from windlass.core.deploy.build_settings import FILES
 from windlass.core.deploy.workload import Artifact
+
+_TOO_DEEP: Final = (
+    "Take folders out of each other, and shorten paths and chains of symbolic links: the code or the build "
+    "has some that are too deep to be read."
+)
 
 
 class NativeBuilder:
@@ -185,7 +190,11 @@ async def _aside() -> AsyncIterator[ExitStack]:
 def _in_plain_words() -> Iterator[None]:
     try:
         yield
+    except RecursionError as error:
+        raise BuildError(_TOO_DEEP) from error
     except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise BuildError(_TOO_DEEP) from error
         why = _reason(error)
         if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
             raise BuildError(FULL) from error

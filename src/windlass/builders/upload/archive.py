@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from windlass.builders.builder import FULL
 from windlass.builders.git.limits import Limits
-from windlass.builders.git.listing import TARGET, leaves
-from windlass.builders.git.source import DEEPEST, LONGEST
+from windlass.builders.git.listing import TARGET, LinkWalk
+from windlass.builders.git.source import DEEPEST, LONGEST, GitError
 from windlass.builders.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, shown
 
 ID: Final = 40
@@ -144,9 +144,12 @@ class _Folder:
             self._write(path, pieces, is_executable=file.is_executable)
 
     def _make_links(self) -> None:
-        for path in self._links:
-            if leaves(path, self._links):
-                raise UploadError(f"Remove the symbolic link {shown(path)}: it leads out of the folder")
+        try:
+            escaping = LinkWalk(self._links).find_escaping()
+        except GitError as error:
+            raise UploadError(str(error).rstrip(".")) from error
+        if escaping is not None:
+            raise UploadError(f"Remove the symbolic link {shown(escaping)}: it leads out of the folder")
         if self._top is not None:
             for path, target in self._links.items():
                 os.symlink(target, self._top + b"/" + path)  # noqa: PTH211 (as above)

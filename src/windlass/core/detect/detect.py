@@ -18,6 +18,8 @@ DEEPEST: Final = 3
 MOST_CANDIDATES: Final = 30
 MOST_FOLDERS: Final = 2000
 MOST_PROBLEMS: Final = 20
+MOST_READ: Final = 16 << 20
+"""Bytes of files after which no further application is looked for: to parse a megabyte takes a second."""
 _NOT_APPLICATIONS: Final = frozenset(
     [
         "test",
@@ -121,7 +123,7 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
         if recipe.is_application:
             candidates.append(Candidate(f"/{folder}", recipe.language, recipe.framework))
             outer = outer if outer and folder.startswith(outer) else f"{folder}/"
-        if len(candidates) == MOST_CANDIDATES:
+        if len(candidates) == MOST_CANDIDATES or tree.bytes_read > MOST_READ:
             break
     return candidates
 

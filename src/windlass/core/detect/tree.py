@@ -19,6 +19,8 @@ class Tree:
         self._names: dict[str, set[str]] = {}
         self._read = read
         self._top = ""
+        self._bytes_read = [0]
+        """One number, which all views of the same files share."""
         for path in paths:
             folder, _, name = path.rpartition("/")
             self._names.setdefault(folder, set()).add(name)
@@ -27,6 +29,7 @@ class Tree:
         """Returns the same files as seen from a folder."""
         view = Tree((), self._read)
         view._names = self._names
+        view._bytes_read = self._bytes_read
         view._top = self._at(folder.strip("/"))
         return view
 
@@ -46,7 +49,14 @@ class Tree:
                 yield folder.removeprefix(beginning)
 
     def read(self, path: str, most: int) -> bytes:
-        return self._read(self._at(path), most)
+        content = self._read(self._at(path), most)
+        self._bytes_read[0] += len(content)
+        return content
+
+    @property
+    def bytes_read(self) -> int:
+        """Returns how much was read so far, in all folders."""
+        return self._bytes_read[0]
 
     def _at(self, path: str) -> str:
         return f"{self._top}/{path}".strip("/")

@@ -171,9 +171,16 @@ def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
         raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
     target.mkdir(mode=0o700)
     copying = _TreeCopy(source, target, owner)
-    with open_below(target) as at:
-        copying.content(source, at)
-        copying.adorn(source, at)
+    try:
+        with open_below(target) as at:
+            copying.content(source, at)
+            copying.adorn(source, at)
+    except (OSError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            raise
+        raise EngineError(
+            "Change the build: it makes folders inside of each other that are too deep to be copied"
+        ) from error
 
 
 class _TreeCopy:

@@ -122,8 +122,8 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
 
 
 def _root(source: Path, settings: SiteSettings) -> Path:
-    root = Path(os.path.realpath(source))
-    if not root.is_dir():
+    root = _real(source)
+    if root is None or not root.is_dir():
         raise PublishError(
             f"Change static_folder, or the build command: the build has made no folder {settings.title}"
         )
@@ -178,12 +178,25 @@ def is_servable(path: str) -> bool:
 
 def _behind_link(root: Path, path: str) -> Path | None:
     """Returns the file that a link leads to, if it may be served by itself."""
-    real = Path(os.path.realpath(root / path))
-    if not real.is_relative_to(root) or not real.is_file():
+    real = _real(root / path)
+    if real is None or not real.is_relative_to(root) or not real.is_file():
         return None
     parts = real.relative_to(root).parts
     is_shown = all(is_servable("/".join(parts[: count + 1])) for count in range(len(parts)))
     return real if is_shown else None
+
+
+def _real(path: Path) -> Path | None:
+    """Returns the place that a path leads to; None if there is none. The kernel follows the links: Python
+    would go on where it gives up, and fill the stack."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return Path(f"/proc/self/fd/{place}").readlink()
+    finally:
+        os.close(place)
 
 
 def _open(path: Path) -> int:

@@ -30,7 +30,7 @@ _BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives beside the one of the application: Maven's shade plugin, for example, keeps
 the archive without the dependencies as original-shop-1.jar."""
 _APPLICATION: Final = re.compile(
-    r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^\s*`?application`?\s*$""", re.MULTILINE
+    r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^[ \t]*+`?application`?[ \t\r]*+$""", re.MULTILINE
 )
 """Gradle's plugin that makes a folder with the archives of an application and a script that starts it."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
