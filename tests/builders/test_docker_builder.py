@@ -91,6 +91,17 @@ async def test_arguments_and_the_target_stage_are_used(bench):
     assert await bench.runs(built.ref, "cat", "/who") == "it's me\n"
 
 
+@pytest.mark.parametrize("id", ["x", "../acme/x", "$PLACE", "a/../../acme/x"])
+async def test_a_build_finds_no_cache_of_another_organization(kit, id):
+    reads = "cat /c/secret > /found || echo none > /found"
+    mount = f"RUN --mount=type=cache,target=/c,id={{}} {reads}\n"
+    await kit.build(f"FROM {BOX}\nRUN --mount=type=cache,target=/c,id=x echo told > /c/secret\n", key="k1")
+    other = await kit.build(f"FROM {BOX}\nARG PLACE=../acme/x\n{mount.format(id)}", org="other", key="k2")
+    assert await kit.runs(other.ref, "cat", "/found") == "none\n"
+    own = await kit.build(f"FROM {BOX}\n{mount.format('x')}", key="k3")
+    assert await kit.runs(own.ref, "cat", "/found") == "told\n"  # negative control
+
+
 async def test_ignored_files_are_not_sent_unless_the_build_needs_them(bench):
     for name in ("kept", "secret.env", "deep/secret.env", "deep/kept.env", "logs/a", "Dockerfile.dev"):
         bench.file(name, "x")

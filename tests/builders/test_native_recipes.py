@@ -14,6 +14,7 @@ import pytest
 from tests.builders.native_sites import wheel
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
+from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 
 pytestmark = pytest.mark.elsewhere
@@ -92,6 +93,25 @@ async def test_a_static_site_is_served_without_a_process(site):
     artifact = await site.build({"index.html": "hello"})
     assert (artifact.static, artifact.command) == (StaticSite(folder="."), ())
     assert "It is served by the gateway, from its own folder." in site.log()
+
+
+PROCFILE = {"Procfile": "web: python main.py\nworker: python work.py\n"}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, PROCFILE, {"render.yaml": "services:\n- type: web\n  startCommand: x\n"}]
+)
+async def test_a_folder_that_is_set_is_served_whatever_the_repository_starts(site, more):
+    settings = BuildSettings(static_folder="site")
+    artifact = await site.build({"site/index.html": "hello", "main.py": "", **more}, settings=settings)
+    assert (artifact.static, artifact.command) == (StaticSite(folder="site"), ())
+
+
+async def test_a_procfile_is_followed_where_no_folder_is_set(site):
+    """Negative control."""
+    artifact = await site.build({"site/index.html": "hello", "main.py": "print('main')", **PROCFILE})
+    assert artifact.static is None
+    assert site.run(artifact) == "main"
 
 
 async def test_a_command_of_a_procfile_that_exists_only_at_heroku_is_replaced(site, monkeypatch):

@@ -198,6 +198,15 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     assert detect(tree_of({**files, file: text})) is not None
 
 
+def test_no_further_code_is_read_once_there_is_much():
+    large = {f"part{number}.py": "x = 1\n" * 170_000 for number in range(60)}
+    files = {"requirements.txt": "flask\n", **large}
+    tree = tree_of(files)
+    detect(tree)
+    assert tree.bytes_read < 8 << 20
+    assert detect(tree_of({**files, "app.py": FLASK})).framework == "Flask"  # negative control
+
+
 def test_commands_of_strangers_come_without_control_characters():
     recipe = detect(tree_of({"Procfile": "web: run \x1b[31m\u202e  'a  b'", "main.py": ""}))
     assert recipe.start == "run  [31m   'a  b'"

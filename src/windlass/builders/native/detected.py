@@ -84,7 +84,9 @@ class FollowedRecipe(Struct, frozen=True):
 def follow(
     folder: Path, package: node.Package | None, settings: BuildSettings, procfile: Start | None = None
 ) -> FollowedRecipe:
-    """Follows the recipe of a folder, with the commands of its Procfile if it has one."""
+    """Follows the recipe of a folder, with the commands of its Procfile if it has one. A folder that is set
+    is served instead."""
+    procfile = None if settings.static_folder else procfile
     tree = Tree(file_names(folder), partial(read_beginning, folder))
     detected = detect(tree)
     is_named = bool(detected.start) and detected.start == start_by_author(tree)
@@ -161,7 +163,8 @@ def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
 
 
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
-    if recipe.candidates or (recipe.problems and recipe.framework):
+    has_reason = recipe.candidates or recipe.framework or recipe.problems != [advice_for(recipe)]
+    if has_reason and recipe.problems:
         return BuildError(" ".join(recipe.problems))
     return nothing_found(folder)
 

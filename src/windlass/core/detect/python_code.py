@@ -12,6 +12,8 @@ from msgspec import Struct
 from windlass.core.detect.known_files import KnownFiles
 
 MOST_FILES: Final = 60
+MOST_OF_CODE: Final = 4 << 20
+"""Characters of all files together: an application of a person is far smaller."""
 _USUAL: Final = (
     "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
     "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
@@ -134,10 +136,12 @@ def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]
     """Returns the files that may hold the application: at the top first, then in packages, usual names
     first. `needed`: packages that the application names."""
     modules: list[PythonFile] = []
+    size = 0
     for path in _paths(files):
         if files.text(path):
             modules.append(python_file(files, path, needed))
-        if len(modules) == MOST_FILES:
+            size += len(modules[-1].text)
+        if len(modules) == MOST_FILES or size > MOST_OF_CODE:
             break
     return modules
 
