@@ -164,7 +164,10 @@ async def test_without_a_git_that_can_be_pinned_nothing_is_called(
     old.parent.mkdir()
     monkeypatch.setenv("PATH", str(old.parent))
     install = "Install git 2.37 or newer on the machine that runs Windlass"
-    assert await refused(make_git(), GitSource(repository.url)) == f"{install}: git is not installed."
+    assert (
+        await refused(make_git(), GitSource(repository.url))
+        == f"{install}: the PATH of the server has no git."
+    )
     old.write_text("#!/bin/sh\necho git version 2.36.9\n")
     old.chmod(0o755)
     assert await refused(make_git(), GitSource(repository.url)) == f"{install}: it has git version 2.36.9."

@@ -20,6 +20,7 @@ from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files
+from windlass.engines.process.records import RecordStore
 
 READS = """
 import os, time
@@ -220,3 +221,14 @@ def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):
         erase(folder.parent)
         writing.join()
         assert not folder.parent.exists()
+
+
+def test_engines_hear_of_each_other_also_after_an_operator_has_deleted_the_bell(tmp_path):
+    first, second = RecordStore(tmp_path / "run"), RecordStore(tmp_path / "run")
+    first.prepare()
+    (tmp_path / "run" / "bell").unlink()
+    before = second.heard()
+    first.ring()
+    after = second.heard()
+    assert after > before
+    assert second.heard() == after  # negative control

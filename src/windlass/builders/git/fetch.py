@@ -177,7 +177,7 @@ class Git:
         try:
             answer = await without_repository(self._home, self._limits).ask("version")
         except FileNotFoundError as error:
-            raise GitError(f"{_INSTALL}: git is not installed.") from error
+            raise GitError(f"{_INSTALL}: the PATH of the server has no git.") from error
         version = re.search(r"(\d+)\.(\d+)", answer)
         if not version or (int(version[1]), int(version[2])) < NEEDED:
             raise GitError(f"{_INSTALL}: it has {printable(answer)}.")

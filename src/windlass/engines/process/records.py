@@ -227,11 +227,16 @@ class RecordStore:
 
     def ring(self) -> None:
         """Tells the other engines over this folder that there is something new."""
+        self._bell.touch()  # an operator may have deleted it
         now = time.time_ns()  # the kernel's own stamp may be the same for two that ring at once
         os.utime(self._bell, ns=(now, now))
 
     def heard(self) -> int:
-        return self._bell.stat().st_mtime_ns
+        """Returns the time of the last ring; 0 if the file is gone until the next one."""
+        try:
+            return self._bell.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
 
 def unknown_records(folder: Path) -> list[Path]:
