@@ -167,4 +167,24 @@ ROWS = [
         {"package.json": package("express", start="node .", engines={"node": ">=18"})},
         {"language_version": ">=18"},
     ),
+    Row(
+        "Next.js that is exported, with the usual start script",
+        {
+            "package.json": package(
+                scripts={"build": "next build", "start": "next start"}, dependencies={"next": "14"}
+            ),
+            "next.config.mjs": "const nextConfig = { output: 'export', trailingSlash: true };\n",
+        },
+        {"static_folder": "out", "start": "", "port": 0},
+    ),
+    Row(
+        "Next.js that is exported, with a server of its own",
+        {
+            "package.json": package(
+                scripts={"build": "next build", "start": "node server.js"}, dependencies={"next": "14"}
+            ),
+            "next.config.mjs": "export default { output: 'export' };\n",
+        },
+        {"static_folder": "", "start": "npm run start"},
+    ),
 ]

@@ -6,6 +6,7 @@ from tests.detect import (
     hint_trees,
     node_trees,
     other_trees,
+    program_trees,
     python_folder_trees,
     python_run_trees,
     python_trees,
@@ -17,5 +18,6 @@ ROWS = [
     *python_folder_trees.ROWS,
     *node_trees.ROWS,
     *other_trees.ROWS,
+    *program_trees.ROWS,
     *hint_trees.ROWS,
 ]

@@ -35,6 +35,8 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     static_folder: Finder = _nothing
     start: Finder = _nothing
     port: int = 3000
+    own_server: str = "\n"
+    """The words of a start script that serve no static files."""
     build_cache: str = _USUAL_CACHE
     """The folder that its build keeps for the next one."""
     build_variables: Finder = _nothing
@@ -114,6 +116,7 @@ FRAMEWORKS: Final = (
         build="npx next build",
         build_cache=".next/cache",
         static_folder=_next_export,
+        own_server="next start",
         start=_always("npx next start --port ${PORT:-3000}"),
     ),
     NodeFramework(

@@ -7,17 +7,25 @@ from typing import Final
 
 from windlass.core.detect.known_files import KnownFiles
 from windlass.core.detect.language import Language
+from windlass.core.detect.program_names import server_rank
 from windlass.core.detect.recipe import Recipe
 from windlass.core.detect.toolchain import Toolchain
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
 _REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
+_REPLACES: Final = re.compile(r"^replace\b", re.MULTILINE)
+_OF_WORKSPACE: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
+"""The version of a module that no registry has: go.work or `replace` names its folder. `go mod download` asks
+for that of go.work nevertheless, and `go build` does not."""
 _GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
 _SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
 _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]")
 """Packages that may open a port: of the standard library, of C, and all of other modules."""
+_READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
+_ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
+"""Folders of programs that help to make the application."""
 _MOST_SOURCES: Final = 100
 _FRAMEWORKS: Final = {
     "github.com/gin-gonic/gin": "Gin",
@@ -39,7 +47,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             recipe.choose(f"go.mod names {path}.", framework=name)
     if files.has("go.mod"):
         recipe.choose("go.mod is there.", package_manager="go")
-        if _REQUIRES.search(module) and not files.has("vendor/modules.txt"):
+        is_in_workspace = re.search(_OF_WORKSPACE, module) and not _REPLACES.search(module)
+        is_fetched = _REQUIRES.search(module) and not is_in_workspace
+        if is_fetched and not files.has("vendor/modules.txt"):
             recipe.choose("go.mod names the modules.", install="go mod download")
     main = _main_folder(files)
     if main is not None:
@@ -52,7 +62,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
             start=f"./bin/{program or _program_name(module, main)}",
         )
-        if recipe.framework or _SERVES.search(_text_of(files, main)):
+        if recipe.framework or _serves(files, main):
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
 
 
@@ -71,6 +81,11 @@ def may_listen(files: KnownFiles) -> bool:
     return any(not name.endswith(".go") or _NETWORK.search(files.text(name)) for name in sources)
 
 
+def _serves(files: KnownFiles, folder: str) -> bool:
+    text = _text_of(files, folder)
+    return bool(_SERVES.search(text) or _READS_PORT.search(text))
+
+
 def _text_of(files: KnownFiles, folder: str) -> str:
     names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
     return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
@@ -84,16 +99,32 @@ def _program_name(module: str, main: str) -> str:
 
 
 def _main_folder(files: KnownFiles) -> str | None:
+    """Returns the folder of the main package: the top one, or else the likeliest server of all programs."""
+    if _holds_main(files, ""):
+        return ""
     folders = sorted(
         (folder for folder in files.tree.folders() if folder.count("/") <= 1),
         key=lambda folder: (not folder.startswith("cmd/"), folder),
     )
-    for folder in ("", *folders[:100]):
-        sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
-        for name in sorted(sources, key=lambda name: name != "main.go")[:10]:
-            if not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/"))):
-                return folder
-    return None
+    programs = [folder for folder in folders[:100] if _holds_main(files, folder)]
+    own = _program_name(files.text("go.mod"), "")
+    return min(
+        programs,
+        key=lambda folder: (
+            folder.partition("/")[0] in _ASIDE,
+            server_rank(folder.rpartition("/")[2], own),
+            not _serves(files, folder),
+        ),
+        default=None,
+    )
+
+
+def _holds_main(files: KnownFiles, folder: str) -> bool:
+    sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
+    return any(
+        not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))
+        for name in sorted(sources, key=lambda name: name != "main.go")[:10]
+    )
 
 
 go = Language(
@@ -104,6 +135,7 @@ go = Language(
     fill=fill,
     may_listen=may_listen,
     manifests_with_paths=("go.mod",),
+    inherited_value=_OF_WORKSPACE,
     toolchain=Toolchain(
         title="Go",
         program="go",

@@ -100,9 +100,12 @@ def _choose_by_framework(
     because = f"package.json names {framework.package}"
     recipe.choose(f"{because}.", framework=framework.name)
     script = word(package, "scripts", "start")
-    if script and not _FOR_DEVELOPMENT.search(script) and not framework.ignores_start:
+    folder = framework.static_folder(files, package)
+    is_for_production = not _FOR_DEVELOPMENT.search(script) and not framework.ignores_start
+    # A server of the framework itself has nothing to serve where the build makes static files.
+    if script and is_for_production and not (folder and framework.own_server in script):
         recipe.choose(f"It is the start script of package.json: `{script}`.", start=f"{manager} run start")
-    elif folder := framework.static_folder(files, package):
+    elif folder:
         recipe.choose(f"{because}, and its build makes static files there.", static_folder=folder)
         _choose_fallback(recipe, framework, package)
     elif start := framework.start(files, package):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
+
+from msgspec import Struct
 
 from windlass.core.detect.known_files import KnownFiles, table, texts, word
 from windlass.core.detect.language import Language
+from windlass.core.detect.program_names import server_rank
 from windlass.core.detect.recipe import Recipe
 from windlass.core.detect.toolchain import Toolchain
+from windlass.core.detect.tree import Tree
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _FRAMEWORKS: Final = {
@@ -20,6 +25,7 @@ _FRAMEWORKS: Final = {
     "hyper": ("Hyper", 3000),
 }
 """The name of each framework, and the port of its examples."""
+_READS_PORT: Final = re.compile(r"\bvar(?:_os)?\(\"PORT\"\)")
 _ROCKET: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
 
 
@@ -30,33 +36,94 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         channel = word(files.toml("rust-toolchain.toml"), "toolchain", "channel")
         choose_version(recipe, channel, "rust-toolchain.toml")
     choose_version(recipe, word(content, "package", "rust-version"), "Cargo.toml")
-    for name, (title, port) in _FRAMEWORKS.items():
-        if name in table(content, "dependencies"):
-            recipe.choose(f"Cargo.toml names {name}.", framework=title, port=port)
     recipe.choose("Cargo.toml is there.", package_manager="cargo")
-    program, package, because = _program(files, content)
-    if program:
+    program = _program(files, content)
+    manifest = f"{program.member}/Cargo.toml".strip("/")
+    needed = table(files.toml(manifest), "dependencies")
+    for name, (title, port) in _FRAMEWORKS.items():
+        if name in needed:
+            recipe.choose(f"{manifest} names {name}.", framework=title, port=port)
+    if program.name:
         locked = " --locked" if files.has("Cargo.lock") else ""
-        of = f" --package {package}" if package else ""
+        of = f" --package {program.name_of_package}" if program.member else ""
         place = _ROCKET if recipe.framework == "Rocket" else ""
-        recipe.choose(because, build=f"cargo build --release{locked}{of}")
-        recipe.choose(because, start=f"{place}./target/release/{program}")
+        recipe.choose(program.because, build=f"cargo build --release{locked}{of}")
+        recipe.choose(program.because, start=f"{place}./target/release/{program.name}")
+        if source := _source_with_port(files, program):
+            recipe.choose(f"{source} reads the variable PORT.", port=8080)
 
 
-def _program(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
-    """Returns the program, the package of a workspace that builds it, and the reason."""
+class _Program(Struct, frozen=True, kw_only=True):
+    name: str = ""
+    member: str = ""
+    """The folder of the workspace that holds it, empty for the top folder."""
+    name_of_package: str = ""
+    because: str = ""
+
+
+def _program(files: KnownFiles, content: dict[str, Any]) -> _Program:
+    if found := _program_of(files, "", content):
+        return found
+    members = [member for pattern in _members(content) for member in _folders(files.tree, pattern)][:100]
+    found_ones = [_program_of(files, member, files.toml(f"{member}/Cargo.toml")) for member in members]
+    programs = [program for program in found_ones if program]
+    return min(
+        programs,
+        key=lambda program: (not _names_framework(files, program), server_rank(program.name)),
+        default=_Program(),
+    )
+
+
+def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _Program | None:
+    """Returns the program of one package: the one that it names, or the likeliest server of several."""
     listed = content.get("bin")
     named = [word(program, "name") for program in listed] if isinstance(listed, list) else []
-    default = word(content, "package", "default-run")
-    if named or default:
-        return default or named[0], "", "Cargo.toml names the program."
-    if (name := word(content, "package", "name")) and files.has("src/main.rs"):
-        return name, "", "src/main.rs is there; the program is called like the package."
-    for member in texts(content, "workspace", "members")[:100]:
-        if files.has(f"{member}/src/main.rs"):
-            inner = word(files.toml(f"{member}/Cargo.toml"), "package", "name")
-            return inner, inner, f"{member}/src/main.rs is the first program of the workspace."
-    return "", "", ""
+    package = word(content, "package", "name")
+    below = f"{member}/src/bin".strip("/")
+    main = f"{member}/src/main.rs".strip("/")
+    others = sorted(name.removesuffix(".rs") for name in files.tree.names(below) if name.endswith(".rs"))
+    if default := word(content, "package", "default-run"):
+        name, because = default, "Cargo.toml names the program."
+    elif named := [name for name in named if name]:
+        name, because = min(named, key=server_rank), "Cargo.toml names the program."
+    elif package and files.has(main):
+        name, because = package, f"{main} is there; the program is called like the package."
+    elif package and others:
+        name = min(others, key=server_rank)
+        because = f"{below}/{name}.rs is there."
+    else:
+        return None
+    return _Program(name=name, member=member, name_of_package=package, because=because)
+
+
+def _members(content: dict[str, Any]) -> list[str]:
+    defaults = texts(content, "workspace", "default-members")
+    return [member.strip("/") for member in defaults or texts(content, "workspace", "members")][:100]
+
+
+def _folders(tree: Tree, pattern: str) -> list[str]:
+    """Returns the folders that a member such as `crates/*` names, in order."""
+    if "*" not in pattern:
+        return [pattern]
+    parts = pattern.split("/")
+    return sorted(
+        folder
+        for folder in tree.folders()
+        if len(names := folder.split("/")) == len(parts)
+        and all(part in ("*", name) for part, name in zip(parts, names, strict=True))
+        and tree.has(f"{folder}/Cargo.toml")
+    )
+
+
+def _names_framework(files: KnownFiles, program: _Program) -> bool:
+    manifest = files.toml(f"{program.member}/Cargo.toml".strip("/"))
+    return bool(_FRAMEWORKS.keys() & table(manifest, "dependencies").keys())
+
+
+def _source_with_port(files: KnownFiles, program: _Program) -> str:
+    folder = f"{program.member}/src".strip("/")
+    sources = [f"{folder}/main.rs", f"{folder}/bin/{program.name}.rs", f"{folder}/lib.rs"]
+    return next((source for source in sources if _READS_PORT.search(files.text(source))), "")
 
 
 rust = Language(
