@@ -240,18 +240,30 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
         ("server.js", "node server.js"),
         ("index.html", "python3 -m http.server $PORT"),
         ("start.py", "python start.py"),
-        ("README", "python main.py"),
+        ("bot.rb", "ruby bot.rb"),
     ],
 )
 def test_an_example_of_a_start_command_suits_the_files(tmp_path, file, command):
     (tmp_path / file).touch()
-    assert str(nothing_found(tmp_path)).startswith(f"Add a Procfile with a line such as `web: {command}`: ")
+    said = str(nothing_found(tmp_path, "Python"))
+    assert said.startswith(
+        f"Set start_command to `{command}`, or add a Procfile with the line `web: {command}`: "
+    )
+
+
+def test_no_command_is_suggested_for_files_that_none_suits(tmp_path):
+    (tmp_path / "Gemfile").touch()
+    said = str(nothing_found(tmp_path, "Ruby"))
+    assert said.startswith(
+        "Set start_command, or add a Procfile with a line such as `web: command`: this is Ruby, "
+    )
+    assert "python" not in said
 
 
 async def test_without_a_start_command_the_message_names_what_to_add(site):
     said = await site.refused({"notes.txt": "x"})
     assert "Procfile" in said
-    assert "web: python main.py" in said
+    assert "web: command" in said
     assert "notes.txt" in said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -28,7 +29,7 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     """The commit that is checked out; empty before the first one."""
     subject: str = ""
     branch: str = ""
-    """The branch on the remote that this one follows."""
+    """The branch on the remote that this one follows, or that is called like this one."""
     remotes: tuple[str, ...] = ()
     """Addresses of the remotes as the server can use them, that of the present branch first."""
     has_changes: bool = False
@@ -49,7 +50,7 @@ def git_folder(folder: Path) -> GitFolder | None:
         top=Path(top),
         commit=commit,
         subject=_git(folder, "log", "-1", "--format=%s") if commit else "",
-        branch=branch,
+        branch=branch or _pushed_branch(folder, names),
         remotes=tuple(
             dict.fromkeys(
                 url for name in names if (url := for_server(_git(folder, "remote", "get-url", name)))
@@ -58,6 +59,14 @@ def git_folder(folder: Path) -> GitFolder | None:
         has_changes=_has_changes(folder),
         is_pushed=bool(commit and _git(folder, "branch", "-r", "--contains", commit)),
     )
+
+
+def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:
+    """Returns the branch that is checked out, if a remote has it: `git push` alone sets no upstream."""
+    branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
+    references = [f"refs/remotes/{remote}/{branch}" for remote in remotes if branch]
+    is_pushed = any(_git(folder, "rev-parse", "--verify", "--quiet", reference) for reference in references)
+    return branch if is_pushed else ""
 
 
 def for_server(url: str) -> str:

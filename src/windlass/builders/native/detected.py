@@ -166,7 +166,7 @@ def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:
     has_reason = recipe.candidates or recipe.framework or recipe.problems != [advice_for(recipe)]
     if has_reason and recipe.problems:
         return BuildError(" ".join(recipe.problems))
-    return nothing_found(folder)
+    return nothing_found(folder, recipe.language)
 
 
 def _steps_of(

@@ -17,16 +17,12 @@ from windlass.builders.small_files import read_small_text
 from windlass.core.deploy.static_site import StaticSite
 from windlass.core.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 
-LOOKED_FOR: Final = (
-    "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
-    "[project.scripts]), main.py, app.py, manage.py"
-)
-
 CHOSEN_PROCESS: Final = "the process that the application chooses"
 _EXAMPLES: Final = (
     (".py", "python {}"),
     (".js", "node {}"),
     (".mjs", "node {}"),
+    (".rb", "ruby {}"),
     ("index.html", "python3 -m http.server $PORT"),
 )
 """Start commands by the end of the name of a file."""
@@ -145,20 +141,32 @@ def by_usual_files(folder: Path) -> Start | None:
     return None
 
 
-def nothing_found(folder: Path) -> BuildError:
+def nothing_found(folder: Path, language: str) -> BuildError:
     entries = sorted(path.name for path in folder.iterdir())
+    example = _example_for(entries)
+    what = (
+        f"this is {language}, and no file says how it is started"
+        if language
+        else "no language was recognized"
+    )
     return BuildError(
-        f"Add a Procfile with a line such as `web: {_example_for(entries)}`: nothing says how to start this. "
-        f"Looked for: {LOOKED_FOR}. The folder holds: {', '.join(entries[:10]) or 'nothing'}."
+        f"{_advice(example)}: {what}. The folder holds: {', '.join(entries[:10]) or 'nothing'}. "
+        f"A static site that a command makes needs `build_command` and `static_folder`."
     )
 
 
+def _advice(example: str) -> str:
+    if example:
+        return f"Set start_command to `{example}`, or add a Procfile with the line `web: {example}`"
+    return "Set start_command, or add a Procfile with a line such as `web: command`"
+
+
 def _example_for(entries: Sequence[str]) -> str:
-    """Returns a start command that suits the files of a folder."""
+    """Returns a start command that suits the files of a folder, or an empty text."""
     for ending, command in _EXAMPLES:
         if file := next((name for name in entries if name.endswith(ending)), None):
             return command.format(file)
-    return "python main.py"
+    return ""
 
 
 def _project_scripts(folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -247,7 +248,9 @@ def _has_web(recipe: Recipe) -> bool:
 
 def _name_of(folder: Path) -> str:
     """Returns the name of a folder as that of a service: also a part of its address."""
-    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")[:63].strip("-") or "app"
+    letters = unicodedata.normalize("NFKD", folder.name.lower())
+    plain_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return re.sub(r"[^a-z0-9]+", "-", plain_letters).strip("-")[:63].strip("-") or "app"
 
 
 # What the folder says
