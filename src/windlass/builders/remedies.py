@@ -257,6 +257,8 @@ _USAGE: Final = re.compile(
 )
 """Lines after the reason: the usage of a command, the calls that led to an error, the frame of pip."""
 _ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
+_VERSIONS: Final = re.compile(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
+"""Pip's list of all versions, with the last three."""
 _EMPTY_BLAMES: Final = re.compile(
     r"A complete log of this run|_logs/\S{1,200}\.log$"
     r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
@@ -285,13 +287,26 @@ def _error(last: Sequence[str]) -> str:
 
 
 def _last_words(last: Sequence[str]) -> str:
-    return next((line.strip() for line in reversed(last) if not _USAGE.search(line)), "")
+    """Returns the last line, with the one before if it goes on from there."""
+    lines = [line.strip() for line in last if not _USAGE.search(line)][-2:]
+    goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
+    return " ".join(lines if goes_on else lines[-1:])
 
 
 def blamed_line(last: Sequence[str]) -> str:
     """Returns the first line in which a program says itself what is wrong; empty if there is none."""
-    blamed = [_BLAMES.sub("", line) for line in last if _BLAMES.match(line)]
+    blamed = [
+        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), last[number + 1 :]))
+        for number, line in enumerate(last)
+        if _BLAMES.match(line)
+    ]
     return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
+
+
+def _with_next(line: str, following: Sequence[str]) -> str:
+    """Returns a line that only announces the next one together with it."""
+    after = next((text.strip() for text in following if text.strip()), "")
+    return f"{line.strip()} {after}".strip() if line.rstrip().endswith(":") else line
 
 
 def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False) -> str:
