@@ -41,6 +41,13 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "auth": "`windlass login` keeps a token for this user.",
     "whoami": "`windlass context list` shows the servers that you are logged in to.",
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
+    "status": "`windlass ps` lists the services of the environment with their states.",
+    "config:set": "`windlass env set NAME=VALUE` sets a variable.",
+    "config:get": "`windlass env` lists the variables.",
+    "addons": "`windlass database create --help` says how to create a database.",
+    "addons:create": "`windlass database create --help` says how to create a database.",
+    "volume": "`windlass application edit --help` says how to give an application storage.",
+    "volumes": "`windlass application edit --help` says how to give an application storage.",
     "down": "`windlass stop --all` stops every service.",
 }
 """Answers for commands that other tools have and Windlass does not."""

@@ -12,11 +12,14 @@ from windlass.cli.browsing import browse
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
+from windlass.cli.fields import fields_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.kebab import kebab
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
 from windlass.core.declare.traits import LogLine
+from windlass.families import registry
 from windlass.terminal.sections import Option
 from windlass.terminal.stopped import Stopped, ended_by_hand
 from windlass.terminal.tables import plain, print_json
@@ -130,6 +133,8 @@ def _why_no_address(service: FoundService) -> str:
     name = plain(service.name)
     if service.row.get("state") == "STOPPED":
         return f"deploy {name} first, with `windlass deploy {name}`: it has no address before"
-    return (
-        f"give {name} a public port, with `windlass application edit {name} --port NUMBER`: it has no address"
-    )
+    family = registry().service_of_type(service.row["service_type"])
+    if option := next((field.short for field in fields_of(family.spec) if field.short), None):
+        edit = f"windlass {kebab(family.name)} edit {name} --{option.name} NUMBER"
+        return f"give {name} a public port, with `{edit}`: it has no address"
+    return f"name a service with pages for browsers: {name} is a {family.name}, and has no such address"
