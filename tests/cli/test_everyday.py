@@ -117,6 +117,14 @@ async def test_init_writes_the_name_of_a_folder_in_plain_letters(windlass, folde
     assert (said.code, said.json["application"]) == (0, "cafe-uni"), said
 
 
+async def test_init_names_the_variables_that_the_folder_asks_for(windlass, folder):
+    (folder / ".env.example").write_text("GREETING=\n")
+    words = ("init", "--name", "web", "-e", "shop/production", "--repository", REPOSITORY)
+    assert "windlass env set 'GREETING=…'" in (await windlass(*words)).err
+    (folder / ".env.example").unlink()
+    assert "windlass env set" not in (await windlass(*words)).err
+
+
 async def test_init_asks_three_questions_with_answers_to_choose(windlass, folder):
     commit_all(folder)
     typed = "web\nshop/staging\n\n"
@@ -194,6 +202,23 @@ def test_only_files_of_the_application_count_as_changed(folder, name, counts):
     state = git_folder(folder)
     assert state is not None
     assert (state.has_changes, state.is_pushed) == (counts, True)
+
+
+async def test_open_says_of_each_kind_how_it_gets_an_address_if_it_can_have_one(linked):
+    database = ("--type", "POSTGRESQL", "--version", "16", "--mode", "CONTAINER")
+    await linked.done(
+        "database", "create", "--environment", "shop/production", "--name", "main-db", *database
+    )
+    assert "windlass deploy main-db" in (await linked("open", "main-db")).err
+    await linked.done("database", "deploy", "main-db")
+    await linked.world.settle()
+    said = await linked("open", "main-db")
+    assert (said.code, "edit" in said.err) == (1, False), said
+    assert "main-db is a database" in said.err
+    await linked.done("application", "edit", "web", "--field", "ports=[]")
+    await linked.done("application", "deploy", "web")
+    await linked.world.settle()
+    assert "windlass application edit web --port NUMBER" in (await linked("open", "web")).err
 
 
 async def test_deploy_does_not_wait_if_it_is_told_so(linked):

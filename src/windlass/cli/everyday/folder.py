@@ -22,6 +22,7 @@ from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
 from windlass.cli.everyday.source import source_of, whole_folder
+from windlass.cli.everyday.wanted_variables import hint_at_variables
 from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
     FILE,
@@ -100,6 +101,8 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     )
     write_link(folder, link)
     _show_other_processes(recipe, link, application)
+    if hint := hint_at_variables(folder):
+        say(hint)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
     else:
