@@ -83,48 +83,6 @@ async def test_init_creates_what_is_missing_and_links_the_folder(windlass, folde
     assert (again.code, "exists already" in again.err) == (0, True), again
 
 
-async def test_init_finds_the_repository_the_branch_and_the_folder_in_it(windlass, folder, monkeypatch):
-    (folder / "api").mkdir()
-    (folder / "app.py").rename(folder / "api/app.py")
-    commit_all(folder, "git@git.example:acme/shop.git")
-    git(folder, "branch", "-u", "origin/main")
-    monkeypatch.chdir(folder / "api")
-    said = await windlass("init", "-e", "shop/production", "--port", "none")
-    assert (said.code, said.json["application"]) == (0, "api"), said
-    made = await windlass.done("application", "get", "shop/production/api")
-    source = made["git_repository"]
-    assert (source["url"], source["branch"], source["root_path"]) == (REPOSITORY, "main", "/api")
-    assert made["ports"] == []
-
-
-async def test_init_finds_the_branch_that_was_pushed_without_an_upstream(windlass, folder):
-    commit_all(folder, "git@git.example:acme/shop.git", pushed=False)
-    git(folder, "branch", "-m", "develop")
-    found = git_folder(folder)
-    assert found is not None
-    assert found.branch == "", "no remote has this branch"
-    git(folder, "update-ref", "refs/remotes/origin/develop", "HEAD")
-    assert (await windlass("init", "--name", "web", "-e", "shop/production", "--port", "none")).code == 0
-    made = await windlass.done("application", "get", "shop/production/web")
-    assert made["git_repository"]["branch"] == "develop"
-
-
-async def test_init_writes_the_name_of_a_folder_in_plain_letters(windlass, folder, monkeypatch):
-    (folder / "Café – Ünï").mkdir()
-    (folder / "app.py").rename(folder / "Café – Ünï" / "app.py")
-    monkeypatch.chdir(folder / "Café – Ünï")
-    said = await windlass("init", "-e", "shop/production", "--port", "none")
-    assert (said.code, said.json["application"]) == (0, "cafe-uni"), said
-
-
-async def test_init_names_the_variables_that_the_folder_asks_for(windlass, folder):
-    (folder / ".env.example").write_text("GREETING=\n")
-    words = ("init", "--name", "web", "-e", "shop/production", "--repository", REPOSITORY)
-    assert "windlass env set 'GREETING=…'" in (await windlass(*words)).err
-    (folder / ".env.example").unlink()
-    assert "windlass env set" not in (await windlass(*words)).err
-
-
 async def test_init_asks_three_questions_with_answers_to_choose(windlass, folder):
     commit_all(folder)
     typed = "web\nshop/staging\n\n"

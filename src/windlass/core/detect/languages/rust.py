@@ -53,7 +53,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             recipe.choose(f"{source} reads the variable PORT.", port=8080)
 
 
-class _Program(Struct, frozen=True, kw_only=True):
+class _CargoProgram(Struct, frozen=True, kw_only=True):
     name: str = ""
     member: str = ""
     """The folder of the workspace that holds it, empty for the top folder."""
@@ -61,20 +61,20 @@ class _Program(Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-def _program(files: KnownFiles, content: dict[str, Any]) -> _Program:
-    if found := _program_of(files, "", content):
-        return found
+def _program(files: KnownFiles, content: dict[str, Any]) -> _CargoProgram:
+    if own := _program_of(files, "", content):
+        return own
     members = [member for pattern in _members(content) for member in _folders(files.tree, pattern)][:100]
-    found_ones = [_program_of(files, member, files.toml(f"{member}/Cargo.toml")) for member in members]
-    programs = [program for program in found_ones if program]
+    all_members = [_program_of(files, member, files.toml(f"{member}/Cargo.toml")) for member in members]
+    programs = [program for program in all_members if program]
     return min(
         programs,
         key=lambda program: (not _names_framework(files, program), server_rank(program.name)),
-        default=_Program(),
+        default=_CargoProgram(),
     )
 
 
-def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _Program | None:
+def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _CargoProgram | None:
     """Returns the program of one package: the one that it names, or the likeliest server of several."""
     listed = content.get("bin")
     named = [word(program, "name") for program in listed] if isinstance(listed, list) else []
@@ -93,7 +93,7 @@ def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _Pro
         because = f"{below}/{name}.rs is there."
     else:
         return None
-    return _Program(name=name, member=member, name_of_package=package, because=because)
+    return _CargoProgram(name=name, member=member, name_of_package=package, because=because)
 
 
 def _members(content: dict[str, Any]) -> list[str]:
@@ -115,12 +115,12 @@ def _folders(tree: Tree, pattern: str) -> list[str]:
     )
 
 
-def _names_framework(files: KnownFiles, program: _Program) -> bool:
+def _names_framework(files: KnownFiles, program: _CargoProgram) -> bool:
     manifest = files.toml(f"{program.member}/Cargo.toml".strip("/"))
     return bool(_FRAMEWORKS.keys() & table(manifest, "dependencies").keys())
 
 
-def _source_with_port(files: KnownFiles, program: _Program) -> str:
+def _source_with_port(files: KnownFiles, program: _CargoProgram) -> str:
     folder = f"{program.member}/src".strip("/")
     sources = [f"{folder}/main.rs", f"{folder}/bin/{program.name}.rs", f"{folder}/lib.rs"]
     return next((source for source in sources if _READS_PORT.search(files.text(source))), "")
