@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
-from windlass.builders.native.start import nothing_found
 from windlass.core.deploy.build_settings import BuildSettings
 
 needs_node = pytest.mark.skipif(
@@ -232,32 +231,6 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
     )
     assert "Dockerfile makes /server in line 4 (RUN go build -o /out/server .)" in said
     assert "engine docker" in said
-
-
-@pytest.mark.parametrize(
-    ("file", "command"),
-    [
-        ("server.js", "node server.js"),
-        ("index.html", "python3 -m http.server $PORT"),
-        ("start.py", "python start.py"),
-        ("bot.rb", "ruby bot.rb"),
-    ],
-)
-def test_an_example_of_a_start_command_suits_the_files(tmp_path, file, command):
-    (tmp_path / file).touch()
-    said = str(nothing_found(tmp_path, "Python"))
-    assert said.startswith(
-        f"Set start_command to `{command}`, or add a Procfile with the line `web: {command}`: "
-    )
-
-
-def test_no_command_is_suggested_for_files_that_none_suits(tmp_path):
-    (tmp_path / "Gemfile").touch()
-    said = str(nothing_found(tmp_path, "Ruby"))
-    assert said.startswith(
-        "Set start_command, or add a Procfile with a line such as `web: command`: this is Ruby, "
-    )
-    assert "python" not in said
 
 
 async def test_without_a_start_command_the_message_names_what_to_add(site):

@@ -1,9 +1,10 @@
-"""The reason of a build that failed is a whole sentence of its program, and no part of one."""
+"""The reason of a build that failed is a whole sentence of its program, and what to do suits its files."""
 
 from __future__ import annotations
 
 import pytest
 
+from windlass.builders.native.start import nothing_found
 from windlass.builders.remedies import failure
 
 MANY = ", ".join(f"1.{number}" for number in range(40))
@@ -38,3 +39,29 @@ MANY = ", ".join(f"1.{number}" for number in range(40))
 )
 def test_a_reason_is_a_whole_sentence(output, reason):
     assert reason in failure("the build", 1, output)
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("server.js", "node server.js"),
+        ("index.html", "python3 -m http.server $PORT"),
+        ("start.py", "python start.py"),
+        ("bot.rb", "ruby bot.rb"),
+    ],
+)
+def test_an_example_of_a_start_command_suits_the_files(tmp_path, file, command):
+    (tmp_path / file).touch()
+    said = str(nothing_found(tmp_path, "Python"))
+    assert said.startswith(
+        f"Set start_command to `{command}`, or add a Procfile with the line `web: {command}`: "
+    )
+
+
+def test_no_command_is_suggested_for_files_that_none_suits(tmp_path):
+    (tmp_path / "Gemfile").touch()
+    said = str(nothing_found(tmp_path, "Ruby"))
+    assert said.startswith(
+        "Set start_command, or add a Procfile with a line such as `web: command`: this is Ruby, "
+    )
+    assert "python" not in said
