@@ -37,6 +37,8 @@ from windlass.terminal.stopped import Stopped
 _PARTING: Final = 3.0
 """Seconds for the last lines of a build to come, after its deployment has ended."""
 _MOST_LINES: Final = 10_000
+_REASON: Final = "Failed: "
+"""The beginning of the last line of a build log. The failure of the command repeats it with what to do."""
 
 
 class DeploymentWait:
@@ -56,6 +58,8 @@ class DeploymentWait:
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
         self._waits = ""
+        self._held = ""
+        """A line of the log that may be the reason."""
 
     def until_done(self) -> EndedDeployment:
         """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
@@ -73,6 +77,8 @@ class DeploymentWait:
             deployment = self._last()
             if self._build is not None:
                 self._build.show_rest(self._show)
+        if self._held.removeprefix(_REASON) not in str(deployment.get("message") or ""):
+            self._show_held()
         if deployment["status"] != self._wanted:
             if deployment["status"] == Progress.FAILED:
                 show_log(self._started.name, last_lines(deployment))
@@ -130,8 +136,18 @@ class DeploymentWait:
         self._waits = waits
 
     def _show(self, line: Any) -> None:
-        if isinstance(line, dict):
+        if not isinstance(line, dict):
+            return
+        self._show_held()
+        if str(line["message"]).startswith(_REASON):
+            self._held = str(line["message"])
+        else:
             show_below(line["message"])
+
+    def _show_held(self) -> None:
+        if self._held:
+            show_below(self._held)
+        self._held = ""
 
 
 class _Source(Enum):
