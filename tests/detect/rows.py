@@ -10,6 +10,7 @@ from tests.detect import (
     python_folder_trees,
     python_run_trees,
     python_trees,
+    site_trees,
 )
 
 ROWS = [
@@ -20,4 +21,5 @@ ROWS = [
     *other_trees.ROWS,
     *program_trees.ROWS,
     *hint_trees.ROWS,
+    *site_trees.ROWS,
 ]

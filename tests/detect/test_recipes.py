@@ -256,3 +256,21 @@ def test_an_application_lists_only_the_folders_below_it_that_have_a_manifest():
     assert detect(tree_of(files)).candidates == []
     recipe = detect(tree_of({**files, "web/package.json": package("next", start="next start")}))
     assert recipe.candidates == [Candidate("/web", "Node", "Next.js")]
+
+
+def test_the_manual_of_several_applications_hides_none_of_them():
+    recipe = detect(
+        tree_of(
+            {"mkdocs.yml": "", "api/requirements.txt": "flask\n", "api/app.py": "app = Flask(__name__)\n"}
+        )
+    )
+    assert not recipe.is_runnable
+    assert [candidate.root_path for candidate in recipe.candidates] == ["/api"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "candidates"), [("layouts", []), ("_layouts", []), ("templates", []), ("pages", ["/pages"])]
+)
+def test_a_page_that_a_program_fills_in_is_no_application(folder, candidates):
+    recipe = detect(tree_of({f"{folder}/index.html": "{{ title }}", "notes.txt": ""}))
+    assert [candidate.root_path for candidate in recipe.candidates] == candidates

@@ -99,7 +99,8 @@ def follow(
     start = procfile or _start_by(recipe, package, folder, settings, follows_recipe=follows_recipe)
     is_its_own = procfile is None and bool(recipe.start) and start == _start_of(recipe, package)
     is_built_here = recipe.language == "Node" and is_built(recipe.framework)
-    is_site = bool(settings.static_folder) or (procfile is None and is_built_here and bool(recipe.build))
+    is_made = (is_built_here and bool(recipe.build)) or _is_generated(recipe)
+    is_site = bool(settings.static_folder) or (procfile is None and is_made)
     release = Shell(recipe.release) if recipe.release else None
     return FollowedRecipe(
         start=replace(
@@ -110,7 +111,7 @@ def follow(
         build=recipe.build if is_built_here else "",
         prepare=recipe.build if recipe.language == "Python" else "",
         static_folder=recipe.static_folder if is_site else "",
-        added=tuple(recipe.added_packages) if is_its_own else (),
+        added=tuple(recipe.added_packages) if is_its_own or is_site else (),
         port=recipe.port,
         steps=steps,
         lines=tuple(recipe.problems if procfile else _lines_of(recipe, is_its_own=is_its_own)),
@@ -126,7 +127,7 @@ def _start_by(
     follows_recipe: bool,
 ) -> Start:
     """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
-    if settings.static_folder:
+    if settings.static_folder or _is_generated(recipe):
         return _static(recipe)
     if recipe.processes and not recipe.is_runnable:
         return Start(None, CHOSEN_PROCESS)
@@ -225,6 +226,11 @@ def _version(recipe: Recipe) -> str:
     if not version:
         return ""
     return f" {version} or newer" if _NUMBER.fullmatch(version) else f" {version}"
+
+
+def _is_generated(recipe: Recipe) -> bool:
+    """True if a build of another language than Node makes static files."""
+    return recipe.language != "Node" and bool(recipe.build and recipe.static_folder) and not recipe.start
 
 
 def _start_of(recipe: Recipe, package: node.Package | None) -> Start:

@@ -37,6 +37,8 @@ _NOT_APPLICATIONS: Final = frozenset(
         "scripts",
     ]
 )
+_OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
+"""Folders of pages that a program fills in."""
 
 
 def detect(tree: Tree) -> Recipe:
@@ -115,8 +117,8 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
     candidates: list[Candidate] = []
     outer = ""
     for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
-        # A page in a folder of templates is filled in by a program.
-        is_inside = is_one or bool(outer and folder.startswith(outer)) or "templates" in folder.split("/")
+        is_filled_in = not _OF_TEMPLATES.isdisjoint(folder.split("/"))
+        is_inside = is_one or bool(outer and folder.startswith(outer)) or is_filled_in
         if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
             continue
         recipe = _recipe_of(tree.below(folder))

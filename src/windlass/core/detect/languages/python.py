@@ -29,6 +29,7 @@ from windlass.core.detect.python_requirements import (
 from windlass.core.detect.python_runners import without_runner
 from windlass.core.detect.python_servers import program_file, server_of
 from windlass.core.detect.recipe import WEB, ProcessType, Recipe
+from windlass.core.detect.site_generators import SITE_FILES, choose_site
 from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
@@ -59,6 +60,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if not _django(files, recipe, needed):
         _choose_script(files, recipe, needed)
         _by_code(files, recipe, needed)
+        choose_site(files, recipe, needed)
     _add_setuptools(files, recipe)
 
 
@@ -243,7 +245,7 @@ def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
 python = Language(
     name="Python",
     manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
-    code=ENTRY,
+    code=(*ENTRY, *SITE_FILES),
     rank=40,
     fill=fill,
     manifests_with_paths=("requirements.txt", "pyproject.toml"),

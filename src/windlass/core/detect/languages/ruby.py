@@ -13,6 +13,7 @@ from windlass.core.detect.versions import choose_version, choose_version_by_file
 
 _RUBY: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
 _GEM: Final = re.compile(r"^[ \t]*+gem[ \t(]++['\"]([\w-]++)['\"]", re.MULTILINE)
+_JEKYLL: Final = frozenset(["jekyll", "github-pages"])
 _SYSTEM: Final = {
     "pg": "libpq-dev",
     "mysql2": "default-libmysqlclient-dev",
@@ -45,6 +46,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         if files.has(name):
             more = " -o 0.0.0.0 -p ${PORT:-4567}" if recipe.framework == "Sinatra" else ""
             recipe.choose(f"{name} is there.", start=f"bundle exec ruby {name}{more}")
+    if not recipe.start and (named := sorted(gems & _JEKYLL)):
+        because = f"Gemfile names {named[-1]}, and its build makes static files there."
+        recipe.choose(because, framework="Jekyll", build="bundle exec jekyll build", static_folder="_site")
     if recipe.framework == "Sinatra":
         recipe.choose("Sinatra listens there unless PORT names another.", port=4567)
 
