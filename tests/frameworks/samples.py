@@ -115,4 +115,5 @@ SAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "mix.exs": 'def project, do: [app: :shop, elixir: "~> 1.17", deps: [{:phoenix, "~> 1.7"}]]\n',
         "mix.lock": "",
     },
+    "generated-sites": {"mkdocs.yml": "site_name: Handbook\n", "docs/index.md": "# Handbook\n"},
 }

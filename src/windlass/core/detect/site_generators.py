@@ -57,7 +57,7 @@ SITE_FILES: Final = tuple(file for generator in _GENERATORS for file in generato
 
 def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     """Chooses the generator of the folder, if nothing else is an application: many keep their manual so."""
-    generator = next((one for one in _GENERATORS if files.has(*one.files)), None)
+    generator = next((maker for maker in _GENERATORS if files.has(*maker.files)), None)
     if generator is None or recipe.is_application or _holds_others(files):
         return
     file = files.has(*generator.files)
