@@ -58,7 +58,7 @@ ROWS = [
             "language": "Ruby",
             "framework": "Jekyll",
             "install": "bundle install",
-            "build": "bundle exec jekyll build",
+            "build": "env JEKYLL_ENV=production bundle exec jekyll build",
             "static_folder": "_site",
             "start": "",
         },

@@ -76,15 +76,21 @@ class PublishReport(Struct):
 
     def lines(self) -> Iterator[str]:
         yield (
-            f"Put in place for the gateway: {_count(self.files, 'file')} with {self.bytes / 1e6:.1f} MB, "
+            f"Put in place for the gateway: {_count(self.files, 'file')} with {_size(self.bytes)}, "
             f"{self.compressed} also compressed."
         )
         if self.left_out:
             yield (
-                f"Left out: {_count(self.left_out, 'file')} that are hidden, lead out of the folder, or have "
-                "a name that no address can have."
+                f"Left out: {_count(self.left_out, 'file')}, hidden, leading out of the folder, or with a name "
+                "that no address can have."
             )
         yield from self.problems
+
+
+def _size(number: int) -> str:
+    if number < 1000:
+        return f"{number} bytes"
+    return f"{number / 1e6:.1f} MB" if number >= 100_000 else f"{number / 1e3:.1f} KB"
 
 
 def _count(number: int, noun: str) -> str:

@@ -48,7 +48,12 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             recipe.choose(f"{name} is there.", start=f"bundle exec ruby {name}{more}")
     if not recipe.start and (named := sorted(gems & _JEKYLL)):
         because = f"Gemfile names {named[-1]}, and its build makes static files there."
-        recipe.choose(because, framework="Jekyll", build="bundle exec jekyll build", static_folder="_site")
+        recipe.choose(
+            because,
+            framework="Jekyll",
+            build="env JEKYLL_ENV=production bundle exec jekyll build",
+            static_folder="_site",
+        )
     if recipe.framework == "Sinatra":
         recipe.choose("Sinatra listens there unless PORT names another.", port=4567)
 
