@@ -53,6 +53,17 @@ async def test_a_refusal_of_a_missing_field_or_of_a_query_names_the_option(windl
     assert (said.code, said.err.startswith("windlass: --page-size: must be")) == (1, True), said.err
 
 
+async def test_a_refusal_of_a_missing_field_names_the_others_that_are_missing(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    await windlass.done("environment", "create", "--project", "shop", "--name", "production")
+    words = ("database", "create", "--environment", "production", "--name", "main-db")
+    said = await windlass(*words)
+    assert said.err.startswith("windlass: --type: is required"), said.err
+    assert said.err.endswith(". Also required: --version, --mode (CONTAINER or MANAGED)\n")
+    said = await windlass(*words, "--type", "POSTGRESQL", "--data", '{"mode": "CONTAINER"}')
+    assert said.err == "windlass: --version: is required\n"
+
+
 async def test_a_missing_place_is_answered_with_those_that_there_are(windlass):
     said = await windlass("environment", "list")
     assert said.err == (

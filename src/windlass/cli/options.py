@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -83,6 +83,9 @@ def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -
         yield field, list(value) if field.many else value
 
 
+_MISSING: Final = ": is required"
+
+
 def _is_stdin(file: Any) -> bool:
     return getattr(file, "name", "") == "<stdin>"
 
@@ -102,7 +105,16 @@ def with_option(
     if field.path[0] in named or all(param.name != parameter for param in command.params):
         return message
     short = f"--{field.short.name}" if field.short and options.get(f"short_{place}") else ""
-    return field.name_option(text, short) + message.removeprefix(text)
+    refusal = field.name_option(text, short) + message.removeprefix(text)
+    if not message.removeprefix(text).startswith(_MISSING):
+        return refusal
+    others = [
+        f"{other.option} ({' or '.join(other.choices)})" if other.choices else other.option
+        for other in command.fields
+        if other.required and other is not field and other.path[0] not in named
+        if options.get(f"field_{command.fields.index(other)}") in (None, ())
+    ]
+    return f"{refusal}. Also required: {', '.join(others)}" if others else refusal
 
 
 def base_body(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,8 +81,8 @@ class PublishReport(Struct):
         )
         if self.left_out:
             yield (
-                f"Left out: {_count(self.left_out, 'file')}, hidden, leading out of the folder, or with a name "
-                "that no address can have."
+                f"Left out: {_count(self.left_out, 'file')}, hidden, leading out of the folder, or with a "
+                "name that no address can have."
             )
         yield from self.problems
 
