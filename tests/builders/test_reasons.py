@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from windlass.builders.native.start import nothing_found
@@ -38,7 +40,7 @@ MANY = ", ".join(f"1.{number}" for number in range(40))
     ],
 )
 def test_a_reason_is_a_whole_sentence(output, reason):
-    assert reason in failure("the build", 1, output)
+    assert reason in failure("the build", 1, deque(output))
 
 
 @pytest.mark.parametrize(

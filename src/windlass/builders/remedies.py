@@ -295,9 +295,10 @@ def _last_words(last: Sequence[str]) -> str:
 
 def blamed_line(last: Sequence[str]) -> str:
     """Returns the first line in which a program says itself what is wrong; empty if there is none."""
+    lines = list(last)  # a deque has no slices
     blamed = [
-        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), last[number + 1 :]))
-        for number, line in enumerate(last)
+        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), lines[number + 1 :]))
+        for number, line in enumerate(lines)
         if _BLAMES.match(line)
     ]
     return next((_plain(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
