@@ -26,6 +26,15 @@ def test_detect_shows_each_value_with_its_reason(folder):
     assert "added packages" in shown.output
 
 
+def test_detect_shows_a_command_once_and_names_every_process_but_a_web_process_alone(folder):
+    shown = CliRunner().invoke(main, ["detect", str(folder), "--text"]).output
+    assert (shown.count("gunicorn app:app"), "processes" in shown) == (1, False)
+    (folder / "Procfile").write_text("web: gunicorn app:app\nworker: python app.py\n")
+    assert "worker: python app.py" in CliRunner().invoke(main, ["detect", str(folder), "--text"]).output
+    (folder / "Procfile").write_text("worker: python app.py\n")
+    assert "worker: python app.py" in CliRunner().invoke(main, ["detect", str(folder), "--text"]).output
+
+
 def test_detect_answers_programs_in_json(folder):
     shown = CliRunner().invoke(main, ["detect", str(folder)])
     recipe = json.loads(shown.stdout)

@@ -12,6 +12,7 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Recipe, Tree
 from windlass.core.detect import detect as recipe_of
 from windlass.core.detect.dockerfile import dockerfile
+from windlass.core.detect.recipe import WEB, ProcessType
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
 
@@ -54,12 +55,14 @@ def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
 
 
 def _show(recipe: Recipe) -> None:
-    if recipe.values:
-        pairs((name.replace("_", " "), value, reason) for name, value, reason in recipe.values)
+    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command says it all
+    shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
+    if shown:
+        pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)
     for problem in recipe.problems:
         click.echo(plain(problem), err=True)
     if recipe.candidates:
-        click.echo("Applications in other folders (root_path):")
+        click.echo("Applications in other folders (root_path). Run `windlass init` in one of them:")
         pairs(
             (candidate.root_path, candidate.language, candidate.framework) for candidate in recipe.candidates
         )
