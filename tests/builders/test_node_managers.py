@@ -58,11 +58,11 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "files", "named", "wish", "install"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_lock_and_the_manifest_choose_the_manager(tmp_path, name, files, named, wish, install):
+@pytest.mark.parametrize(("name", "files", "named", "wanted", "install"), ROWS, ids=[row[0] for row in ROWS])
+def test_the_lock_and_the_manifest_choose_the_manager(tmp_path, name, files, named, wanted, install):
     write(tmp_path, files)
     manager = manager_of(tmp_path, named)
-    assert manager.wish == wish
+    assert manager.wanted == wanted
     assert " ".join(manager.install(development=False)) == install
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.native_sites import Site, wheel
 from windlass.builders.native import NativeBuilder
-from windlass.builders.native.python import dependencies_of, wish_of
+from windlass.builders.native.python import declaration_of, dependencies_of
 from windlass.core.detect import Tree, detect
 from windlass.core.detect.dockerfile import DockerfileOptions, dockerfile
 from windlass.core.detect.old_packages import old_package_in
@@ -60,8 +60,8 @@ async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, 
 
 def test_a_project_of_poetry_without_a_lock_is_read(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.poetry]\nname = "shop"\npackage-mode = false\n')
-    wish = wish_of(tmp_path)
-    assert wish
-    assert dependencies_of(wish, print).added == ""
+    declaration = declaration_of(tmp_path)
+    assert declaration
+    assert dependencies_of(declaration, print).added == ""
     (tmp_path / "poetry.lock").write_text(LOCK)
-    assert dependencies_of(wish, print).added == "setuptools<81\n"
+    assert dependencies_of(declaration, print).added == "setuptools<81\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.builders.native.python import dependencies_of, wish_of
+from windlass.builders.native.python import declaration_of, dependencies_of
 
 PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'
 
@@ -23,9 +23,9 @@ PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "g
 def test_dependencies_that_only_the_project_names_are_installed_as_well(tmp_path, requirements, more):
     (tmp_path / "requirements.txt").write_text(requirements)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    wish, lines = wish_of(tmp_path), list[str]()
-    assert wish
-    needed = dependencies_of(wish, lines.append)
+    declaration, lines = declaration_of(tmp_path), list[str]()
+    assert declaration
+    needed = dependencies_of(declaration, lines.append)
     added = needed.requirements.splitlines()[len(requirements.splitlines()) :]
     assert added == more
     assert any(line.startswith("Installed as well, because only") for line in lines) is bool(more)

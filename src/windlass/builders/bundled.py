@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from windlass import demo
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.git import Git, GitCommit, GitSource
 from windlass.builders.git.remote import Progress, silent
 
@@ -67,5 +67,5 @@ class BundledRepositories:
         if source.url != demo.URL:
             return self._others, source
         # Written each time, because a new version of Windlass brings a new commit.
-        folder = await group.in_thread(demo.repository, self._repository)
+        folder = await subprocesses.in_thread(demo.repository, self._repository)
         return self._local, replace(source, url=f"file://{folder}", token=None)

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.launch import mysql
 
 SECONDS: Final = 10
@@ -130,7 +130,7 @@ async def _version(program: Path) -> str:
     try:
         async with (
             asyncio.timeout(SECONDS),
-            group.running(
+            subprocesses.running(
                 [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
             ) as process,
         ):

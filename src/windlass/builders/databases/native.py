@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
@@ -94,7 +94,7 @@ class NativeDatabases:
         return (*_run("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
-        await group.in_thread(_remove, self._home / service)
+        await subprocesses.in_thread(_remove, self._home / service)
 
     async def services(self) -> Collection[str]:
         return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
@@ -104,10 +104,10 @@ class NativeDatabases:
             await self.discard(service)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await group.in_thread(move, self._home / service, into / "database")
+        await subprocesses.in_thread(move, self._home / service, into / "database")
 
     async def put_back(self, service: str, out: Path) -> None:
-        await group.in_thread(move, out / "database", self._home / service)
+        await subprocesses.in_thread(move, out / "database", self._home / service)
 
 
 def _kind(type: str) -> ServerKind:

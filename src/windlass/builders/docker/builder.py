@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.docker.context import BuildContext, packing
@@ -127,7 +127,7 @@ class DockerBuilder:
         from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
 
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
-        chosen = await group.in_thread(choose_dockerfile, order, kit)
+        chosen = await subprocesses.in_thread(choose_dockerfile, order, kit)
         say(_opening(kit))
         for line in chosen.lines:
             say(line)
@@ -206,7 +206,7 @@ class DockerBuilder:
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
         )
-        return await group.in_thread(rewritten, text, around)
+        return await subprocesses.in_thread(rewritten, text, around)
 
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
 from windlass.builders.git.kept import KeptCopy
 from windlass.builders.git.limits import measure
@@ -43,7 +43,7 @@ class Copy(Struct, frozen=True):
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
         """Fetches the wanted commit, and so many commits before it, into the store."""
-        _, tags = await group.run_together(self._receive(most), self._tags())
+        _, tags = await subprocesses.run_together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
         if not (listed := commits(await self.remote.ask(*words, copy=self.folder), tags)):
             raise GitError("This is not a commit.")
@@ -64,7 +64,7 @@ class Copy(Struct, frozen=True):
             raise NotKept("The attributes of files have changed.")  # git would rewrite only changed files
         words = ("checkout", "--quiet", "--force", "--detach", commit)
         await self.remote.run(*words, copy=self.folder, watched=self.folder)
-        await group.in_thread(self._settle, commit, listing)
+        await subprocesses.in_thread(self._settle, commit, listing)
         for path in listing.submodules:
             self.progress(f"The submodule {path} is not fetched.")
         if _uses_lfs(self.folder / ".gitattributes"):

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from windlass.base import addresses
-from windlass.base import subprocesses as group
+from windlass.base import addresses, subprocesses
 from windlass.base.addresses import Address, Reach, Resolve
 from windlass.base.cleanup import on_failure
 from windlass.base.private import private_folder
@@ -86,7 +85,7 @@ class Git:
     ) -> AsyncIterator[GitCommit]:
         """Fetches like `fetch`, but only what has changed since the last fetch with this name. After the
         block, a copy is prepared for the next fetch."""
-        kept = await group.in_thread(KeptCopy.hold, self._home, name)
+        kept = await subprocesses.in_thread(KeptCopy.hold, self._home, name)
         if kept is None:
             yield await self.fetch(source, into, progress)
             return
@@ -106,7 +105,7 @@ class Git:
     async def discard(self, name: str) -> None:
         """Erases the copy that was kept under this name."""
         await self._preparations.cancel(name)
-        await group.in_thread(discard, self._home, name)
+        await subprocesses.in_thread(discard, self._home, name)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         """Returns the newest commits of a branch, or those before the named commit, newest first."""
@@ -149,10 +148,10 @@ class Git:
 
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
-        await group.in_thread(group.end_all_with, "HOME", str(self._home))
+        await subprocesses.in_thread(subprocesses.end_all_with, "HOME", str(self._home))
         for left in self._home.glob(f"{SCRATCH}*"):
-            await group.in_thread(_remove, left)
-        await group.in_thread(sweep, self._home)
+            await subprocesses.in_thread(_remove, left)
+        await subprocesses.in_thread(sweep, self._home)
 
     async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
@@ -223,7 +222,7 @@ class Git:
         try:
             yield folder
         finally:
-            await group.in_thread(_remove, folder)
+            await subprocesses.in_thread(_remove, folder)
 
 
 async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
@@ -234,7 +233,7 @@ async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
     except GitError:
         if not kept.taken:
             raise
-    await group.in_thread(kept.forget)
+    await subprocesses.in_thread(kept.forget)
     return await _fetch(copy)
 
 
@@ -242,7 +241,7 @@ async def _fetch(copy: Copy) -> GitCommit:
     below = folder(copy.source.root_path)
     async with _fresh(copy.folder):
         if copy.kept:
-            await group.in_thread(copy.kept.take, copy.remote.url, copy.folder)
+            await subprocesses.in_thread(copy.kept.take, copy.remote.url, copy.folder)
         commit = (await copy.commits())[0]
         await copy.check_out(commit.id)
         if not (copy.folder / below).is_dir():
@@ -284,10 +283,10 @@ def _refuse_without_head(url: str, source: GitSource) -> NoReturn:
 
 @asynccontextmanager
 async def _fresh(folder: Path) -> AsyncIterator[None]:
-    await group.in_thread(_remove, folder)
+    await subprocesses.in_thread(_remove, folder)
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(group.in_thread, _remove, folder)
-        await group.in_thread(partial(folder.mkdir, mode=0o700, parents=True))
+        undo.push_async_callback(subprocesses.in_thread, _remove, folder)
+        await subprocesses.in_thread(partial(folder.mkdir, mode=0o700, parents=True))
         yield
         undo.pop_all()
 

@@ -23,8 +23,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct
 
-from windlass.base import filelock
-from windlass.base import subprocesses as group
+from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
 from windlass.builders.git.limits import measure
@@ -108,15 +107,15 @@ class KeptCopy:
         """Checks the files out once more, for the next fetch."""
         if self._next is None:
             return
-        if not await group.in_thread(self._is_small_enough):
-            await group.in_thread(self.forget)
+        if not await subprocesses.in_thread(self._is_small_enough):
+            await subprocesses.in_thread(self.forget)
             return
-        await group.in_thread((self._copy / ".git" / "index").unlink, True)
+        await subprocesses.in_thread((self._copy / ".git" / "index").unlink, True)
         words = ("checkout", "--quiet", "--force", "--detach", self._next.commit)
         await remote.run(*words, copy=self._copy, watched=self._copy)
-        await group.in_thread(self._set_times)
+        await subprocesses.in_thread(self._set_times)
         await remote.run("update-index", "-q", "--refresh", copy=self._copy)
-        await group.in_thread(write_whole, self._note, msgspec.json.encode(self._next))
+        await subprocesses.in_thread(write_whole, self._note, msgspec.json.encode(self._next))
 
     def close(self) -> None:
         os.close(self._lock)

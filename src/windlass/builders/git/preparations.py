@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.log import log
 from windlass.builders.git.kept import KeptCopy, sweep
 from windlass.builders.git.limits import Limits
@@ -42,7 +42,7 @@ class CopyPreparations:
     async def stop(self) -> None:
         """Cancels all preparations, and starts none any more."""
         self._is_stopped = True
-        await group.run_together(*map(self.cancel, [*self._tasks]))
+        await subprocesses.run_together(*map(self.cancel, [*self._tasks]))
 
     async def _prepare(self, kept: KeptCopy) -> None:
         try:
@@ -50,4 +50,4 @@ class CopyPreparations:
                 await kept.prepare(without_repository(self._home, self._limits))
         except (GitError, OSError) as error:  # the next fetch begins with an empty folder
             _log.warning("no copy is kept for the next fetch", extra={"why": str(error)})
-        await group.in_thread(sweep, self._home)
+        await subprocesses.in_thread(sweep, self._home)

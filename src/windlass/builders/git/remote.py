@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.git.limits import Limits, measure
 from windlass.builders.git.messages import GitOutput, explain
 from windlass.builders.git.settings import environment
@@ -59,13 +59,13 @@ class Remote(Struct, frozen=True):
         watched: Path | None = None,
     ) -> None:
         output = GitOutput(progress, (*self.hidden, str(copy or self.home)))
-        async with group.running(
+        async with subprocesses.running(
             ["git", *words], cwd=copy or self.home, env=self._variables(copy)
         ) as process:
             self.limits.confine(process)
-            await group.run_together(
-                group.pump(process.stdout, take),
-                group.pump(process.stderr, output.feed),
+            await subprocesses.run_together(
+                subprocesses.pump(process.stdout, take),
+                subprocesses.pump(process.stderr, output.feed),
                 process.wait(),
                 guard=self._watch(watched) if watched else None,
             )

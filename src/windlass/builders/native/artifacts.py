@@ -23,8 +23,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.base import filelock
-from windlass.base import subprocesses as group
+from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.log import log
@@ -303,7 +302,7 @@ def _drop_lock(lock: Path) -> None:
 
 
 def _end_programs(left: Path) -> None:
-    group.end_all_with("HOME", str(left / "home"))
+    subprocesses.end_all_with("HOME", str(left / "home"))
 
 
 def _try_to_erase(path: Path) -> None:

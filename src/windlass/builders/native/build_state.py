@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order
@@ -71,17 +71,17 @@ class BuildState:
     async def keep(self, fetched: Path, kind: str) -> Path:
         """Makes a fetched toolchain part of the artifact, whose instances see nothing else of ours."""
         name = f"{kind}-of-{fetched.parent.name}"
-        deps, is_present = await group.in_thread(self.held.enter_context, self.store.depending(name))
+        deps, is_present = await subprocesses.in_thread(self.held.enter_context, self.store.depending(name))
         if not is_present:
-            await group.in_thread(tree.link, fetched, deps / kind)
-            await group.in_thread(complete, deps)
+            await subprocesses.in_thread(tree.link, fetched, deps / kind)
+            await subprocesses.in_thread(complete, deps)
         (self.made / kind).symlink_to(Path("..", deps.parent.name, deps.name, kind))
         self.tools.cells.readable.append(deps)
         return Path(deps / kind)
 
     async def hold_dependencies(self, digest: str) -> tuple[Path, bool]:
         """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
-        dependencies: tuple[Path, bool] = await group.in_thread(
+        dependencies: tuple[Path, bool] = await subprocesses.in_thread(
             self.held.enter_context, self.store.depending(digest)
         )
         deps, is_present = dependencies

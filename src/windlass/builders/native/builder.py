@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from windlass import config
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.steps import StepLauncher
@@ -76,11 +76,11 @@ class NativeBuilder:
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def stop(self) -> None:
-        await group.in_thread(self._steps.close)
+        await subprocesses.in_thread(self._steps.close)
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with _in_plain_words():
-            return await group.in_thread(ArtifactStore(self._folder, service).find, key)
+            return await subprocesses.in_thread(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.group or order.service, order.key), asyncio.Lock())
@@ -90,51 +90,51 @@ class NativeBuilder:
                 return artifact
             with _in_plain_words():
                 if order.settings.builder == FILES:
-                    return await group.in_thread(
+                    return await subprocesses.in_thread(
                         take_files, ArtifactStore(self._folder, order.service), order, say
                     )
-                if artifact := await group.in_thread(self._shared.find, order):
+                if artifact := await subprocesses.in_thread(self._shared.find, order):
                     say("This was built for another application of this repository, and is used again.")
                     return artifact
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
-        groups = await group.in_thread(self._shared.groups_of, service)
-        await group.in_thread(ArtifactStore(self._folder, service).discard)
-        await group.in_thread(self._shared.sweep, groups)
-        await group.in_thread(self._caches.discard, service)
+        groups = await subprocesses.in_thread(self._shared.groups_of, service)
+        await subprocesses.in_thread(ArtifactStore(self._folder, service).discard)
+        await subprocesses.in_thread(self._shared.sweep, groups)
+        await subprocesses.in_thread(self._caches.discard, service)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        groups = await group.in_thread(self._shared.groups_of, service)
-        await group.in_thread(ArtifactStore(self._folder, service).sweep, keep)
-        await group.in_thread(self._shared.sweep, groups)
+        groups = await subprocesses.in_thread(self._shared.groups_of, service)
+        await subprocesses.in_thread(ArtifactStore(self._folder, service).sweep, keep)
+        await subprocesses.in_thread(self._shared.sweep, groups)
 
     async def services(self) -> Collection[str]:
-        return await group.in_thread(services, self._folder)
+        return await subprocesses.in_thread(services, self._folder)
 
     async def sweep(self, erase: Collection[str]) -> None:
-        await group.in_thread(finish_removals, self._folder)
+        await subprocesses.in_thread(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
             store = ArtifactStore(self._folder, service)
-            await group.in_thread(store.discard if service in gone else store.sweep)
-        await group.in_thread(lambda: self._shared.sweep(self._shared.groups()))
+            await subprocesses.in_thread(store.discard if service in gone else store.sweep)
+        await subprocesses.in_thread(lambda: self._shared.sweep(self._shared.groups()))
         for service in erase:
-            await group.in_thread(self._caches.discard, service)
-        await group.in_thread(self._caches.sweep)
-        await group.in_thread(self._toolchains.sweep)
+            await subprocesses.in_thread(self._caches.discard, service)
+        await subprocesses.in_thread(self._caches.sweep)
+        await subprocesses.in_thread(self._toolchains.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await group.in_thread(self._shared.note_set_aside, service, into / "builds")
-        await group.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
+        await subprocesses.in_thread(self._shared.note_set_aside, service, into / "builds")
+        await subprocesses.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
 
     async def put_back(self, service: str, out: Path) -> None:
-        await group.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
+        await subprocesses.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         store = self._shared.store_of(order)
         async with _aside() as held:
-            folder, caches = await group.in_thread(self._begin, order, store, say, held)
+            folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
             with caches.trusted_at_the_end():
                 return await self._build_with(caches, order, store, folder, say, held)
@@ -162,7 +162,7 @@ class NativeBuilder:
         from windlass.builders.native import sources  # noqa: PLC0415
         from windlass.builders.native.work import make_artifact  # noqa: PLC0415
 
-        code = await group.in_thread(sources.read, order)
+        code = await subprocesses.in_thread(sources.read, order)
         for line in code.remarks:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
@@ -173,7 +173,7 @@ class NativeBuilder:
         held.callback(lambda: caches.use(*tools.used_caches))
         held.callback(tools.end_all)
         state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
-        return await group.in_thread(self._shared.put, order, artifact, await make_artifact(state))
+        return await subprocesses.in_thread(self._shared.put, order, artifact, await make_artifact(state))
 
 
 @asynccontextmanager
@@ -183,7 +183,7 @@ async def _aside() -> AsyncIterator[ExitStack]:
     try:
         yield held
     finally:
-        await group.in_thread(held.close)
+        await subprocesses.in_thread(held.close)
 
 
 @contextmanager

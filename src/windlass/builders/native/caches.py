@@ -20,8 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from windlass.base import filelock
-from windlass.base import subprocesses as group
+from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.base.private import private_folder
@@ -198,7 +197,7 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
     busy = _beside(caches.own, _BUSY)
     if busy.exists():
         if killed := busy.read_text():
-            group.end_all_with("HOME", killed)
+            subprocesses.end_all_with("HOME", killed)
         erase(caches.own)
         say(TORN)
     write_whole(busy, str(home).encode(), durable=False)

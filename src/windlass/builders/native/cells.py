@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.child_process import ChildProcess
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
@@ -56,9 +56,9 @@ class Cells:
     @asynccontextmanager
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
         """Runs a program in a cell. True: nothing that it leaves running outlives it."""
-        cell = await group.in_thread(self.cell, step.operators)
+        cell = await subprocesses.in_thread(self.cell, step.operators)
         if cell is None:
-            async with group.running(step.argv, cwd=step.folder, env=step.environment) as process:
+            async with subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process:
                 yield process, False
             return
         request = StepRequest(

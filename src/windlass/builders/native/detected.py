@@ -205,7 +205,7 @@ def _starts_another(
     procfile: Start, toolchain: Toolchain, package: node.Package | None, folder: Path
 ) -> bool:
     """True if there are dependencies of Python or Node, and the Procfile starts nothing of the toolchain."""
-    if package is None and python.wish_of(folder) is None:
+    if package is None and python.declaration_of(folder) is None:
         return False
     program = next(iter(programs_of(procfile.text)), "")
     return "/" not in program and program not in toolchain.programs

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.native import tree
 from windlass.builders.native.build_state import BuildState
 from windlass.builders.native.detected import RecipeSteps
@@ -51,15 +51,15 @@ class _RecipeRun:
     async def run(self) -> FoundToolchain:
         """Runs the commands, each in a cell, and returns their toolchain."""
         steps, state = self._steps, self._state
-        await group.in_thread(_write_home_files, self._tools.home, self._toolchain.home_files)
+        await subprocesses.in_thread(_write_home_files, self._tools.home, self._toolchain.home_files)
         search = ToolchainSearch(self._tools, state.toolchains, state.held, self._app)
         self._found = await search.find(self._toolchain, steps.version, steps.why)
         if self._found.folder:
             self._tools.put_first(self._found.folder)
         check_programs((command for _, command in steps.commands), self._tools.path, steps.why)
-        await group.in_thread(_make_executable, self._app, [command for _, command in steps.commands])
+        await subprocesses.in_thread(_make_executable, self._app, [command for _, command in steps.commands])
         if self._toolchain.kept:
-            await group.in_thread(keep_times, self._caches.source, self._caches.times)
+            await subprocesses.in_thread(keep_times, self._caches.source, self._caches.times)
         try:
             await self._run_all()
         except ToolFailed as failed:
@@ -67,13 +67,13 @@ class _RecipeRun:
                 raise
             self._tools.say(DAMAGED)
             names, aside = self._toolchain.caches.values(), self._tools.home / "caches"
-            await group.in_thread(self._caches.throw_away, names, aside)
+            await subprocesses.in_thread(self._caches.throw_away, names, aside)
             await self._run_all()
         return self._found
 
     async def _run_all(self) -> None:
         kept = KeptFolders(self._caches.kept, self._app, self._toolchain.kept, self._toolchain.results)
-        await group.in_thread(kept.put_in)
+        await subprocesses.in_thread(kept.put_in)
         try:
             for name, command in self._steps.commands:
                 with step(self._tools.say, f"{name} ({command})"):
@@ -81,8 +81,8 @@ class _RecipeRun:
                         ["/bin/sh", "-c", command], cwd=self._app, more=self._environment(), what=command
                     )
         finally:
-            await group.in_thread(kept.take_out)
-        await group.in_thread(kept.copy_results)
+            await subprocesses.in_thread(kept.take_out)
+        await subprocesses.in_thread(kept.copy_results)
 
     def _environment(self) -> dict[str, str]:
         toolchain, tools, shared = self._toolchain, self._tools, self._caches.shared

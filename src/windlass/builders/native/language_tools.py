@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
 from windlass.builders.native.pip import install_in_folder
@@ -78,7 +78,7 @@ class ToolchainSearch:
             return None
         if not toolchain.version:
             return ""
-        question = await group.in_thread(self._question, toolchain, own)
+        question = await subprocesses.in_thread(self._question, toolchain, own)
         if version := self._toolchains.versions.find(question):
             return version
         answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)

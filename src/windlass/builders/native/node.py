@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
@@ -227,11 +227,11 @@ async def install_apart(
         target = folder / path.relative_to(needed.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            await group.in_thread(tree.copy, path, target)
+            await subprocesses.in_thread(tree.copy, path, target)
         elif path.name == "package.json" and path.parent == needed.root.folder:
             target.write_bytes(_without_scripts(path))
         elif not target.exists():
-            await group.in_thread(partial(tree.place, path, target, own=True))
+            await subprocesses.in_thread(partial(tree.place, path, target, own=True))
     await _install(tools, needed, folder, variables)
     (folder / "node_modules").mkdir(exist_ok=True)
 
@@ -289,8 +289,8 @@ async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
     if (folder / "node_modules").is_symlink():
         raise BuildError("Make node_modules a folder: the installation left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
-    await group.in_thread(tree.move, folder / "node_modules", target / "node_modules")
-    await group.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
+    await subprocesses.in_thread(tree.move, folder / "node_modules", target / "node_modules")
+    await subprocesses.in_thread(_mend, target / "node_modules", folder / "node_modules", app)
 
 
 def _mend(moved: Path, was: Path, app: Path) -> None:

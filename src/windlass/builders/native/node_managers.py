@@ -39,7 +39,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
         return "@yarnpkg/cli-dist" if self.is_berry else self.name
 
     @property
-    def wish(self) -> str:
+    def wanted(self) -> str:
         return f"{self.name} {self.version}".strip()
 
     def accepts(self, version: str) -> bool:

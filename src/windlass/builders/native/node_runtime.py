@@ -125,7 +125,7 @@ async def find_manager(
         folder = await toolchains.fetch(name, partial(_make_manager, spec), tools, held)
     except MissingToolchain as missing:
         raise BuildError(
-            f"Install {manager.wish} on the machine that runs Windlass: `npm install --global {spec}`. "
+            f"Install {manager.wanted} on the machine that runs Windlass: `npm install --global {spec}`. "
             f"{manager.lock or 'package.json'} asks for it, and it could not be fetched: {missing}"
         ) from missing
     bins = folder / "node_modules" / ".bin"

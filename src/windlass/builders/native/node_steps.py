@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.erasing import erase
 from windlass.builders.native import node
 from windlass.builders.native.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
@@ -43,7 +43,7 @@ async def install_node(state: BuildState) -> None:
         return
     root = state.sources.workspace or package
     manager = manager_of(root.folder, root.manager)
-    needed = await group.in_thread(
+    needed = await subprocesses.in_thread(
         partial(
             node.dependencies_of,
             command=state.sources.install,
@@ -67,15 +67,15 @@ async def install_node(state: BuildState) -> None:
 async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
     """Installs once more if packages ask for another Node than the first that was used, which later builds
     use at once."""
-    digest = await group.in_thread(node.digest, needed, "", {})
+    digest = await subprocesses.in_thread(node.digest, needed, "", {})
     notes = EngineNotes(state.caches.own / "engines.json")
-    wanted, named_by = await group.in_thread(notes.find, digest)
+    wanted, named_by = await subprocesses.in_thread(notes.find, digest)
     try:
         return await _packages(state, needed, wanted, named_by, may_change=not wanted)
     except OtherNode as other:
         state.say(f"Installing again with Node {other.major}: {other.named_by} asks for it.")
-        await group.in_thread(notes.add, digest, other)
-        await group.in_thread(erase, needed.root.folder / "node_modules")
+        await subprocesses.in_thread(notes.add, digest, other)
+        await subprocesses.in_thread(erase, needed.root.folder / "node_modules")
         return await _packages(state, needed, other.major, other.named_by, may_change=False)
 
 
@@ -83,7 +83,12 @@ def _wants_node(state: BuildState, package: node.Package) -> bool:
     """True if a start command needs Node: in a Python project, package.json is often there for tools
     only."""
     start = state.sources.start
-    if state.sources.wish is None or state.sources.build or not start.command or _NODE.search(start.text):
+    if (
+        state.sources.declaration is None
+        or state.sources.build
+        or not start.command
+        or _NODE.search(start.text)
+    ):
         return True
     if package.dependencies:
         state.say("package.json is not installed: this is a Python project, and its command is not Node's.")
@@ -141,29 +146,29 @@ async def _install_and_build(
     settings = about_registries(variables) | node.named_variables(needed, variables)
     present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
     if present and may_change:
-        await group.in_thread(check_packages, present, needed.names, runtime.version)
+        await subprocesses.in_thread(check_packages, present, needed.names, runtime.version)
     folder = needed.root.folder
     if needed.belongs_to_commit:
         if present is not None:
             _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         copy = PackageCopy(state.caches, present, folder) if present and needed.may_keep_copy else None
-        if copy is None or not await group.in_thread(copy.put_in):
+        if copy is None or not await subprocesses.in_thread(copy.put_in):
             await node.put_beside_code(state.tools, needed, present, {**for_steps, **settings})
             if copy:
-                await group.in_thread(copy.note_copied)
+                await subprocesses.in_thread(copy.note_copied)
         if may_change and not present:
-            await group.in_thread(check_packages, folder, needed.names, runtime.version)
+            await subprocesses.in_thread(check_packages, folder, needed.names, runtime.version)
         kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
-        await group.in_thread(kept.put_in)
+        await subprocesses.in_thread(kept.put_in)
         try:
             await node.build(state.tools, needed, {**for_steps, **settings})
         finally:
-            await group.in_thread(kept.take_out)
+            await subprocesses.in_thread(kept.take_out)
         state.check()
-        is_as_installed = copy is not None and await group.in_thread(copy.take_out)
+        is_as_installed = copy is not None and await subprocesses.in_thread(copy.take_out)
         if state.sources.static_folder:
-            await group.in_thread(erase, folder / "node_modules")
+            await subprocesses.in_thread(erase, folder / "node_modules")
             return
         if is_as_installed:
             assert present
@@ -196,12 +201,12 @@ async def _install_once(
     state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
 ) -> Path:
     """Returns the folder of the packages that builds with the same lock share."""
-    versions = f"{runtime.version} {needed.manager.wish}"
-    digest = await group.in_thread(node.digest, needed, versions, settings)
+    versions = f"{runtime.version} {needed.manager.wanted}"
+    digest = await subprocesses.in_thread(node.digest, needed, versions, settings)
     deps, is_present = await state.hold_dependencies(digest)
     if is_present:
         state.say("The Node dependencies have not changed: they are used as they were installed before.")
     else:
         await node.install_apart(state.tools, needed, deps, settings)
-        await group.in_thread(complete, deps)
+        await subprocesses.in_thread(complete, deps)
     return deps

@@ -8,7 +8,7 @@ from windlass.builders.native.tools import step
 
 async def run_own_commands(state: BuildState) -> None:
     """Installs and builds. The steps of Python and Node run these commands themselves."""
-    if state.sources.wish is not None or state.sources.package is not None:
+    if state.sources.declaration is not None or state.sources.package is not None:
         return
     settings = state.order.settings
     for title, command in (("Installing", settings.install_command), ("Building", settings.build_command)):

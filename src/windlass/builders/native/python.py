@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import pipfile, tree
@@ -40,7 +40,7 @@ from windlass.core.detect.python_requirements import REQUIREMENTS, missing_requi
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
-class Wish(Struct, frozen=True):
+class Declaration(Struct, frozen=True):
     """The place where the dependencies are declared."""
 
     folder: Path
@@ -81,42 +81,43 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
         return bool(self.local or self.whole or self.manager)
 
 
-def wish_of(folder: Path) -> Wish | None:
+def declaration_of(folder: Path) -> Declaration | None:
     """Returns what the lock of a manager names first, then requirements, Pipfile and pyproject.toml."""
     pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
     for manager in MANAGERS:
         if pyproject and (folder / manager.lock).is_file():
-            return Wish(folder, "locked", manager.name)
+            return Declaration(folder, "locked", manager.name)
     for name in REQUIREMENTS[:1]:
         if (folder / name).is_file():
-            return Wish(folder, "requirements", name)
+            return Declaration(folder, "requirements", name)
     if (folder / pipfile.LOCK).is_file() or (folder / pipfile.FILE).is_file():
-        return Wish(folder, "pipfile")
+        return Declaration(folder, "pipfile")
     if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
-        return Wish(folder, "locked", POETRY.name)
+        return Declaration(folder, "locked", POETRY.name)
     # It may only contain settings of tools.
     if (
         {"project", "build-system"} & pyproject.keys()
         or poetry_table(pyproject)
         or (folder / "setup.py").is_file()
     ):
-        return Wish(folder, "project")
+        return Declaration(folder, "project")
     return next(
-        (Wish(folder, "requirements", name) for name in REQUIREMENTS if (folder / name).is_file()), None
+        (Declaration(folder, "requirements", name) for name in REQUIREMENTS if (folder / name).is_file()),
+        None,
     )
 
 
-def dependencies_of(wish: Wish, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
+def dependencies_of(declaration: Declaration, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
     """Reads the declared dependencies, and adds packages that none of them names."""
-    match wish.kind:
+    match declaration.kind:
         case "requirements":
-            declared = _of_requirements(wish, say)
+            declared = _of_requirements(declaration, say)
         case "pipfile":
-            declared = _of_pipfile(wish)
+            declared = _of_pipfile(declaration)
         case "locked":
-            declared = _of_lock(wish)
+            declared = _of_lock(declaration)
         case _:
-            declared = _of_project(wish.folder)
+            declared = _of_project(declaration.folder)
     old = old_package_in(declared.requirements or _lock_text(declared))
     if old and SETUPTOOLS not in added:  # a recipe that is followed whole has it already
         say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
@@ -133,17 +134,17 @@ def _lock_text(needed: PythonDependencies) -> str:
     return lock.decode(errors="replace")
 
 
-def _of_pipfile(wish: Wish) -> PythonDependencies:
-    requirements = _text(pipfile.pipfile_lines(wish.folder))
-    local = tuple(local_paths(requirements, wish.folder))
-    is_lock = (wish.folder / pipfile.LOCK).is_file()
-    return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=wish.folder)
+def _of_pipfile(declaration: Declaration) -> PythonDependencies:
+    requirements = _text(pipfile.pipfile_lines(declaration.folder))
+    local = tuple(local_paths(requirements, declaration.folder))
+    is_lock = (declaration.folder / pipfile.LOCK).is_file()
+    return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=declaration.folder)
 
 
-def _of_lock(wish: Wish) -> PythonDependencies:
+def _of_lock(declaration: Declaration) -> PythonDependencies:
     """The manifest and the lock decide what is installed; all files do, where the lock names folders of the
     repository."""
-    folder, manager = wish.folder, manager_named(wish.file)
+    folder, manager = declaration.folder, manager_named(declaration.file)
     assert manager
     pyproject = read_pyproject(folder)
     manifests = (folder / "pyproject.toml", folder / manager.lock)
@@ -155,18 +156,18 @@ def _of_lock(wish: Wish) -> PythonDependencies:
     )
 
 
-def _of_requirements(wish: Wish, say: Say) -> PythonDependencies:
-    lines = list(requirements_in(wish.folder / wish.file, wish.folder, say))
+def _of_requirements(declaration: Declaration, say: Say) -> PythonDependencies:
+    lines = list(requirements_in(declaration.folder / declaration.file, declaration.folder, say))
     requirements = _text(line.line for line in lines if not line.limits)
-    if missing := missing_requirements(requirements, _declared_in(wish.folder)):
+    if missing := missing_requirements(requirements, _declared_in(declaration.folder)):
         more = ", ".join(missing)
-        say(f"Installed as well, because only pyproject.toml names it, and not {wish.file}: {more}.")
+        say(f"Installed as well, because only pyproject.toml names it, and not {declaration.file}: {more}.")
         requirements += _text(missing)
     return PythonDependencies(
         requirements=requirements,
         constraints=_text(line.line for line in lines if line.limits),
-        local=tuple(local_paths(requirements, wish.folder)),
-        cwd=wish.folder,
+        local=tuple(local_paths(requirements, declaration.folder)),
+        cwd=declaration.folder,
     )
 
 
@@ -252,10 +253,10 @@ async def install(
     cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
-        await group.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
+        await subprocesses.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
         words += ["-r", tools.home / "requirements.txt"]
     if needed.constraints:
-        await group.in_thread(_write, tools.home / "constraints.txt", needed.constraints)
+        await subprocesses.in_thread(_write, tools.home / "constraints.txt", needed.constraints)
         words += ["-c", tools.home / "constraints.txt"]
     if needed.whole and needed.project:
         words.append(cwd / needed.project.relative_to(needed.cwd))
@@ -308,7 +309,7 @@ async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
     """Makes a copy to build in, because build systems write into their folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
-        await group.in_thread(tree.copy, needed.cwd, scratch)
+        await subprocesses.in_thread(tree.copy, needed.cwd, scratch)
     return scratch
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
 from windlass.builders.native import python
 from windlass.builders.native.artifacts import name_of
@@ -20,15 +20,15 @@ from windlass.builders.native.tools import about_registries, step
 
 async def install_python(state: BuildState) -> None:
     lines: list[str] = []
-    wish = state.sources.wish
+    declaration = state.sources.declaration
     added = state.sources.added
     needed = python.PythonDependencies(added="\n".join(added), cwd=state.layout.folder) if added else None
-    if wish:
-        needed = await group.in_thread(python.dependencies_of, wish, lines.append, added)
+    if declaration:
+        needed = await subprocesses.in_thread(python.dependencies_of, declaration, lines.append, added)
     for line in lines:
         state.say(line)
-    if wish and state.sources.install and not state.sources.package:
-        needed = python.PythonDependencies(command=state.sources.install, cwd=wish.folder)
+    if declaration and state.sources.install and not state.sources.package:
+        needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
     version = await _interpreter(state)
     if needed is None or needed.is_empty:
         python.alone(version, state.made / "bin")
@@ -73,7 +73,7 @@ async def build_python(state: BuildState) -> None:
 async def place_runners(state: BuildState) -> None:
     """Puts programs in the place of package managers, which the steps of the build still find themselves."""
     if "VIRTUAL_ENV" in state.environment:
-        await group.in_thread(make_runners, state.made / "runners")
+        await subprocesses.in_thread(make_runners, state.made / "runners")
         state.places.append((state.made / "runners", state.final / "runners"))
 
 
@@ -102,7 +102,7 @@ async def _project(
     variables: Mapping[str, str],
 ) -> None:
     site = state.made / "site"  # the only part of the artifact that a step may change
-    await group.in_thread(make_folders, site)
+    await subprocesses.in_thread(make_folders, site)
     state.tools.cells.writable.append(site)
     await python.project(state.tools, version, needed, venv, site, variables)
     state.places.append((site / "bin", state.final / "site" / "bin"))
@@ -112,7 +112,7 @@ async def _project(
 async def _venv(
     state: BuildState, needed: python.PythonDependencies, version: Interpreter, variables: Mapping[str, str]
 ) -> Path:
-    digest = await group.in_thread(python.digest, needed, version, variables)
+    digest = await subprocesses.in_thread(python.digest, needed, version, variables)
     if needed.command:
         digest = f"own-{name_of(state.order.key)}"
     deps, is_present = await state.hold_dependencies(digest)
@@ -127,6 +127,6 @@ async def _venv(
             cwd = await python.scratch(state.tools, needed)
             await install_locked(needed.manager, program, state.tools, venv, cwd, variables)
         await python.install(state.tools, version, needed, venv, variables)
-        await group.in_thread(complete, deps)
+        await subprocesses.in_thread(complete, deps)
     (state.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
     return deps / "venv"

@@ -34,7 +34,7 @@ class Sources(Struct, kw_only=True):
     layout: Layout
     start: Start
     package: node.Package | None = None
-    wish: python.Wish | None = None
+    declaration: python.Declaration | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the Dockerfile sets."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -135,8 +135,8 @@ def _by_recipe(
     remarks = [*followed.lines]
     if workspace:
         remarks.append("It is part of a workspace: the packages of the whole workspace are installed.")
-    wish = None if followed.steps else python.wish_of(context)
-    is_of_node = wish is None or not settings.build_command
+    declaration = None if followed.steps else python.declaration_of(context)
+    is_of_node = declaration is None or not settings.build_command
     builds = builds_of(
         package if is_of_node else None,
         workspace,
@@ -150,7 +150,7 @@ def _by_recipe(
         package=package,
         workspace=workspace,
         variables=order.arguments,
-        wish=wish,
+        declaration=declaration,
         wanted_python=_wanted_python(context, settings),
         wanted_node=_wanted_node(context, workspace, settings),
         install=settings.install_command,
@@ -206,13 +206,13 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: node.Pack
 def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources:
     layout = _layout(context, hinted)
     package = node.package(layout.folder) or node.package(context)
-    wish = python.wish_of(layout.folder) or python.wish_of(context)
+    declaration = python.declaration_of(layout.folder) or python.declaration_of(context)
     builds = builds_of(package, None, "")
     if not order.settings.has_command:
         container_only.check_web_server(hinted, layout, name)
         container_only.check_global_program(hinted, layout, name, package)
     if not (order.settings.has_command or builds):
-        container_only.check_start(hinted, layout, name, installs=bool(wish or package))
+        container_only.check_start(hinted, layout, name, installs=bool(declaration or package))
     skipped = hinted.skipped
     port = fixed_port(hinted.command, hinted.ports)
     chosen = _start(hinted, layout, package, name, order.settings)
@@ -221,7 +221,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         layout=layout,
         start=chosen,
         package=package,
-        wish=wish,
+        declaration=declaration,
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports) or ((port,) if port else ()),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
@@ -90,13 +90,15 @@ class Toolchains:
             self._check(name)
             try:
                 await self._ensure(name, make, tools)
-                folder, is_present = await group.in_thread(held.enter_context, self._store.depending(name))
+                folder, is_present = await subprocesses.in_thread(
+                    held.enter_context, self._store.depending(name)
+                )
                 if not is_present:  # a sweep had no room for it
                     await self._make(name, make, tools, folder)
             except BuildError as error:
                 self._note(name, error)
                 raise MissingToolchain(self._failure(name) or str(error)) from error
-            await group.in_thread(os.utime, _use_of(folder))
+            await subprocesses.in_thread(os.utime, _use_of(folder))
         tools.cells.readable.append(folder)
         return Path(folder)
 
@@ -146,24 +148,26 @@ class Toolchains:
         keeps other builds from it."""
         making = ExitStack()
         try:
-            folder, is_present = await group.in_thread(making.enter_context, self._store.depending(name))
+            folder, is_present = await subprocesses.in_thread(
+                making.enter_context, self._store.depending(name)
+            )
             if not is_present:
                 await self._make(name, make, tools, folder)
         finally:
-            await group.in_thread(making.close)
+            await subprocesses.in_thread(making.close)
 
     async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
         home = folder / "home"
         cache = home / "cache"
-        await group.in_thread(_make_folders, home, cache)
+        await subprocesses.in_thread(_make_folders, home, cache)
         cells = Cells(self._isolation, FOLDER, home, folder, cache, launcher=tools.cells.launcher)
         own = tools.elsewhere(home, cache, cells)
         try:
             with step(tools.say, f"Fetching {name}"):
                 await make(own, folder)
         finally:
-            await group.in_thread(own.end_all)
-        await group.in_thread(_finish, folder, home)
+            await subprocesses.in_thread(own.end_all)
+        await subprocesses.in_thread(_finish, folder, home)
 
 
 def _use_of(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.child_process import ChildProcess
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.cells import BuildStep, Cells
@@ -203,8 +203,9 @@ class Tools:
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._end_what_it_leaves(process))
                 try:
-                    await group.run_together(
-                        group.pump(process.stdout, heard.feed), group.pump(process.stderr, errors.feed)
+                    await subprocesses.run_together(
+                        subprocesses.pump(process.stdout, heard.feed),
+                        subprocesses.pump(process.stderr, errors.feed),
                     )
                 finally:
                     ending.cancel()
@@ -212,7 +213,7 @@ class Tools:
                 self._may_run -= ends_all
                 heard.end()
                 errors.end()
-                await group.in_thread(self.check)
+                await subprocesses.in_thread(self.check)
                 return code
         except FileNotFoundError as error:
             raise BuildError(
@@ -237,12 +238,12 @@ class Tools:
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)
         process.kill()
-        await group.in_thread(self.end_all)
+        await subprocesses.in_thread(self.end_all)
 
     def end_all(self) -> None:
         """Ends all programs of this build, daemons that left their group included."""
         if self._may_run:
-            group.end_all_with("HOME", str(self.home))
+            subprocesses.end_all_with("HOME", str(self.home))
 
 
 class OutputLines:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.build_state import BuildState
@@ -34,10 +34,10 @@ async def make_artifact(state: BuildState) -> Artifact:
         await place_runners(state)
     state.check()
     lines: list[str] = []
-    artifact = await group.in_thread(_describe, state, lines.append)
+    artifact = await subprocesses.in_thread(_describe, state, lines.append)
     for line in lines:
         state.say(line)
-    await group.in_thread(tree.move, state.layout.app, state.made / "app")
+    await subprocesses.in_thread(tree.move, state.layout.app, state.made / "app")
     return artifact
 
 

@@ -17,7 +17,7 @@ from typing import Final, Literal, NoReturn
 
 from msgspec.structs import replace
 
-from windlass.base import subprocesses as group
+from windlass.base import subprocesses
 from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import UNKNOWN
@@ -180,7 +180,7 @@ class DockerEngine(EngineByHand):
                 ]
             else:
                 chosen = [container for container in copies if is_chosen(container, generation, indexes)]
-            await group.run_together(*(self._end(container, grace) for container in chosen))
+            await subprocesses.run_together(*(self._end(container, grace) for container in chosen))
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
@@ -218,7 +218,7 @@ class DockerEngine(EngineByHand):
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
-            usages = await group.run_some(
+            usages = await subprocesses.run_some(
                 AT_ONCE, [read_usage(self._docker, container) for container in running]
             )
         return dict(usage for usage in usages if usage)
@@ -231,7 +231,9 @@ class DockerEngine(EngineByHand):
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():
             volumes = await self._stored_data() if erase else {}
-            await group.run_some(AT_ONCE, [self.discard(service) for service in volumes.keys() & set(erase)])
+            await subprocesses.run_some(
+                AT_ONCE, [self.discard(service) for service in volumes.keys() & set(erase)]
+            )
             await self._resources.discard_networks()
         self._removed.forget(erase)
 
@@ -239,7 +241,7 @@ class DockerEngine(EngineByHand):
         """Stops its containers, until `run` starts them again. Nothing has to be moved."""
         with self._translated():
             containers = await self._containers.list(service=service)
-            await group.run_together(*(self._halt(container) for container in containers))
+            await subprocesses.run_together(*(self._halt(container) for container in containers))
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
@@ -317,7 +319,9 @@ class DockerEngine(EngineByHand):
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
             copies = await self._containers.list(**labels)
-            details = await group.run_some(AT_ONCE, [self._containers.inspect(copy["Id"]) for copy in copies])
+            details = await subprocesses.run_some(
+                AT_ONCE, [self._containers.inspect(copy["Id"]) for copy in copies]
+            )
             instances = [
                 self._instance(container)
                 for container in details
