@@ -274,3 +274,21 @@ def test_the_manual_of_several_applications_hides_none_of_them():
 def test_a_page_that_a_program_fills_in_is_no_application(folder, candidates):
     recipe = detect(tree_of({f"{folder}/index.html": "{{ title }}", "notes.txt": ""}))
     assert [candidate.root_path for candidate in recipe.candidates] == candidates
+
+
+COMPOSE = "Deploy each service of docker-compose.yml by itself: "
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"api/package.json": package("express", start="node x"), "db/schema.sql": ""}]
+)
+def test_a_file_of_compose_is_explained_where_nothing_else_starts_an_application(files):
+    problems = detect(tree_of({"docker-compose.yml": "services:\n", **files})).problems
+    assert problems[-1].startswith(COMPOSE)
+    assert len(problems) == 2
+
+
+def test_a_file_of_compose_beside_an_application_is_passed_over():
+    """Negative control: most of them start its database on the machine of a developer."""
+    recipe = detect(tree_of({"docker-compose.yml": "services:\n", "app.py": FLASK}))
+    assert recipe.problems == []

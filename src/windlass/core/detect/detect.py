@@ -37,6 +37,7 @@ _NOT_APPLICATIONS: Final = frozenset(
         "scripts",
     ]
 )
+_COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
 """Folders of pages that a program fills in."""
 
@@ -47,6 +48,11 @@ def detect(tree: Tree) -> Recipe:
     recipe.candidates = _candidates(tree, is_one=recipe.is_application)
     if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
         recipe.problems.append(advice_for(recipe))
+    if not recipe.is_application and (file := KnownFiles(tree).has(*_COMPOSE)):
+        recipe.problems.append(
+            f"Deploy each service of {file} by itself: one with `build` as an application, and one with "
+            "`image` as a container or a database."
+        )
     return recipe
 
 
