@@ -22,46 +22,53 @@ const SECTIONS = [
 const SILENT = ["icon_uri", "annotations_groups", "labels_groups", "build_mode", "gpu", "auto_preview", "cpu_architecture"];
 
 export async function load(state, place) {
-  return { section: place.query.get("section") || "", forms: null };
+  const { service, tag } = state; // as they are edited: `state` follows the server
+  return { section: place.query.get("section") || "", service, tag, sections: sectionsOf(state) };
 }
 
 export function render(state, place) {
   const { content } = state;
-  content.forms ||= makeForms(state);
   return [
     h("p", { class: "muted" }, text.about),
-    content.forms.map(({ name, form }) => h("details", { class: "panel section", open: content.section ? content.section === name : name === "general", key: name },
-      h("summary", {}, h("h2", {}, text.sections[name] || text.sections.other)),
-      h("p", { class: "help" }, name === "general" ? text.effectNow : text.effectNext),
-      own(form.node),
-      h("div", { class: "actions" }, button(words.save, () => save(state, place, form, false), { main: name === "general", needs: ["PATCH", state.path] }), name !== "general" && button(text.saveAndDeploy, () => save(state, place, form, true), { main: true, needs: [["PATCH", state.path], ["POST", `${state.path}/deploy`]] })))),
+    content.sections.map((section) => draw(state, place, section)),
     declaration(state),
     panel(text.danger, h("p", {}, words.remove.will), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, needs: ["DELETE", state.path] })),
   ];
 }
 
-function makeForms(state) {
-  const { document, path, service } = state;
-  const operation = document.at("PATCH", path);
-  const schema = document.body(operation);
+function draw(state, place, section) {
+  const { name, form } = section;
+  const isGeneral = name === "general";
+  return h("details", { class: "panel section", open: name === (state.content.section || "general"), key: name },
+    h("summary", {}, h("h2", {}, text.sections[name])),
+    h("p", { class: "help" }, isGeneral ? text.effectNow : text.effectNext),
+    own(form.node),
+    h("div", { class: "actions" }, button(words.save, () => save(state, place, section, false), { main: isGeneral, needs: ["PATCH", state.path] }), !isGeneral && button(text.saveAndDeploy, () => save(state, place, section, true), { main: true, needs: [["PATCH", state.path], ["POST", `${state.path}/deploy`]] })));
+}
+
+function sectionsOf({ document, path, service }) {
+  const schema = document.body(document.at("PATCH", path));
   const known = new Set([...SECTIONS.flatMap(([, names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
   return [...SECTIONS, ["other", others]]
     .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field] && !SILENT.includes(field))])
     .filter(([, fields]) => fields.length)
-    .map(([name, fields]) => ({ name, form: schemaForm(document, schema, { values: service, only: fields }) }));
+    .map(([name, only]) => ({ name, only, form: schemaForm(document, schema, { values: service, only }) }));
 }
 
-async function save(state, place, form, thenDeploy) {
-  const changes = form.changes();
-  if (!Object.keys(changes).length) return thenDeploy ? deploy(place, state.path) : say(text.nothingChanged);
-  const answer = await saveEdited(state.path, changes, state.tag, state.service);
+// Edits in the other sections stay.
+async function save(state, place, section, thenDeploy) {
+  const { content, document, path } = state;
+  const changes = section.form.changes();
+  if (!Object.keys(changes).length) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
+  const answer = await saveEdited(path, changes, content.tag, content.service);
   if (!answer) return;
-  Object.assign(state, { service: answer.data, tag: answer.tag });
-  state.content.forms = null;
-  if (thenDeploy) return deploy(place, state.path);
+  Object.assign(content, { service: answer.data, tag: answer.tag });
+  state.service = answer.data;
+  section.form = schemaForm(document, document.body(document.at("PATCH", path)), { values: answer.data, only: section.only });
+  if (thenDeploy) return deploy(place, path);
   say(text.saved);
-  place.go(`${state.path}/settings`, { replace: true });
+  place.update();
 }
 
 function declaration({ service, path, document }) {
