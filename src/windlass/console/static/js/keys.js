@@ -8,7 +8,7 @@ import { words } from "./words.js";
 export function startKeys(session, go) {
   let before = "";
   document.addEventListener("keydown", (event) => {
-    if (!session.org) return;
+    if (!session.org || event.defaultPrevented) return; // A terminal, for example, has taken the key.
     const place = { ...session, go };
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
@@ -39,7 +39,7 @@ export function startKeys(session, go) {
 
 // In lists: the link of the next row.
 function move(step) {
-  const links = [...document.querySelectorAll("main tbody tr a:first-of-type, main .card > h2 a")];
+  const links = [...document.querySelectorAll("main tbody tr, main .card > h2")].map((row) => row.querySelector("a")).filter(Boolean);
   const now = links.findIndex((link) => link === document.activeElement || link.closest("tr")?.contains(document.activeElement));
   links[Math.max(0, Math.min(links.length - 1, now + step))]?.focus();
 }
@@ -52,9 +52,12 @@ function sibling(step) {
   tabs[(now + step + tabs.length) % tabs.length].click();
 }
 
-// The last link of the path above the page.
+// Closes an open menu; without one, opens the last link of the path above the page.
 function up() {
-  [...document.querySelectorAll("main .crumbs a:not([rel])")].at(-1)?.click();
+  const menu = document.querySelector("details.menu[open]");
+  if (!menu) return [...document.querySelectorAll("main .crumbs a:not([rel])")].at(-1)?.click();
+  menu.removeAttribute("open");
+  menu.querySelector("summary").focus();
 }
 
 function showKeys() {

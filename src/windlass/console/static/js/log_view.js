@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { clockTime, exactTime, number } from "./format.js";
 import { follow } from "./live.js";
 import { LogLines } from "./log_lines.js";
-import { button, codeBlock, dialog, say } from "./parts.js";
+import { button, codeBlock, copyText, dialog, errorBox, say } from "./parts.js";
 import { words } from "./words.js";
 
 const HEIGHT = 20;
@@ -16,15 +16,16 @@ const BETWEEN = 60; // milliseconds between two drawings of new lines: no eye re
 const LEVELS = [["bad", /\b(error|fatal|critical|panic|traceback|exception)\b/i], ["warn", /\bwarn(ing)?\b/i]];
 const text = words.logs;
 
-/** Makes a view of the log at a path: { node, start, stop }. */
+/** Makes a view of the log at a path: { node, start }. It ends with its page. */
 export function logView(path, name, place) {
   const view = new LogView(path, name, place);
-  return { node: view.node, start: () => view.start(), stop: () => view.stop() };
+  place.onStop(() => view.stop());
+  return { node: view.node, start: () => view.start() };
 }
 
 class LogView {
   constructor(path, name, place) {
-    Object.assign(this, { path, name, fresh: [], nodes: new Map(), look: "", drawnAt: 0, isFollowing: true, wraps: false, from: 0, log: new LogLines(path), stopStream: () => {} });
+    Object.assign(this, { path, name, fresh: [], nodes: new Map(), look: "", drawnAt: 0, isFollowing: true, wraps: false, from: 0, log: new LogLines(path), onStop: place.onStop });
     this.chosen = place.query.get("line");
     this.moment = place.query.get("at") || place.query.get("since");
     this.canvas = h("div", { class: "log-canvas" });
@@ -51,17 +52,16 @@ class LogView {
       if (this.moment) await this.jump(new Date(this.moment));
       else await this.log.readEnd();
     } catch (error) {
-      return fill(this.canvas, h("p", { class: "muted pad" }, error.message));
+      return fill(this.canvas, errorBox(error, () => this.start()));
     }
     this.show();
-    this.stopStream = follow(`${this.path}/log?follow=true&tail=100`, {
+    this.onStop(follow(`${this.path}/log?follow=true&tail=100`, {
       event: (line) => this.take(line),
       state: (isLive, since) => fill(this.state, isLive ? "" : words.lastSeen(new Date(since))),
-    });
+    }));
   }
 
   stop() {
-    this.stopStream();
     clearTimeout(this.timer);
     cancelAnimationFrame(this.frame);
   }
@@ -260,7 +260,8 @@ class LogView {
     history.replaceState({}, "", url);
     this.chosen = line.id;
     this.setFollowing(false);
-    await navigator.clipboard.writeText(url.href).then(() => say(text.linkCopied), () => {});
+    await copyText(url.href);
+    say(text.linkCopied);
   }
 
   asText() {
@@ -268,7 +269,7 @@ class LogView {
   }
 
   async copy() {
-    await navigator.clipboard.writeText(this.asText());
+    await copyText(this.asText());
     say(text.copied(number(this.log.shown.length)));
   }
 

@@ -7,7 +7,7 @@ import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
-import { showError, errorBox, say } from "./parts.js";
+import { closeDialogs, showError, errorBox, say } from "./parts.js";
 import { words } from "./words.js";
 
 const app = document.getElementById("app");
@@ -28,7 +28,8 @@ async function show() {
   const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
   current.stop();
   current = page;
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, onStop: (stop) => stops.push(stop) };
+  closeDialogs(); // They ask about the page before.
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place, { chooseOrganization });
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
@@ -73,6 +74,7 @@ function chooseOrganization(id) {
 
 async function signIn(problem) {
   current.stop();
+  closeDialogs();
   current = { stop: () => {} };
   session.account = null;
   const { drawSignIn } = await import("./pages/sign_in.js");

@@ -44,10 +44,23 @@ export function button(text, onclick, { main, danger, small, plain, title, disab
   return h("button", { type: "button", class: kinds.join(" "), onclick: run, title: refusal || title, disabled, "aria-disabled": refusal ? "true" : null, key }, text);
 }
 
+/** Copies a text. Browsers offer the clipboard over https only; elsewhere, what is selected in a field is copied. */
+export async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = h("textarea", { value: text, class: "unseen", "aria-hidden": "true" });
+  const before = document.activeElement;
+  (document.querySelector("dialog[open]") || document.body).append(area); // A dialog keeps the focus inside.
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  before?.focus?.();
+  if (!isCopied) throw new Error(words.notCopied);
+}
+
 export function copyButton(text, label = words.copy) {
   const copy = async (event) => {
     const node = event.currentTarget;
-    await navigator.clipboard.writeText(text);
+    await copyText(text);
     node.textContent = words.copied;
     announce(words.copied);
     setTimeout(() => (node.textContent = label), 1500);
@@ -138,6 +151,22 @@ export function errorBox(error, again) {
 
 // Dialogs
 
+const MAIN_ACTION = ".dialog-actions .main, .dialog-actions .danger";
+
+/** Makes a handler of keys: Enter in a field of one line does what the main button does. */
+export function onEnter(run) {
+  return (event) => {
+    if (event.key !== "Enter" || event.isComposing || event.target.tagName !== "INPUT") return;
+    event.preventDefault();
+    run();
+  };
+}
+
+/** Closes all dialogs without an answer: their page is left. */
+export function closeDialogs() {
+  for (const node of document.querySelectorAll("dialog[open]")) node.close();
+}
+
 /** Opens a dialog; resolves with what `finish` is called with, or undefined. */
 export function dialog(heading, content, { wide } = {}) {
   return new Promise((resolve) => {
@@ -154,7 +183,7 @@ export function dialog(heading, content, { wide } = {}) {
       resolve(result);
     });
     node.addEventListener("mousedown", (event) => event.target === node && finish());
-    fill(node, h("form", { method: "dialog", class: "dialog-form" }, h("h2", {}, heading), content(finish)));
+    fill(node, h("form", { class: "dialog-form", onkeydown: onEnter(() => node.querySelector(MAIN_ACTION)?.click()), onsubmit: (event) => event.preventDefault() }, h("h2", {}, heading), content(finish)));
     document.body.append(node);
     node.showModal();
     (node.querySelector("[autofocus]") || node.querySelector("input, select, textarea, button"))?.focus();

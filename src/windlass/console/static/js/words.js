@@ -19,7 +19,7 @@ export const words = {
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
 
-  add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", create: "Create", done: "Done", more: "More actions",
+  add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",

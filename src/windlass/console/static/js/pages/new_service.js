@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { schemaForm } from "../forms.js";
-import { button, showError, empty, errorText, field, head } from "../parts.js";
+import { button, showError, empty, errorText, field, head, onEnter } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { openNewest } from "../services.js";
 import { words } from "../words.js";
@@ -61,13 +61,13 @@ function repository(state, place) {
   const set = (name) => (event) => (state[name] = event.target.value);
   const look = () => detect(state, place);
   return h("div", { key: "repository" },
-    h("form", { class: "panel", onsubmit: (event) => (event.preventDefault(), look().catch(showError)) },
+    h("div", { class: "panel", onkeydown: onEnter(() => look().catch(showError)) },
       field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
       h("div", { class: "line" },
         field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: state.branches?.[0] || text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
         h("datalist", { id: "branches" }, (state.branches || []).map((name) => h("option", { value: name }))),
         field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" })),
-        state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id }, token.name))))),
+        state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id, selected: token.id === state.token }, token.name))))),
       button(state.found ? text.lookAgain : text.look, look, { main: !state.found, needs: ["POST", `${state.base}/detect`] })),
     h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, state.trouble))),
     state.found && detected(state, place));
@@ -118,7 +118,7 @@ function detected(state, place) {
       field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
       SETTINGS.filter(isKnown).map(setting),
       field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port ?? found.port ?? "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
-      found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name }, `${process.name}: ${process.command}`))), why("processes")),
+      found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name, selected: process.name === state.settings.process }, `${process.name}: ${process.command}`))), why("processes")),
       field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
       h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
     h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false), { needs: ["POST", "/environment/x/application"] }), button(text.create, () => create(state, place, true), { main: true, needs: [["POST", "/environment/x/application"], ["POST", "/application/x/deploy"]] })));

@@ -23,7 +23,6 @@ export async function load(place) {
 
 export function watch(state, place, draw) {
   state.view.start();
-  place.onStop(state.view.stop);
   if (!isOpen(state.run)) return;
   const stop = whileSeen(place, async () => {
     state.run = await api.get(state.path);

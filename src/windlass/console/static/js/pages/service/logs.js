@@ -5,9 +5,6 @@ import { logView } from "../../log_view.js";
 
 export const load = async ({ path, service }, place) => ({ view: logView(path, service.name, place) });
 
-export function watch({ content }, place) {
-  content.view.start();
-  place.onStop(content.view.stop);
-}
+export const watch = ({ content }) => void content.view.start();
 
 export const render = ({ content }) => own(content.view.node);
