@@ -49,7 +49,7 @@ function drawOn(state, place, draw) {
 
 export function render(state, place) {
   const { environment, project, services, path, chosen } = state;
-  const rows = services.filter((service) => service.name.toLowerCase().includes(state.search));
+  const rows = services.filter((service) => service.name.toLowerCase().includes(state.search.toLowerCase()));
   const count = chosen.size;
   return [
     crumbs(project && [project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
@@ -69,7 +69,7 @@ export function render(state, place) {
     stale(state),
     services.length > 0 && h("div", { class: "switch-row tools", role: "group", "aria-label": text.view },
       [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label)),
-      services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, oninput: (event) => ((state.search = event.target.value.toLowerCase()), place.update()) })),
+      services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, value: state.search, oninput: (event) => ((state.search = event.target.value), place.update()) })),
     !services.length ? empty(text.empty, linkButton(place, `/new?environment=${environment.id}`, words.places.new, { main: true, needs: ["POST", `${path}/application`] }), "windlass init && windlass up")
       : state.asGraph ? graph(byUrgency(rows, IN_GRAPH), state.uses) : list(rows, state, place),
     familyCards(state.document, path),

@@ -1,0 +1,113 @@
+"""A page that is drawn again keeps what the reader typed and chose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import Watch
+from tests.console.servers import Repository, Server
+from windlass.console.files import ROOT
+
+pytestmark = pytest.mark.elsewhere
+
+NewPage = Callable[..., Page]
+NO_CLIPBOARD = "Object.defineProperty(Navigator.prototype, 'clipboard', { value: undefined })"
+
+
+def test_a_search_of_an_environment_shows_what_it_searches_for(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    environment = server.environment(project="Searched")
+    for number in range(11):
+        server.application(environment, repository, f"part-{number}")
+    page = new_page(f"/environment/{environment}")
+    search = page.get_by_role("searchbox", name="Search by name")
+    search.fill("Part-1")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_label("Choose part-10").check()  # draws the page again, and takes the focus
+    expect(search).to_have_value("Part-1")
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_a_new_service_keeps_the_chosen_token(
+    server: Server, new_page: NewPage, watch: Watch, repository: Repository
+) -> None:
+    watch.expected.append("status of 409")  # there is no such folder
+    server.environment(project="Tokens")
+    body = {"name": "ours", "type": "GITHUB", "token": "canary", "git_api_url": "https://api.github.com"}
+    server.call("POST", f"/organization/{server.org}/gitToken", body)
+    page = new_page("/new")
+    page.get_by_label("Token for a private one").select_option(label="ours")
+    page.get_by_label("Folder").fill("/nowhere")
+    page.get_by_label("Repository").fill(repository.url)
+    page.get_by_role("button", name="Look at it").click()
+    expect(page.locator("#detected [role=alert]")).to_be_visible()
+    expect(page.get_by_label("Token for a private one").locator("option:checked")).to_have_text("ours")
+
+
+def test_settings_that_are_saved_keep_the_edits_of_other_sections(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Sections"), repository, "edited")
+    page = new_page(f"/application/{app}/settings?section=start")
+    command = page.get_by_label("Release command")
+    command.fill("python migrate.py")
+    general = page.locator("details.section", has_text="General").first
+    general.locator("summary").first.click()
+    general.get_by_label("Description").fill("sells rope")
+    general.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    expect(command).to_have_value("python migrate.py")
+    expect(general).to_have_attribute("open", "")
+    page.locator("details.section", has_text="Release command").get_by_role(
+        "button", name="Save", exact=True
+    ).click()
+    expect(page.locator("#notices .notice")).to_have_count(2)
+    saved = server.call("GET", f"/application/{app}")
+    assert (saved["description"], saved["release_command"]) == ("sells rope", "python migrate.py")
+
+
+def test_settings_are_compared_with_those_that_are_edited(
+    server: Server, new_page: NewPage, watch: Watch, repository: Repository
+) -> None:
+    """The page reads the service again when its state changes; the edit began with what was there before."""
+    watch.expected.append("status of 412")
+    app = server.application(server.environment(project="Compared"), repository, "compared")
+    page = new_page(f"/application/{app}/settings")
+    description = page.get_by_label("Description").first
+    description.fill("mine")
+    server.call("PATCH", f"/application/{app}", {"description": "theirs"})
+    server.deploy(app)
+    expect(page.locator(".service-line")).to_contain_text("running")
+    page.locator("details", has_text="General").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("dialog[open]")).to_contain_text("theirs")
+
+
+def test_a_text_is_copied_also_without_https(server: Server, new_page: NewPage) -> None:
+    """Browsers offer the clipboard over https only."""
+    page = new_page("/")
+    page.add_init_script(NO_CLIPBOARD)
+    page.goto(f"{server.url}/console/organization/{server.org}/apiToken")
+    page.get_by_text("The same with the API").click()
+    page.evaluate("addEventListener('copy', () => (window.copied = String(document.activeElement.value)))")
+    page.get_by_role("button", name=re.compile("^Copy: windlass api GET")).click()
+    expect(page.get_by_role("button", name=re.compile("^Copy: windlass api GET"))).to_have_text("Copied")
+    assert page.evaluate("window.copied") == f"windlass api GET /organization/{server.org}/apiToken"
+
+
+def test_one_place_knows_how_a_text_is_copied() -> None:
+    assert uses_of_the_clipboard(ROOT / "js") == ["parts.js"]
+
+
+def test_another_way_to_copy_is_found(tmp_path: Path) -> None:
+    (tmp_path / "page.js").write_text("navigator.clipboard.writeText('rope');\n")
+    assert uses_of_the_clipboard(tmp_path) == ["page.js"]
+
+
+def uses_of_the_clipboard(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*.js") if "navigator.clipboard" in path.read_text())
