@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.console.servers import Server
+from tests.console.servers import TOKEN, Server
 from tests.console.test_newcomer import confirm
 from tests.free_ports import free_port
 from tests.real_provider import running_provider
@@ -118,3 +118,39 @@ def test_the_matrix_of_roles_changes_them_for_those_who_may(chromium: Browser, p
     assert provided.call("GET", members)["results"] == []
     for page in (ada, admin):
         page.context.close()
+
+
+def test_a_link_to_another_organization_of_the_reader_shows_what_is_there(
+    chromium: Browser, provided: Server
+) -> None:
+    """Otherwise its pages would be read from the organization that was open before, and be empty."""
+    second = provided.call("POST", "/organization", {"name": "Second"})
+    tokens = {provided.org: TOKEN, second["id"]: second["admin_token"]}
+    services = {}
+    for org, token in tokens.items():
+        roles = provided.call("GET", f"/organization/{org}/availableRole", token=token)["results"]
+        (write,) = [role["id"] for role in roles if role["name"] == "Write"]
+        invitation = {"email": "ada@example.com", "role_id": write}
+        provided.call("POST", f"/organization/{org}/inviteMember", invitation, token)
+        project = provided.call("POST", f"/organization/{org}/project", {"name": "Shop"}, token)["id"]
+        path = f"/project/{project}/environment"
+        environment = provided.call("POST", path, {"name": "production"}, token)["id"]
+        body = {"name": "web", "git_repository": {"url": "https://example.com/shop.git", "branch": "main"}}
+        provided.call("POST", f"/environment/{environment}/application", body, token)
+        services[org] = environment
+    page = chromium.new_context(viewport={"width": 1280, "height": 860}).new_page()
+    sign_in(page, provided, "ada")
+    chosen = page.get_by_role("combobox", name="Organization")
+    for org, environment in [*services.items(), *services.items()]:
+        page.goto(f"{provided.url}/console/environment/{environment}")
+        expect(page.get_by_role("row", name="web")).to_be_visible()
+        expect(chosen).to_have_value(org)
+
+    # On phones, the page of the account has the choice.
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{provided.url}/console/account")
+    page.get_by_role("button", name="Switch to it").click()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    page.goto(f"{provided.url}/console/account")
+    page.set_viewport_size({"width": 1280, "height": 860})
+    expect(chosen).to_have_value(next(iter(services)))

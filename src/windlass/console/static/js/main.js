@@ -22,6 +22,7 @@ export function go(to, { replace } = {}) {
 }
 
 async function show() {
+  useOrganization(/^\/console\/organization\/([^/]+)/.exec(location.pathname)?.[1]);
   const { load, params } = find(location.pathname);
   const ending = new AbortController();
   const stops = [];
@@ -29,8 +30,8 @@ async function show() {
   current.stop();
   current = page;
   closeDialogs(); // They ask about the page before.
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
-  let main = drawShell(app, place, { chooseOrganization });
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
+  let main = drawShell(app, place);
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
     const module = await load();
@@ -66,10 +67,23 @@ function name(main, state) {
 }
 
 function chooseOrganization(id) {
-  localStorage.setItem("windlass.organization", id);
-  session.org = session.account.organizations.find((org) => org.id === id);
-  keepRights(session.org);
+  useOrganization(id);
   go("/");
+}
+
+// A page of another organization, such as one that a link of another person leads to, begins again with that one.
+function belongsTo({ id }) {
+  if (useOrganization(id)) show();
+}
+
+/** Makes an organization of the account the present one. Returns true if another one was. */
+function useOrganization(id) {
+  const found = session.account.organizations.find((org) => org.id === id);
+  if (!found || found === session.org) return false;
+  localStorage.setItem("windlass.organization", id);
+  session.org = found;
+  keepRights(found);
+  return true;
 }
 
 async function signIn(problem) {
@@ -102,6 +116,7 @@ async function start() {
   try {
     session.account = await api.quietly("GET", "/account");
   } catch (error) {
+    app.removeAttribute("aria-busy");
     if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, start)));
     return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
   }

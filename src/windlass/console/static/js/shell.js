@@ -14,7 +14,7 @@ const PLACES = (org) => [
 ];
 
 /** Draws the frame and returns its `main`. */
-export function drawShell(app, place, { chooseOrganization }) {
+export function drawShell(app, place) {
   app.removeAttribute("aria-busy");
   const old = document.getElementById("main");
   if (old && app.dataset.org === place.org.id) {
@@ -28,7 +28,7 @@ export function drawShell(app, place, { chooseOrganization }) {
     h("div", { class: "shell" },
       h("aside", { class: "side" },
         h("div", { class: "brand" }, link("/", h("span", { class: "mark", "aria-hidden": "true" }, "W"), "Windlass")),
-        organization(place, chooseOrganization),
+        organization(place),
         h("button", { type: "button", class: "search-button", onclick: () => openPalette(place) }, h("span", {}, words.search), h("kbd", {}, "/")),
         h("nav", { "aria-label": words.mainNavigation }, PLACES(place.org.id).map(([to, text, glyph]) => entry(to, text, glyph))),
         h("p", { class: "who muted" }, place.account.name)),
@@ -44,9 +44,9 @@ function entry(to, text, glyph) {
   return h("a", { href: `/console${to}`, "data-place": to }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), h("span", {}, text));
 }
 
-function organization({ account, org }, choose) {
+function organization({ account, org, chooseOrganization }) {
   if (account.organizations.length < 2) return h("div", { class: "organization" }, org.name);
-  return h("select", { class: "organization", "aria-label": words.places.organization, onchange: (event) => choose(event.target.value) },
+  return h("select", { class: "organization", "aria-label": words.places.organization, onchange: (event) => chooseOrganization(event.target.value) },
     account.organizations.map((other) => h("option", { value: other.id, selected: other.id === org.id }, other.name)));
 }
 

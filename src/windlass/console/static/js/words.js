@@ -182,7 +182,7 @@ export const words = {
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
-    browser: "Browser", thisOne: "this one", begun: "Begun", used: "Last used", end: "End session", endWill: "That browser is signed out at once.", ended: "The session has ended.", signOut: "Sign out",
+    browser: "Browser", thisOne: "this one", begun: "Begun", used: "Last used", end: "End session", endWill: "That browser is signed out at once.", ended: "The session has ended.", signOut: "Sign out", switchTo: "Switch to it",
   },
   conflict: {
     title: "Changed in the meantime", will: "Another person saved changes while you were editing. Compare both; saving yours replaces the fields below that have a value of yours, and keeps the others.",

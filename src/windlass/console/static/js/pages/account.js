@@ -17,7 +17,7 @@ export function render(state, place) {
   const { account, sessions } = state;
   return [
     head(text.title, { actions: [button(text.signOut, () => signOut())] }),
-    panel(text.who, facts([[words.columns.name, account.name], [text.kind, account.is_person ? text.person : text.token], ...account.organizations.map((org) => [org.name, org.scopes.join(", ")]), [text.ends, account.expires_at && exactTime(account.expires_at)]])),
+    panel(text.who, facts([[words.columns.name, account.name], [text.kind, account.is_person ? text.person : text.token], ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]), [text.ends, account.expires_at && exactTime(account.expires_at)]])),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
       { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
       { title: words.columns.address, cell: (session) => session.address },

@@ -20,11 +20,13 @@ const AT_ONCE = 100;
 const FIRST = 30; // drawn with the page; the others follow, so many in a task of their own
 const IN_GRAPH = 300;
 
-export async function load({ params, org }) {
+export async function load(place) {
+  const { params, org } = place;
   const path = `/environment/${params.environment}`;
   const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: history.state?.top ? AT_ONCE : FIRST }; // Who comes back finds the place again.
   state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
   [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
+  place.belongsTo(state.environment.organization);
   const projectPath = `/project/${state.environment.project.id}`;
   const [project, environments] = await Promise.all([api.seen(projectPath), api.all(`${projectPath}/environment`).catch(() => [])]);
   return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });

@@ -14,7 +14,8 @@ import { stale } from "./overview.js";
 
 const text = words.projectPage;
 
-export async function load({ params, org }) {
+export async function load(place) {
+  const { params, org } = place;
   const path = `/project/${params.project}`;
   const state = { path, isLive: true };
   state.read = async () => {
@@ -22,6 +23,7 @@ export async function load({ params, org }) {
     Object.assign(state, { project, environments, services, title: project.name });
   };
   [state.document] = await Promise.all([loadDocument(), state.read()]);
+  place.belongsTo(state.project.organization);
   return state;
 }
 

@@ -43,6 +43,7 @@ export async function load(place) {
   state.has = (part) => Boolean(document.at("GET", `${path}/${part}`));
   state.document = document;
   const environment = await api.seen(`/environment/${state.service.environment.id}`);
+  if (environment) place.belongsTo(environment.organization);
   Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: state.service.name });
   state.inner = await (TABS[tab] || TABS.overview)();
   state.content = await state.inner.load(state, place);

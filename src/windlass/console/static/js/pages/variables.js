@@ -18,6 +18,7 @@ export async function load(place) {
   const { environment: id, project } = place.params;
   const path = id ? `/environment/${id}` : `/project/${project}`;
   const [thing] = await Promise.all([api.get(path), loadDocument()]);
+  place.belongsTo(thing.organization);
   const state = await read(place, { path, name: thing.name, above: id && (await api.seen(`/project/${thing.project.id}`)) ? [`/project/${thing.project.id}`] : [] });
   return { ...state, title: `${words.tabs.variables} · ${thing.name}` };
 }
