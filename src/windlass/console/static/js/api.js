@@ -48,6 +48,9 @@ export function whenSignedOut(handler) {
   signedOut = handler;
 }
 
+/** Leads to the page of signing in. */
+export const endSession = () => signedOut();
+
 export class ApiError extends Error {
   constructor(status, message, requestId) {
     super(message);
@@ -104,7 +107,7 @@ async function read(answer, quiet) {
   const data = text && isJson ? JSON.parse(text) : null;
   if (answer.ok) return { data, tag: answer.headers.get("etag"), status: answer.status };
   const error = new ApiError(answer.status, data?.message || `${answer.status} ${answer.statusText}`, answer.headers.get("x-request-id"));
-  if (answer.status === 401 && !quiet) signedOut();
+  if (answer.status === 401 && !quiet) endSession();
   throw error;
 }
 

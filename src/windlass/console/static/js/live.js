@@ -1,32 +1,34 @@
 // Streams of the server, read with fetch because each request carries the key of the page. A stream that breaks is
 // continued after its last event. The tabs of a browser share one stream of each path.
 
-import { headers } from "./api.js";
+import { endSession, headers } from "./api.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
 const AT_ONCE = 200;
 const SOON = 1500;
 const SELDOM = 7; // of these
+const GONE = [403, 404];
 
 /**
- * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(): the events
- * that were missed are no longer kept.
+ * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(message): some
+ * events that were missed are no longer kept, ended(): there is nothing more to follow, because the stream has ended or is refused.
  */
-export function follow(path, { event, state = () => {}, gone = () => {} }) {
+export function follow(path, { event, state = () => {}, gone = () => {}, ended = () => {} }) {
   const ending = new AbortController();
-  run(path, { event, state, gone }, ending.signal);
+  run(path, { event, state, gone, ended }, ending.signal);
   return () => ending.abort();
 }
 
-async function run(path, { event, state, gone }, signal) {
+async function run(path, { event, state, gone, ended }, signal) {
   let last = "";
   let wait = 500;
   while (!signal.aborted) {
     try {
       const more = last ? { "Last-Event-ID": last } : {};
       const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal });
-      if (answer.status === 401 || answer.status === 403 || answer.status === 404) return state(false, Date.now(), answer.status);
+      if (answer.status === 401) return endSession();
+      if (GONE.includes(answer.status)) return ended();
       if (!answer.ok) throw new Error(String(answer.status));
       state(true, Date.now());
       wait = 500;
@@ -34,10 +36,10 @@ async function run(path, { event, state, gone }, signal) {
       await read(answer.body, signal, (found) => {
         if (found.id) last = found.id;
         if (found.event === "end") hasEnded = true;
-        else if (found.event === "gone") gone(found.data);
+        else if (found.event === "gone") gone(JSON.parse(found.data).message);
         else if (found.data) event(JSON.parse(found.data));
       });
-      if (hasEnded) return;
+      if (hasEnded) return ended();
     } catch (error) {
       if (signal.aborted) return;
     }
@@ -104,7 +106,7 @@ export function whileSeen(place, read, isUrgent) {
   const timer = setInterval(async () => {
     if (document.hidden || isReading || (!isUrgent() && ++skipped % SELDOM)) return;
     isReading = true;
-    await read().catch(() => {}); // What is shown stays until the server answers again.
+    await read().catch((error) => GONE.includes(error.status) && place.fail(error)); // Otherwise, what is shown stays until the server answers again.
     isReading = false;
   }, SOON);
   const stop = () => clearInterval(timer);
@@ -136,7 +138,7 @@ export function followShared(path, handlers) {
   navigator.locks
     .request(`windlass:${path}`, { signal: ending.signal }, () => {
       isLeader = true;
-      const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values) });
+      const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
       return new Promise((resolve) => ending.signal.addEventListener("abort", () => (stop(), resolve()), { once: true }));
     })
     .catch(() => {}); // Ended before it was this tab's turn.
@@ -165,7 +167,8 @@ export function refreshOnEvents(path, state, place, draw, isRelevant = () => tru
       await state.read();
       cost = performance.now() - began;
       draw();
-    } catch {
+    } catch (error) {
+      if (GONE.includes(error.status)) return place.fail(error);
       cost = Math.max(500, cost * 2);
       isWanted = true;
     }
@@ -175,6 +178,7 @@ export function refreshOnEvents(path, state, place, draw, isRelevant = () => tru
   place.onStop(() => clearTimeout(timer));
   place.onStop(followShared(path, {
     event: (data) => isRelevant(data) && scheduleRead(),
+    ended: scheduleRead,
     state: (isLive, since) => {
       if (isLive && !state.isLive) scheduleRead();
       Object.assign(state, { isLive, since });

@@ -52,11 +52,12 @@ class LogView {
       if (this.moment) await this.jump(new Date(this.moment));
       else await this.log.readEnd();
     } catch (error) {
-      return fill(this.canvas, errorBox(error, () => this.start()));
+      return fill(this.canvas, errorBox(error, button(words.tryAgain, () => this.start())));
     }
     this.show();
     this.onStop(follow(`${this.path}/log?follow=true&tail=100`, {
       event: (line) => this.take(line),
+      gone: (message) => say(message, { bad: true }),
       state: (isLive, since) => fill(this.state, isLive ? "" : words.lastSeen(new Date(since))),
     }));
   }

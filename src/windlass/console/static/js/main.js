@@ -7,7 +7,7 @@ import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
-import { closeDialogs, showError, errorBox, say } from "./parts.js";
+import { button, closeDialogs, head, linkButton, showError, errorBox, say } from "./parts.js";
 import { words } from "./words.js";
 
 const app = document.getElementById("app");
@@ -27,10 +27,11 @@ async function show() {
   const ending = new AbortController();
   const stops = [];
   const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
+  const fail = (error) => (page.stop(), fill(main, problem(error)));
   current.stop();
   current = page;
   closeDialogs(); // They ask about the page before.
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place);
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
@@ -52,12 +53,17 @@ async function show() {
     module.watch?.(state, place, draw);
   } catch (error) {
     if (ending.signal.aborted || error.name === "AbortError" || error.status === 401) return;
-    fill(main, errorBox(error, show));
+    fail(error);
     if (!("status" in error)) throw error;
   } finally {
     clearTimeout(waiting);
     main.removeAttribute("aria-busy");
   }
+}
+
+function problem(error) {
+  if (error.status !== 404) return errorBox(error, button(words.tryAgain, show));
+  return [head(words.missing.title), errorBox(error, linkButton({ go }, "/", words.places.overview))];
 }
 
 function name(main, state) {
@@ -117,7 +123,7 @@ async function start() {
     session.account = await api.quietly("GET", "/account");
   } catch (error) {
     app.removeAttribute("aria-busy");
-    if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, start)));
+    if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, button(words.tryAgain, start))));
     return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
   }
   const chosen = localStorage.getItem("windlass.organization");

@@ -144,9 +144,14 @@ export function errorText(error) {
   return error.status >= 500 && error.requestId ? `${error.message} (${words.request} ${error.requestId})` : error.message;
 }
 
-export function errorBox(error, again) {
-  return h("div", { class: "panel failure", role: "alert" },
-    h("p", { class: "first" }, prose(errorText(error))), again && button(words.tryAgain, again));
+/** A failure with the button that leads on. */
+export function errorBox(error, action) {
+  return h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, prose(errorText(error))), action);
+}
+
+/** Says that what is shown is old, if the stream is broken. */
+export function stale({ isLive, since }) {
+  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
 }
 
 // Dialogs

@@ -5,7 +5,7 @@ import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { ago, clockTime, duration, exactTime } from "../format.js";
 import { follow } from "../live.js";
-import { button, copyButton, facts, head, outside, panel, say } from "../parts.js";
+import { button, copyButton, facts, head, outside, panel, say, stale } from "../parts.js";
 import { act, commitLine, rollBack } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { badge } from "../states.js";
@@ -26,7 +26,7 @@ export async function load({ params }) {
   const base = `${path}/deployment/${params.deployment}`;
   const [service, deployment, deployments, lines] = await Promise.all([api.get(path), api.get(base), api.get(`${path}/deployment`, { page_size: 20 }), logLines(base)]);
   const links = await linksOf(path);
-  return { path, base, service, deployment, deployments: deployments.results, lines, links, title: `${service.name} v${deployment.number}` };
+  return { path, base, service, deployment, deployments: deployments.results, lines, links, isLive: true, title: `${service.name} v${deployment.number}` };
 }
 
 // Services without addresses, such as jobs, have no links.
@@ -50,8 +50,10 @@ export function watch(state, place, draw) {
       }
       soon();
     },
+    state: (isLive, since) => (Object.assign(state, { isLive, since }), soon()),
+    ended: () => api.get(state.base).catch(place.fail),
   });
-  const clock = setInterval(() => OPEN.includes(state.deployment.status) && draw(), 1000);
+  const clock = setInterval(() => state.isLive && OPEN.includes(state.deployment.status) && draw(), 1000);
   place.onStop(() => (stopLog(), stopState(), clearInterval(clock)));
 }
 
@@ -69,6 +71,7 @@ export function render(state, place) {
         deployment.status === "SUCCEEDED" && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back", needs: ["POST", `${path}/rollback`] }),
       ],
     }),
+    stale(state),
     h("div", { class: "service-line" }, badge(deployment.status), commitLine(deployment),
       h("span", { class: "muted" }, [deployment.commit?.author_name, text.asked(deployment.triggered_by)].filter(Boolean).join(" · ")), ago(deployment.created_at),
       address && deployment.status === "SUCCEEDED" && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url))),

@@ -6,13 +6,12 @@ import { ago } from "../format.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
 import { refreshOnEvents } from "../live.js";
-import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, table } from "../parts.js";
+import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, stale, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { badge, byUrgency, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
-import { stale } from "./overview.js";
 import { usageColumns, watchUsage } from "./usage.js";
 
 const text = words.environmentPage;
@@ -24,8 +23,10 @@ export async function load(place) {
   const { params, org } = place;
   const path = `/environment/${params.environment}`;
   const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: history.state?.top ? AT_ONCE : FIRST }; // Who comes back finds the place again.
-  state.read = async () => (state.services = await api.all(`/organization/${org.id}/services`, { environment_id: params.environment }));
-  [state.document, state.environment] = await Promise.all([loadDocument(), api.get(path), state.read()]);
+  state.read = async () => {
+    [state.environment, state.services] = await Promise.all([api.get(path), api.all(`/organization/${org.id}/services`, { environment_id: params.environment })]);
+  };
+  [state.document] = await Promise.all([loadDocument(), state.read()]);
   place.belongsTo(state.environment.organization);
   const projectPath = `/project/${state.environment.project.id}`;
   const [project, environments] = await Promise.all([api.seen(projectPath), api.all(`${projectPath}/environment`).catch(() => [])]);

@@ -5,7 +5,7 @@ import { h, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { refreshOnEvents } from "../live.js";
-import { empty, head, link, linkButton, panel, table } from "../parts.js";
+import { empty, head, link, linkButton, panel, stale, table } from "../parts.js";
 import { isLimited } from "../rights.js";
 import { pathOf } from "../services.js";
 import { badge, byUrgency, dot, serviceKind } from "../states.js";
@@ -41,7 +41,7 @@ export function render(state, place) {
     brief(text.attention, needy),
     brief(text.changing, changing),
     !services.length ? empty(text.empty, linkButton(place, "/new", words.places.new, { main: true, needs: NEW }), "windlass up") : null,
-    h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id), place))),
+    h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id)))),
     recent(services),
   ];
 }
@@ -50,11 +50,6 @@ function summary(services, needy, busy) {
   if (!services.length) return text.nothingRuns;
   const running = services.filter((service) => serviceKind(service) === "ok").length;
   return [text.running(running, services.length), needy.length ? text.troubled(needy.length) : text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
-}
-
-/** Says that what is shown is old, if the stream is broken. */
-export function stale({ isLive, since }) {
-  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
 }
 
 function brief(heading, rows) {

@@ -6,11 +6,10 @@ import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
 import { schemaForm } from "../forms.js";
 import { refreshOnEvents } from "../live.js";
-import { button, dialog, empty, head, link, menu, say, table, showError, confirm } from "../parts.js";
+import { button, dialog, empty, head, link, menu, say, stale, table, showError, confirm } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
-import { stale } from "./overview.js";
 
 const text = words.projectPage;
 

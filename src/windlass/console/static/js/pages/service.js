@@ -6,12 +6,11 @@ import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
 import { refreshOnEvents, whileSeen } from "../live.js";
-import { button, confirm, copyButton, head, menu, outside, tabs } from "../parts.js";
+import { button, confirm, copyButton, head, menu, outside, stale, tabs } from "../parts.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge, isBusy, kindOf } from "../states.js";
 import { words } from "../words.js";
-import { stale } from "./overview.js";
 
 const TABS = {
   overview: () => import("./service/overview.js"),
@@ -53,6 +52,7 @@ export async function load(place) {
 export function watch(state, place, draw) {
   let seen = JSON.stringify(state.status);
   const isRelevant = (statuses) => {
+    if (statuses.removed.includes(state.id)) return true;
     const mine = Object.values(statuses).flat().find((status) => status.id === state.id);
     const text = JSON.stringify(mine);
     if (!mine || text === seen) return false;

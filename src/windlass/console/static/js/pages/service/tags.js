@@ -27,7 +27,7 @@ export function render(state, place) {
       [text.present, [h("code", {}, `${service.image_name}:${service.tag}`), copyButton(`${service.image_name}:${service.tag}`)]],
       [text.digest, serving(state)?.image_digest && h("code", {}, serving(state).image_digest)],
     ]), h("div", { class: "actions" }, button(text.look, content.again, { small: true }))),
-    content.error ? errorBox(content.error, content.again) : list(state, place),
+    content.error ? errorBox(content.error, button(words.tryAgain, content.again)) : list(state, place),
   ];
 }
 
