@@ -89,6 +89,7 @@ def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:
         "enum": ["AMD64", "ARM64", None],
         "nullable": True,
         "description": "Stored for other clients of this interface; has no effect here",
+        "x-without-effect": True,
     }
     reference = {"$ref": "#/components/schemas/AutoscalingRequest"}
     assert fields["autoscaling"] == {"allOf": [reference], "nullable": True}

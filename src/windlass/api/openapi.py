@@ -297,12 +297,17 @@ def _at(kind: str, name: str) -> Schema:
 
 
 def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
-    """Yields the groups, each with the description in the file that declares it."""
+    """Yields the groups, each with the description in the file of the family that it is of. An action of
+    another family may be in a group too."""
     first: dict[str, Operation] = {}
-    for operation in operations:
+    for operation in sorted(operations, key=lambda operation: not _is_of_its_family(operation)):
         first.setdefault(operation.group, operation)
     for group in sorted(first, key=lambda group: _GROUPS.index(group) if group in _GROUPS else len(_GROUPS)):
         yield {"name": group, "description": _opening(first[group])}
+
+
+def _is_of_its_family(operation: Operation) -> bool:
+    return operation.family is not None and operation.family.group == operation.group
 
 
 def _opening(operation: Operation) -> str:

@@ -16,6 +16,7 @@ from windlass.core.declare.fields import (
     absent,
     alternatives,
     example,
+    refused,
     shown_in_examples,
 )
 from windlass.core.declare.resource import Family, Spec, clash
@@ -88,7 +89,7 @@ class Terraform(Spec):
     ] = {}
     dockerfile_fragment: Annotated[
         Maybe[dict[str, Any]],
-        Meta(description="Refused: the operator chooses the program, and its image"),
+        refused("the operator chooses the program, and its image"),
     ] = absent
     blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
 

@@ -150,7 +150,10 @@ Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE, description="Text f
 
 Icon = Annotated[Line, Meta(description="Address of the picture that consoles show")]
 
-WITHOUT_EFFECT: Final = Meta(description="Stored for other clients of this interface; has no effect here")
+WITHOUT_EFFECT: Final = Meta(
+    description="Stored for other clients of this interface; has no effect here",
+    extra_json_schema={"x-without-effect": True},
+)
 """Says that a field is answered as it was sent, and changes nothing."""
 
 
@@ -207,7 +210,12 @@ def several_lines() -> Meta:
 
 def shown_once() -> Meta:
     """Marks a secret that one answer shows; answers under the same Idempotency-Key repeat it for a minute."""
-    return Meta(extra={"shown_once": True})
+    return Meta(extra={"shown_once": True}, extra_json_schema={"x-shown-once": True})
+
+
+def refused(reason: str) -> Meta:
+    """Marks a field of the interface that this server always refuses, so that no form offers it."""
+    return Meta(description=f"Refused: {reason}", extra_json_schema={"x-refused": True})
 
 
 EXAMPLE_MARK: Final = "x-in-example"

@@ -16,6 +16,7 @@ from windlass.core.declare.fields import (
     Text,
     absent,
     example,
+    refused,
     shaped,
     shown_in_examples,
     usual_choice,
@@ -93,7 +94,7 @@ class FilesSource(Spec):
     git_repository: Annotated[GitRepositoryRequest, shown_in_examples()]
 
 
-_NO_BLUEPRINTS: Final = Meta(description="Refused: there are no blueprints here")
+_NO_BLUEPRINTS: Final = refused("there are no blueprints here")
 
 
 class BlueprintBackend(Spec):

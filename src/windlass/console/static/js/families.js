@@ -2,7 +2,6 @@
 
 import { h } from "./dom.js";
 import { link } from "./parts.js";
-import { words } from "./words.js";
 
 // These are shown by the pages of their parents.
 const ON_PAGES = new Set(["project", "environment", "environmentVariable", "secret", "deployment", "upload", "inviteMember", "run"]);
@@ -19,5 +18,5 @@ export function familyCards(document, path, ...more) {
   const lists = familiesOf(document, path);
   if (!lists.length && !more.length) return null;
   return h("div", { class: "cards" },
-    lists.map((list) => h("article", { class: "card", key: familyOf(list) }, h("h2", {}, link(`${path}/${familyOf(list)}`, document.titleOf(list))), h("p", { class: "muted" }, words.families[familyOf(list)] || document.describe(list.tags[0])))), more);
+    lists.map((list) => h("article", { class: "card", key: familyOf(list) }, h("h2", {}, link(`${path}/${familyOf(list)}`, document.titleOf(list))), h("p", { class: "muted" }, document.describe(list.tags[0])))), more);
 }

@@ -50,10 +50,10 @@ function decideBy(rule, part, fields, values) {
 }
 
 /** True for a field that is kept for other clients of the interface. */
-export const isIdle = ({ description = "" }) => /has no effect here/.test(description);
+export const isIdle = (schema) => Boolean(schema["x-without-effect"]);
 
-/** True for a field of the interface that this server always refuses. */
-const isRefused = ({ description = "" }) => /^Refused/.test(description);
+// A field of the interface that this server always refuses.
+const isRefused = (schema) => Boolean(schema["x-refused"]);
 
 const isUsual = ({ example, properties }) => example !== undefined || Boolean(properties);
 

@@ -158,11 +158,6 @@ export const words = {
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
   },
-  // Beside the description that the API has of them.
-  families: {
-    apiToken: "What machines sign in with: rights, end, and the last use.", member: "People, their roles, and invitations.", inviteMember: "Invitations that wait.", webhook: "Other servers that are told of events, with deliveries, replay and test.",
-    cluster: "Where services run, and the room there.", gitToken: "Credentials for private repositories.",
-  },
   organizationPage: {
     about: "Who may do what, what is told to whom, and where services run.", general: "General",
   },

@@ -19,7 +19,7 @@ const SECTIONS = [
   ["resources", ["cpu", "memory", "gpu", "min_running_instances", "max_running_instances", "autoscaling"]],
   ["storage", ["storage", "ephemeral_storage_in_gib"]],
 ];
-const SILENT = ["icon_uri", "annotations_groups", "labels_groups", "build_mode", "gpu", "auto_preview", "cpu_architecture"];
+const SILENT = ["icon_uri"]; // This console shows no icons.
 
 export async function load(state, place) {
   const { service, tag } = state; // as they are edited: `state` follows the server
@@ -51,7 +51,7 @@ function sectionsOf({ document, path, service }) {
   const known = new Set([...SECTIONS.flatMap(([, names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
   return [...SECTIONS, ["other", others]]
-    .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field] && !SILENT.includes(field))])
+    .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field])])
     .filter(([, fields]) => fields.length)
     .map(([name, only]) => ({ name, only, form: schemaForm(document, schema, { values: service, only }) }));
 }
