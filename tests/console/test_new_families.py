@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import DOCUMENT
 from tests.console.servers import Refused, Server
+from windlass.console.files import ROOT
 
 pytestmark = pytest.mark.elsewhere
 
@@ -73,6 +77,19 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page.keyboard.press("Control+k")
     page.keyboard.type("create a runbook")
     expect(page.locator("dialog.palette li").first).to_contain_text("Create a runbook")
+
+
+def test_what_a_tab_of_a_service_shows_is_in_the_api() -> None:
+    """A name that the API no longer has would hide nothing, and its tab would never be there."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node.js")
+    script = Path(__file__).with_name("shown_by_hand.mjs")
+    command = [node, str(script), str(ROOT / "js/routes.js")]
+    shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert len(shown) > 1
+    read = {path.rpartition("/")[2] for path, item in DOCUMENT["paths"].items() if "get" in item}
+    assert {tab: set(names) - read for tab, names in shown.items() if set(names) - read} == {}
 
 
 def test_every_kind_of_service_has_its_pages(server: Server, new_page, watch) -> None:

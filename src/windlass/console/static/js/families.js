@@ -2,15 +2,13 @@
 
 import { h } from "./dom.js";
 import { link } from "./parts.js";
-
-// These are shown by the pages of their parents.
-const ON_PAGES = new Set(["project", "environment", "environmentVariable", "secret", "deployment", "upload", "inviteMember", "run"]);
+import { isShown } from "./routes.js";
 
 export const familyOf = (list) => list.path.split("/").pop();
 
 /** The lists below a path that have pages of their own. */
 export function familiesOf(document, path) {
-  return document.familiesBelow(path).filter((list) => !ON_PAGES.has(familyOf(list)) && !document.isDeployable(list));
+  return document.familiesBelow(path).filter((list) => !isShown(familyOf(list)) && !document.isDeployable(list));
 }
 
 /** A card for each family, with what it is for. */

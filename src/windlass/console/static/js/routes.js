@@ -2,12 +2,35 @@
 
 const ID = "([0-9a-f-]{36})";
 const NAME = "([a-zA-Z]+)";
-const TAB = "(runs|plan|tags|deployments|logs|variables|metrics|terminal|settings|activity)";
+
+/**
+ * The tabs of a service. A tab is there if the API has what it `reads`, the action that it `needs`, and the field that it `sends`
+ * with a deployment. `shows`: further lists and readings that are on it, and have no pages of their own.
+ */
+export const TABS = {
+  overview: { load: () => import("./pages/service/overview.js"), shows: ["status", "ingressDeploymentStatus"] },
+  runs: { load: () => import("./pages/service/runs.js"), reads: "run", shows: ["dueTimes"] },
+  plan: { load: () => import("./pages/service/plan.js"), reads: "plan", shows: ["lock", "stateVersion"] },
+  deployments: { load: () => import("./pages/service/deployments.js"), reads: "deployment", shows: ["deploymentHistory", "deploymentHistoryV2", "commit", "upload"] },
+  tags: { load: () => import("./pages/service/tags.js"), reads: "version", sends: "image_tag" },
+  logs: { load: () => import("./pages/service/logs.js"), reads: "log" },
+  variables: { load: () => import("./pages/service/variables.js"), reads: "environmentVariable", shows: ["secret"] },
+  metrics: { load: () => import("./pages/service/metrics.js"), reads: "metrics" },
+  terminal: { load: () => import("./pages/service/terminal.js"), reads: "log", needs: "restart-service" },
+  settings: { load: () => import("./pages/service/settings.js") },
+  activity: { load: () => import("./pages/service/activity.js") },
+};
+const TAB = `(${Object.keys(TABS).join("|")})`;
 
 // Lists of families that have pages made by hand; all others have derived ones.
 const LISTS = {
-  member: () => import("./pages/members.js"),
+  member: { load: () => import("./pages/members.js"), shows: ["inviteMember"] },
 };
+
+const SHOWN = new Set(["project", "environment", ...Object.values({ ...TABS, ...LISTS }).flatMap(({ reads, shows = [] }) => [reads, ...shows])]);
+
+/** True for a list or a reading that a page made by hand shows, so that it has no page of its own. */
+export const isShown = (name) => SHOWN.has(name);
 
 const ROUTES = [
   ["", () => import("./pages/overview.js"), []],
@@ -24,7 +47,7 @@ const ROUTES = [
   [`${NAME}/${ID}/deployments/${ID}`, () => import("./pages/deployment.js"), ["kind", "id", "deployment"]],
   [`${NAME}/${ID}/runs/${ID}`, () => import("./pages/run.js"), ["kind", "id", "run"]],
   [`${NAME}/${ID}(?:/${TAB})?`, () => import("./pages/service.js"), ["kind", "id", "tab"]],
-  [`${NAME}/${ID}/${NAME}`, ({ family }) => (LISTS[family] || (() => import("./pages/derived_list.js")))(), ["parent", "parentId", "family"]],
+  [`${NAME}/${ID}/${NAME}`, ({ family }) => LISTS[family]?.load() || import("./pages/derived_list.js"), ["parent", "parentId", "family"]],
   [`${NAME}/${ID}/${NAME}/${ID}`, () => import("./pages/derived_item.js"), ["parent", "parentId", "family", "id"]],
 ].map(([pattern, load, names]) => [new RegExp(`^/console/?${pattern && `(?:${pattern})`}/?$`), load, names]);
 

@@ -7,24 +7,11 @@ import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
 import { refreshOnEvents, whileSeen } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, stale, tabs } from "../parts.js";
+import { TABS } from "../routes.js";
 import { act, commitLine, deploy, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge, isBusy, kindOf } from "../states.js";
 import { words } from "../words.js";
-
-const TABS = {
-  overview: () => import("./service/overview.js"),
-  runs: () => import("./service/runs.js"),
-  plan: () => import("./service/plan.js"),
-  deployments: () => import("./service/deployments.js"),
-  tags: () => import("./service/tags.js"),
-  logs: () => import("./service/logs.js"),
-  variables: () => import("./service/variables.js"),
-  metrics: () => import("./service/metrics.js"),
-  terminal: () => import("./service/terminal.js"),
-  settings: () => import("./service/settings.js"),
-  activity: () => import("./service/activity.js"),
-};
 
 export async function load(place) {
   const { kind, id, tab = "overview" } = place.params;
@@ -44,7 +31,7 @@ export async function load(place) {
   const environment = await api.seen(`/environment/${state.service.environment.id}`);
   if (environment) place.belongsTo(environment.organization);
   Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: state.service.name });
-  state.inner = await (TABS[tab] || TABS.overview)();
+  state.inner = await TABS[tab].load();
   state.content = await state.inner.load(state, place);
   return state;
 }
@@ -99,9 +86,11 @@ function present(state) {
 }
 
 function tabsOf({ has, can, document, path }) {
-  const takesTag = Boolean(document.body(document.at("POST", `${path}/deploy`)).properties?.image_tag);
-  const optional = { runs: has("run"), plan: has("plan"), tags: has("version") && takesTag, metrics: has("metrics"), variables: has("environmentVariable"), logs: has("log"), terminal: has("log") && can("restart-service") };
-  return Object.keys(TABS).filter((name) => optional[name] !== false);
+  const sent = document.body(document.at("POST", `${path}/deploy`)).properties || {};
+  return Object.keys(TABS).filter((name) => {
+    const { reads, needs, sends } = TABS[name];
+    return (!reads || has(reads)) && (!needs || can(needs)) && (!sends || sent[sends]);
+  });
 }
 
 function actions(state, place) {

@@ -6,6 +6,7 @@ import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
 import { codeBlock, copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
+import { isShown } from "../../routes.js";
 import { commitLine, deploy, deploymentLink, version } from "../../services.js";
 import { badge } from "../../states.js";
 import { words } from "../../words.js";
@@ -13,8 +14,6 @@ import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 
-const READ = ["status", "metrics", "lock", "dueTimes", "ingressDeploymentStatus"]; // these have their places on the pages
-const LISTS = ["commit", "deploymentHistory", "log", "plan", "stateVersion", "version", "run"]; // so have these
 const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
@@ -48,7 +47,7 @@ export function render(state, place) {
       ])),
       isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
-    state.document.readingsOf(path).filter((operation) => !READ.includes(familyOf(operation))).map((operation) => reading(state, place, operation)),
+    state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
@@ -70,7 +69,7 @@ function reading({ content, document, path }, place, operation) {
 
 // Lists without a page of their own, such as the plans of a Terraform service.
 function isShownHere(document, path, list) {
-  return !LISTS.includes(familyOf(list)) && !document.familiesBelow(path).includes(list);
+  return !isShown(familyOf(list)) && !document.familiesBelow(path).includes(list);
 }
 
 function records({ content, document, path }, place, list) {
