@@ -135,6 +135,40 @@ def test_every_text_that_a_page_names_is_in_the_file_of_texts(tmp_path: Path) ->
     assert json.loads(done.stdout) == []
 
 
+def texts_that_no_page_names(folder: Path) -> list[str]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node.js")
+    script = Path(__file__).with_name("unused_texts.mjs")
+    done = subprocess.run([node, str(script), str(folder)], capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout))
+
+
+def test_every_text_is_named_by_a_page() -> None:
+    assert texts_that_no_page_names(ROOT / "js") == []
+
+
+def test_a_text_that_no_page_names_is_found(tmp_path: Path) -> None:
+    (tmp_path / "words.js").write_text("export const words = { a: { b: '', c: '' }, d: { e: '' }, f: '' };\n")
+    (tmp_path / "page.js").write_text("const text = words.a;\nuse(text.b, words.d[name]); // words.f\n")
+    assert texts_that_no_page_names(tmp_path) == ["words.a.c", "words.f"]
+
+
+UNNAMED = {"nothing", "an action", "an action with choices", "new"}
+"""Pages that show nothing of the API, and those of an operation, which show its own request."""
+
+
+def test_every_page_has_its_request_and_its_command(server: Server, new_page, places) -> None:
+    page = new_page("/")
+    without = set()
+    for name, place in places.items():
+        page.goto(f"{server.url}/console{place}")
+        page.wait_for_selector("main h1")
+        if not page.locator("main .same").count():
+            without.add(name)
+    assert without == UNNAMED | {name for name in places if name.startswith("a new ")}
+
+
 def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:

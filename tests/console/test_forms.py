@@ -122,3 +122,19 @@ def test_a_pasted_line_that_is_no_variable_is_named(
     page.get_by_role("textbox", name="Paste a .env file").fill("GREETING=hello\nNOT A PAIR")
     page.locator("dialog[open] button.main").click()
     expect(page.locator("#notices")).to_contain_text("Line 2: write it as KEY=value.")
+
+
+def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(server: Server, new_page: Callable[..., Page]) -> None:
+    page = new_page("/", timezone_id="Asia/Tokyo")
+    shown = page.evaluate(
+        """async ([document, at]) => {
+          const load = (name) => import(new URL(name, window.document.querySelector('script').src));
+          const { $document: { ApiDocument } } = await load('main.js');
+          const { schemaForm } = await load('forms.js');
+          const api = new ApiDocument(document);
+          const form = schemaForm(api, api.schemas.OrganizationApiTokenRequest, { values: { expires_at: at } });
+          return [form.node.querySelector('[type=datetime-local]').value, form.read().expires_at];
+        }""",
+        [DOCUMENT, "2030-01-31T09:05:00.000Z"],
+    )
+    assert shown == ["2030-01-31T18:05", "2030-01-31T09:05:00.000Z"]

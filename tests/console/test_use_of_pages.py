@@ -59,8 +59,8 @@ def test_the_graph_shows_who_uses_whom_and_leads_to_each(
     server: Server, new_page: NewPage, town: Town
 ) -> None:
     page = new_page(town.path)
-    page.get_by_role("button", name="Graph of who uses whom").click()
-    graph = page.get_by_role("group", name="Graph of who uses whom")
+    page.get_by_role("button", name="Dependency graph").click()
+    graph = page.get_by_role("group", name="Dependency graph")
     expect(graph.locator("path.use")).to_have_count(4)
     left = {
         name: graph.get_by_role("link", name=re.compile(f"^{name},")).locator("rect").get_attribute("x")
@@ -74,7 +74,7 @@ def test_the_graph_shows_who_uses_whom_and_leads_to_each(
     variables = server.call("GET", f"/application/{town.apps['search']}/environmentVariable")["results"]
     (mail,) = [variable["id"] for variable in variables if variable["key"] == "MAIL_URL"]
     server.call("DELETE", f"/application/{town.apps['search']}/environmentVariable/{mail}")
-    page.get_by_role("button", name="Graph of who uses whom").click()
+    page.get_by_role("button", name="Dependency graph").click()
     expect(graph.locator("path.use")).to_have_count(3)
 
     graph.get_by_role("link", name=re.compile("^search,")).click()
@@ -154,7 +154,7 @@ def test_the_audit_is_filtered_and_a_filter_is_a_link(server: Server, new_page: 
 
     page.get_by_label("To", exact=True).fill("2020-01-31T09:06")
     page.get_by_label("To", exact=True).press("Tab")
-    expect(page.get_by_text("Nothing was done that fits.")).to_be_visible()
+    expect(page.get_by_text("No event fits these filters.")).to_be_visible()
 
 
 def test_the_activity_of_a_service_has_its_own_events_only(

@@ -69,10 +69,11 @@ export function protocols() {
   return ["windlass", pageKey];
 }
 
-async function send(method, path, { body, tag, query, signal, quiet } = {}) {
+async function send(method, path, { body, tag, query, signal, quiet, token } = {}) {
   const url = query ? `${path}?${new URLSearchParams(clean(query))}` : path;
   const sent = headers(body === undefined ? {} : { "Content-Type": method === "PATCH" ? "application/merge-patch+json" : "application/json" });
   if (tag) sent["If-Match"] = tag;
+  if (token) sent.Authorization = `Token ${token}`;
   if (method === "POST") sent["Idempotency-Key"] = newKey();
   const request = { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal };
   const answer = await sendWithRetries(url, request, method);
@@ -124,7 +125,8 @@ export const api = {
   put: (path, body, tag) => send("PUT", path, { body, tag }),
   patch: (path, body, tag) => send("PATCH", path, { body, tag }),
   delete: (path, { body, query, tag } = {}) => send("DELETE", path, { body, query, tag }),
-  quietly: async (method, path, body) => (await send(method, path, { body, quiet: true })).data,
+  /** The same for the page of signing in, which needs no session; with a `token`, as that. */
+  quietly: async (method, path, body, token) => (await send(method, path, { body, token, quiet: true })).data,
   /** All pages of a list. */
   async all(path, query = {}) {
     const results = [];

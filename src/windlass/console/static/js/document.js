@@ -1,7 +1,6 @@
 // The operations, families and fields of the server, read from its OpenAPI document.
 
-import { headers } from "./api.js";
-import { words } from "./words.js";
+import { api } from "./api.js";
 
 const NONE = "00000000-0000-0000-0000-000000000000";
 let loading;
@@ -9,10 +8,7 @@ let loaded = null;
 
 /** Loads the document once. */
 export function loadDocument() {
-  loading ||= fetch("/openapi.json", { headers: headers() }).then(async (answer) => {
-    if (!answer.ok) throw new Error(words.noDocument);
-    return (loaded = new ApiDocument(await answer.json()));
-  });
+  loading ||= api.get("/openapi.json").then((document) => (loaded = new ApiDocument(document)));
   loading.catch(() => (loading = undefined));
   return loading;
 }

@@ -80,9 +80,9 @@ export function prose(text) {
   return String(text).split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 }
 
-// An opened `details` and a scrolled list belong to the reader.
+// An opened `details` belongs to the reader, and a button is busy until its action ends.
 function isKept(node, name) {
-  return name === "open" && (node.tagName === "DETAILS" || node.tagName === "DIALOG");
+  return name === "aria-busy" || name === "open" && (node.tagName === "DETAILS" || node.tagName === "DIALOG");
 }
 
 function isSame(old, fresh) {

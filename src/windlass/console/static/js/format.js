@@ -42,6 +42,12 @@ setInterval(() => {
   }
 }, 5000);
 
+/** A moment as a field of the browser writes it: in the zone of the reader, without its name. */
+export function fieldTime(moment) {
+  const at = new Date(moment || NaN);
+  return isNaN(at) ? "" : new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
 /** A length of time with at most two units; one if `short`. */
 export function duration(milliseconds, short = false) {
   if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;

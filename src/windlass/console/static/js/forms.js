@@ -2,7 +2,7 @@
 
 import { alternatives } from "./alternatives.js";
 import { h, prose } from "./dom.js";
-import { title } from "./format.js";
+import { fieldTime, title } from "./format.js";
 import { words } from "./words.js";
 
 /**
@@ -88,7 +88,7 @@ function controlOf(document, name, schema, value, { choices, isRequired, folds }
   if (schema.type === "array") return list(document, name, document.resolve(schema.items), value);
   if (schema["x-alternatives"]) return alternatives(document, schema, value, group);
   if (schema.type === "object" && schema.properties) return group(document, schema, value, { isRequired, folds });
-  if (schema.type === "object" || schema.anyOf || schema.oneOf || !schema.type) return json(value);
+  if (schema.type === "object" || schema.anyOf || schema.oneOf || !schema.type) return json(name, value);
   return text(name, schema, value);
 }
 
@@ -118,7 +118,7 @@ function text(name, schema, value) {
   const date = schema.format === "date-time";
   const props = { value: value ?? "", placeholder: schema.example ?? schema.default ?? "", maxlength: schema.maxLength, autocomplete: isSecret ? "new-password" : "off", spellcheck: "false", oninput: touch };
   const input = isLong ? h("textarea", { rows: 3, ...props }) : h("input", { type: isSecret ? "password" : date ? "datetime-local" : "text", ...props });
-  if (date && value) input.value = value.slice(0, 16);
+  if (date) input.value = fieldTime(value);
   const read = () => {
     if (input.value === "") return value === undefined || value === null ? undefined : schema.nullable ? null : "";
     return date ? new Date(input.value).toISOString() : input.value;
@@ -140,7 +140,7 @@ function list(document, name, items, value) {
   const box = h("div", { class: "items" });
   const parts = [];
   const add = (value) => {
-    const part = items.properties ? group(document, items, value) : json(value);
+    const part = items.properties ? group(document, items, value) : json(name, value);
     const row = h("div", { class: "item" }, part.node, h("button", { type: "button", class: "button small plain", onclick: () => (parts.splice(parts.indexOf(part), 1), row.remove()) }, words.remove.button));
     parts.push(part);
     box.append(row);
@@ -170,8 +170,8 @@ function group(document, schema, value, { isRequired = false, folds = false } = 
   };
 }
 
-function json(value) {
-  const input = h("textarea", { rows: 3, class: "code", value: value === undefined ? "" : JSON.stringify(value, null, 2), spellcheck: "false", oninput: touch });
+function json(name, value) {
+  const input = h("textarea", { rows: 3, class: "code", "aria-label": title(name), value: value === undefined ? "" : JSON.stringify(value, null, 2), spellcheck: "false", oninput: touch });
   return {
     node: input,
     input,
@@ -180,7 +180,7 @@ function json(value) {
       try {
         return JSON.parse(input.value);
       } catch {
-        throw new Error(words.mustBeJson);
+        throw new Error(words.mustBeJson(title(name)));
       }
     },
   };

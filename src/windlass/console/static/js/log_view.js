@@ -204,7 +204,7 @@ class LogView {
     if (!this.wraps) this.canvas.style.setProperty("height", `${shown.length * HEIGHT}px`);
     else this.canvas.style.removeProperty("height");
     if (shown.length) this.place(shown.slice(first, last), first);
-    else fill(this.canvas, h("p", { class: "muted pad" }, this.log.search ? words.nothingFound : text.empty));
+    else fill(this.canvas, h("p", { class: "muted pad" }, this.log.search ? text.noMatch : text.empty));
     fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtStart));
     if (this.isFollowing) this.scrollTo(this.box.scrollHeight);
   }

@@ -94,7 +94,7 @@ async function services({ org }) {
 }
 
 async function environments(place) {
-  const named = async (family, parents) => (await api.all("/resource", { family, path: `${place.org.id}/${parents}` })).map((found) => ({ name: found.name, about: `${words[family]} · ${found.path}`, to: `/${family}/${found.id}` }));
+  const named = async (family, parents) => (await api.all("/resource", { family, path: `${place.org.id}/${parents}` })).map((found) => ({ name: found.name, about: `${words.levels[family.toUpperCase()]} · ${found.path}`, to: `/${family}/${found.id}` }));
   return (await Promise.all([named("project", ""), named("environment", "/")])).flat();
 }
 

@@ -21,9 +21,9 @@ export const words = {
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
-  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide", instances: "Instances", cpu: "CPU", memory: "Memory",
+  sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
   nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
-  environment: "Environment", project: "project", present: "At present", onePerLine: "one on each line", mustBeJson: "This must be JSON.",
+  environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: (field) => `${field}: write it as JSON.`,
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
@@ -45,7 +45,7 @@ export const words = {
     list: [["/", "search"], ["Ctrl-K", "search with every action"], ["g o", "overview"], ["g n", "new service"], ["g s", "organization"], ["g a", "audit"], ["g u", "account"],
       ["j k", "next and previous row"], ["[ ]", "previous and next tab, deployment or environment"], ["Enter", "open"], ["Esc", "close, or go up"], ["?", "this list"]],
   },
-  missing: { title: "There is nothing here", text: "The address may be wrong, or what was here is deleted." },
+  missing: { title: "There is nothing here", text: "Check the address, or open the overview: what was here may be deleted." },
 
   needsScope: (scope) => `You may not do this: it needs the right ${scope}${scope === "Admin" ? "" : " or Admin"}. Ask an admin of the organization.`,
   signIn: {
@@ -70,19 +70,19 @@ export const words = {
     empty: "An environment holds services that belong together, such as production.", removeWill: "All environments of this project, with their services and data, are deleted.",
   },
   environmentPage: {
-    view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Graph of who uses whom", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
+    view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Dependency graph", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
     choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order; services that others wait for come before them:",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
-    deployAllDone: (count) => `${plural(count, "deployment")} asked for.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
+    deployAllDone: (count) => `${plural(count, "deployment")} requested.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
   },
   actions: {
     deploy: {
       button: "Deploy", title: (name) => `Deploy ${name}`, begins: "The newest version is built and started.", choose: "Choose another commit", newest: "the newest of the branch",
       replaces: (count) => `The newest version is built. Then ${plural(count, "instance")} ${count === 1 ? "is" : "are"} replaced, while requests go on being served.`,
     },
-    stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "All instances end, after requests under way. Data and settings stay; nothing answers until it is deployed again.", done: (name) => `${name} is stopping.` },
+    stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "Requests under way are finished, then all instances end. Data and settings stay; nothing answers until the next deployment.", done: (name) => `${name} is stopping.` },
     "restart-service": { button: "Restart", title: (name) => `Restart ${name}`, will: "The instances are replaced one after the other by new ones of the same version, with the variables of now.", done: (name) => `${name} is restarting.` },
-    cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "What was begun is given up. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
+    cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "The deployment ends where it is. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
   },
   rollback: {
     button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.",
@@ -95,7 +95,7 @@ export const words = {
     neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
-    serves: "serves now", asked: (name) => `asked for by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
+    serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
     stages: { queued: "Queued", fetch: "Fetch", detect: "Detect", build: "Build", release: "Release command", start: "Start and switch" },
   },
   failure: {
@@ -105,8 +105,8 @@ export const words = {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
     one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Peak memory", variables: "Variables set", took: (length) => `took ${length}`,
     causes: { SCHEDULE: "timetable" }, events: { ON_START: "deployment", ON_STOP: "stop", ON_DELETE: "deletion", CRON: "timetable" }, forcedBy: (name) => (name ? `run by ${name}` : "run by hand"), retry: (number) => `retry ${number}`, madeUp: (count) => `timetable, in place of ${plural(count, "missed time")}`,
-    timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "it is going", inactive: "it is not going: deploy the job", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
-    cancel: "Cancel run", cancelWill: "Its program is ended. It is not tried again.", canceled: (number) => `Run ${number} is being cancelled.`,
+    timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "active", inactive: "not active: deploy the job first", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
+    cancel: "Cancel run", cancelWill: "The program ends, and the run is not retried.", canceled: (number) => `Run ${number} is being cancelled.`,
   },
   plan: {
     title: "Plan", make: "Plan", asked: "The plan is being made.", underWay: (number) => `Deployment v${number} is under way.`, empty: "A plan says what a deployment would add, change and destroy. It changes nothing.", of: (number) => (number ? `Plan of v${number}` : "Plan"),
@@ -114,7 +114,7 @@ export const words = {
     actions: { create: "add", update: "change", destroy: "destroy", replace: "replace", read: "read", forget: "forget" }, apply: "Apply this plan", applyTitle: (name) => `Apply the plan of ${name}`, applyWill: (counts) => `Exactly these changes are made (${counts}). If the state changes before, nothing is done.`,
     earlier: "Newest plans", changes: "Changes", show: "Show", shown: "shown", lock: "Lock on the state", isFree: "No run holds it.", owner: "Owner", operation: "Operation", age: "Held for", run: "Deployment", isHeld: "Its run is under way, and releases it.",
     isLeft: "Its run has ended without releasing it. Later runs fail until it is released.", unlock: "Release the lock", unlockWill: "Make sure that no program elsewhere still works on this state.",
-    versions: "Versions of the state", noVersions: "No state is kept here yet.", current: "present", size: "Size", restore: "Restore", restoredFrom: (number) => `(again ${number})`, restoreTitle: (number) => `Restore version ${number} of the state`,
+    versions: "Versions of the state", noVersions: "No state is kept here yet.", current: "present", size: "Size", restore: "Restore", restoredFrom: (number) => `(restored from ${number})`, restoreTitle: (number) => `Restore version ${number} of the state`,
     restoreWill: "Its content becomes the newest version. Resources are not changed until the next deployment.", restored: (number) => `Version ${number} of the state is the present one again.`,
   },
   tags: {
@@ -123,11 +123,11 @@ export const words = {
   },
   logs: {
     follow: "Follow", pause: "Pause", search: "Search these lines", everywhere: "Search the whole log", only: "only matches", wrap: "wrap", jump: "Go to", copy: "Copy", download: "Download", open: "Open this line",
-    linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${count} lines are copied.`, empty: "It has written nothing yet.", nothingSince: "There are no lines since then.",
+    linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${count} lines are copied.`, empty: "There are no lines yet.", nothingSince: "There are no lines since then.", noMatch: "No line contains this text.",
     matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${count} lines${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
-    empty: "Nothing was measured in the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
+    empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {
     about: "A shell in an instance. It needs the scope Deploy, and is written to the audit. Shift-Tab leaves the terminal.", notRunning: "Nothing runs: deploy the service first.", start: "Open a shell",
@@ -159,16 +159,16 @@ export const words = {
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
   },
   organizationPage: {
-    about: "Who may do what, what is told to whom, and where services run.", general: "General",
+    about: "Members, tokens, webhooks, clusters and settings.", general: "General",
   },
   members: {
-    title: "Members", about: "A role counts everywhere in the organization, and shows at once.", invite: "Invite", empty: "Nobody is a member yet: tokens are the only way in. Invite people once a sign-in provider is set up.",
+    title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Set up a sign-in provider, then invite people: until then, tokens are the only way in.",
     email: "E-mail", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
     roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
     invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.",
   },
   audit: {
-    title: "Audit", about: "Who did what, when and from where.", empty: "Nothing was done that fits.", changed: (count) => `${plural(count, "field")} changed`,
+    title: "Audit", about: "Every action with its person, time, client and address.", empty: "No event fits these filters.", none: "There are no events yet.", changed: (count) => `${plural(count, "field")} changed`,
     filters: { triggeredBy: "Who", eventType: "All events", targetType: "All things", origin: "All clients", fromTimestamp: "From", toTimestamp: "To" },
   },
   events: {
@@ -183,8 +183,8 @@ export const words = {
     title: "Changed in the meantime", will: "Another person saved changes while you were editing. Compare both; saving yours replaces the fields below that have a value of yours, and keeps the others.",
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
-  operation: { answer: "Answer", noAnswer: "Done; the server had nothing to say." },
-  noDocument: "The description of the API cannot be read.", noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
+  operation: { answer: "Answer", noAnswer: "Done. The answer is empty." },
+  noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
-  shownOnce: { title: "Keep this now", text: "It is shown this once and cannot be shown again.", done: "I have kept it" },
+  shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
 };

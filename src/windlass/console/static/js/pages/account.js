@@ -10,7 +10,7 @@ const text = words.account;
 
 export async function load() {
   const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
-  return { account, sessions: results, title: text.title };
+  return { account, sessions: results, path: "/account", title: text.title };
 }
 
 export function render(state, place) {

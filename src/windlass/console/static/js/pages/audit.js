@@ -3,25 +3,24 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
-import { ago } from "../format.js";
+import { ago, fieldTime } from "../format.js";
 import { button, empty, head } from "../parts.js";
 import { words } from "../words.js";
 
 const text = words.audit;
 const TEXTS = ["triggeredBy"];
-const MINUTE = 60000;
 const FILTERS = ["eventType", "targetType", "origin"];
 
 export async function load({ params, query }) {
-  const state = { base: `/organization/${params.organization}/events`, query: Object.fromEntries(query), title: text.title, isMore: false };
+  const state = { path: `/organization/${params.organization}/events`, query: Object.fromEntries(query), title: text.title };
   await read(state);
   state.document = await loadDocument();
-  state.operation = state.document.at("GET", state.base);
+  state.operation = state.document.at("GET", state.path);
   return state;
 }
 
 async function read(state, more) {
-  const answer = await api.get(state.base, { ...state.query, pageSize: 50, ...(more ? { continueToken: new URL(state.next).searchParams.get("continueToken") } : {}) });
+  const answer = await api.get(state.path, { ...state.query, pageSize: 50, ...(more ? { continueToken: new URL(state.next).searchParams.get("continueToken") } : {}) });
   state.events = more ? [...state.events, ...answer.events] : answer.events;
   state.next = answer.links.next;
 }
@@ -39,20 +38,15 @@ export function render(state, place) {
     h("div", { class: "tools" },
       TEXTS.map((name) => h("input", { type: "search", placeholder: text.filters[name], "aria-label": text.filters[name], value: state.query[name] || "", onchange: change(name) })),
       FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.origins[option] || words.readable(option))))),
-      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], value: clockOf(state.query[name]), onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
-    eventList(state.events),
+      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], value: fieldTime(state.query[name]), onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
+    eventList(state.events, text.empty),
     state.next && button(words.showMore, async () => (await read(state, true), place.update())),
   ];
 }
 
-// A moment of the API as the field of the browser writes it: in the zone of the reader, without its name.
-function clockOf(moment) {
-  const at = new Date(moment || NaN);
-  return isNaN(at) ? "" : new Date(at - at.getTimezoneOffset() * MINUTE).toISOString().slice(0, 16);
-}
-
-export function eventList(events) {
-  if (!events.length) return empty(text.empty);
+/** Events in a list; `none` is said where there is no event. */
+export function eventList(events, none = text.none) {
+  if (!events.length) return empty(none);
   return h("ol", { class: "events" }, events.map((event) => h("li", { key: event.id },
     h("div", { class: "event-line" },
       h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ",

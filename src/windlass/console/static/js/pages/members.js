@@ -13,7 +13,7 @@ const text = words.members;
 
 export async function load({ params }) {
   const base = `/${params.parent}/${params.parentId}`;
-  const state = { base, title: text.title };
+  const state = { base, path: `${base}/member`, title: text.title };
   state.read = async () => {
     const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);
     Object.assign(state, { organization, members, invitations, roles });

@@ -14,8 +14,10 @@ const text = words.organizationPage;
 export async function load({ params }) {
   const path = `/organization/${params.organization}`;
   const [document, { data: organization, tag }] = await Promise.all([loadDocument(), api.tagged(path)]);
-  return { path, document, organization, tag, title: organization.name, form: schemaForm(document, document.body(document.at("PATCH", path)), { values: organization, only: ["name", "description", "website_url", "icon_uri"] }) };
+  return { path, document, organization, tag, title: organization.name, form: formOf(document, path, organization) };
 }
+
+const formOf = (document, path, values) => schemaForm(document, document.body(document.at("PATCH", path)), { values, only: ["name", "description", "website_url"] });
 
 export function render(state, place) {
   const { path, organization, document, form } = state;
@@ -26,11 +28,12 @@ export function render(state, place) {
   ];
 }
 
-async function save(state) {
+async function save(state, place) {
   const changes = state.form.changes();
   if (!Object.keys(changes).length) return say(words.settings.nothingChanged);
   const answer = await saveEdited(state.path, changes, state.tag, state.organization);
   if (!answer) return;
-  Object.assign(state, { organization: answer.data, tag: answer.tag });
+  Object.assign(state, { organization: answer.data, tag: answer.tag, form: formOf(state.document, state.path, answer.data) });
   say(words.settings.saved);
+  place.update();
 }

@@ -12,7 +12,7 @@ export async function drawSignIn(app, { problem, done }) {
   const token = h("input", { type: "password", autocomplete: "off", spellcheck: "false", "aria-label": text.token, placeholder: "wdl_…" });
   const withToken = async () => {
     try {
-      keepKey(await open(token.value.trim()));
+      keepKey((await api.quietly("POST", "/account/browserSession", {}, token.value.trim())).page_key);
       token.value = "";
       await done();
     } catch (error) {
@@ -33,14 +33,10 @@ export async function drawSignIn(app, { problem, done }) {
       h("p", { class: "muted" }, text.tokenExplained),
       h("form", { class: "line", onsubmit: (event) => (event.preventDefault(), withToken()) }, token, button(text.button, withToken, { main: true })))));
   document.title = `${text.title} · Windlass`;
-  const { results } = await api.quietly("GET", "/account/signInProvider").catch(() => ({ results: [] }));
-  fill(providers, results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
-}
-
-async function open(token) {
-  const request = { method: "POST", headers: { Authorization: `Token ${token}`, "Content-Type": "application/json" }, body: "{}" };
-  const answer = await fetch("/account/browserSession", request);
-  const data = await answer.json();
-  if (!answer.ok) throw new Error(data.message);
-  return data.page_key;
+  try {
+    const { results } = await api.quietly("GET", "/account/signInProvider");
+    fill(providers, results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
+  } catch (error) {
+    fill(trouble, prose(errorText(error)));
+  }
 }
