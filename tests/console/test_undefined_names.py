@@ -1,4 +1,5 @@
-"""Names in modules of the console are declared there, imported from where they exist, or the browser's."""
+"""Names in modules of the console are declared there, imported from where they exist, or the browser's; and each
+that is declared or imported is used."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from windlass.console.files import ROOT
 
 _UNDEFINED = re.compile(r"error TS(?:2304|2305|2307|2552|2724): (.+)$", re.MULTILINE)
 """A name, a module, or an export of one that is not there, also where the compiler proposes another name."""
+_UNUSED = re.compile(r"error TS(?:6133|6192|6196|6198): (.+)$", re.MULTILINE)
+"""A name that is declared or imported, and not used."""
 
 pytestmark = pytest.mark.elsewhere
 
@@ -22,9 +25,9 @@ def compiler() -> None:
     install_packages()
 
 
-def undefined_names(folder: Path) -> list[str]:
+def names(folder: Path, kind: re.Pattern[str]) -> list[str]:
     words = (
-        "--allowJs --checkJs --noEmit --noUncheckedSideEffectImports --target esnext --module esnext "
+        "--noUnusedLocals --allowJs --checkJs --noEmit --noUncheckedSideEffectImports --target esnext --module esnext "
         "--moduleResolution bundler --lib esnext,dom,dom.iterable"
     )
     modules = sorted(str(path) for path in folder.rglob("*.js"))
@@ -33,11 +36,15 @@ def undefined_names(folder: Path) -> list[str]:
         [HERE / "node_modules/.bin/tsc", *words.split(), *modules], cwd=HERE, capture_output=True, text=True
     )
     assert "error TS5" not in done.stdout, f"the compiler refuses its options: {done.stdout}"
-    return _UNDEFINED.findall(done.stdout)
+    return kind.findall(done.stdout)
 
 
 def test_no_module_uses_a_name_that_is_not_there():
-    assert undefined_names(ROOT / "js") == []
+    assert names(ROOT / "js", _UNDEFINED) == []
+
+
+def test_every_name_is_used():
+    assert names(ROOT / "js", _UNUSED) == []
 
 
 def test_names_that_are_not_there_are_found(tmp_path):
@@ -46,7 +53,13 @@ def test_names_that_are_not_there_are_found(tmp_path):
         'import { panel, pannel } from "./parts.js";\nimport { link } from "./gone.js";\n'
         "const shown = panel + link;\nuse(shwon, pannel, document);\n"
     )
-    found = undefined_names(tmp_path)
+    found = names(tmp_path, _UNDEFINED)
     assert len(found) == 4
     for name, reason in zip(("'pannel'", "'./gone.js'", "'use'", "'shwon'"), found, strict=True):
         assert name in reason
+
+
+def test_a_name_that_is_not_used_is_found(tmp_path):
+    (tmp_path / "page.js").write_text("const shown = 1;\nexport const used = 2;\n")
+    (found,) = names(tmp_path, _UNUSED)
+    assert "'shown'" in found

@@ -6,6 +6,11 @@ import { isShown } from "./routes.js";
 
 export const familyOf = (list) => list.path.split("/").pop();
 
+/** The fields that may hold the name of a thing, the best first. */
+export const NAMES = ["name", "email", "url", "target_url", "key"];
+
+export const nameOf = (item) => NAMES.map((field) => item[field]).find(Boolean) || item.id;
+
 /** The lists below a path that have pages of their own. */
 export function familiesOf(document, path) {
   return document.familiesBelow(path).filter((list) => !isShown(familyOf(list)) && !document.isDeployable(list));

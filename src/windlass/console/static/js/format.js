@@ -26,7 +26,7 @@ export function ago(text, { none = "" } = {}) {
   return h("time", { datetime: text, title: exactTime(text), class: "ago" }, agoText(text));
 }
 
-export function agoText(text) {
+function agoText(text) {
   const then = new Date(text);
   const seconds = (Date.now() - then) / 1000;
   if (seconds < -5) return words.time.in(duration(-seconds * 1000));

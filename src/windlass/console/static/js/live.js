@@ -115,7 +115,7 @@ export function whileSeen(place, read, isUrgent) {
 }
 
 /** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */
-export function followShared(path, handlers) {
+function followShared(path, handlers) {
   if (!navigator.locks || !window.BroadcastChannel) return follow(path, handlers);
   const channel = new BroadcastChannel(`windlass:${path}`);
   const ending = new AbortController();

@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { fill, h } from "./dom.js";
 import { loadDocument } from "./document.js";
-import { familiesOf, familyOf } from "./families.js";
+import { familiesOf, familyOf, nameOf } from "./families.js";
 import { refusalOf } from "./rights.js";
 import { pathOf } from "./services.js";
 import { serviceKind, dot } from "./states.js";
@@ -22,7 +22,8 @@ export async function openPalette(place, { actions = false } = {}) {
   let chosen = 0;
   const list = h("ul", { role: "listbox", id: "palette-list", "aria-label": words.results });
   const input = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-label": words.search, placeholder: actions ? words.palettePlaceholder : words.searchPlaceholder, autocomplete: "off", spellcheck: "false" });
-  const node = h("dialog", { class: "palette", "aria-label": words.search }, input, list, h("p", { class: "muted hint" }, words.paletteHint));
+  const hint = h("p", { class: "muted hint", role: "status" }, words.paletteHint);
+  const node = h("dialog", { class: "palette", "aria-label": words.search }, input, list, hint);
 
   const draw = () => {
     shown = match(entries, input.value).slice(0, MOST);
@@ -56,11 +57,13 @@ export async function openPalette(place, { actions = false } = {}) {
   input.focus();
   draw();
   // A list that cannot be read is left out; the others can still be searched.
-  await Promise.allSettled([services(place), environments(place), things(place), operations()].map(async (more) => {
+  const readings = await Promise.allSettled([services(place), environments(place), things(place), operations()].map(async (more) => {
     const found = await more;
     entries = [...entries, ...found];
     if (node.open) draw();
   }));
+  const failed = readings.find(({ status }) => status === "rejected");
+  if (failed) fill(hint, words.notAllRead(failed.reason.message));
 }
 
 /** Entries in the order in which they fit: a name that begins with the words, then one that has them all. */
@@ -105,7 +108,7 @@ async function things({ org }) {
   const lists = familiesOf(document, path).map((list) => [document.titleOf(list), `${path}/${familyOf(list)}`]);
   const inside = await Promise.all(lists.map(async ([about, list]) => {
     const { results } = await api.get(list, { page_size: 100 }).catch(() => ({ results: [] }));
-    return results.map((found) => ({ name: found.name || found.email || found.target_url || found.id, about, to: document.itemPath(list, org.id) ? `${list}/${found.id}` : list }));
+    return results.map((found) => ({ name: nameOf(found), about, to: document.itemPath(list, org.id) ? `${list}/${found.id}` : list }));
   }));
   return [...lists.map(([name, to]) => ({ name, about: org.name, to })), ...inside.flat()];
 }
@@ -124,7 +127,7 @@ async function operations() {
 }
 
 /** The ids in an address of the console, by the names that parameters have: { app_id: … }. */
-export function idsOf(document, path) {
+function idsOf(document, path) {
   const inPath = Object.fromEntries([...path.matchAll(/\/([a-zA-Z]+)\/([0-9a-f-]{36})/g)].map(([, family, id]) => [family, id]));
   return Object.fromEntries(Object.entries(document.families()).filter(([name, family]) => name !== "org_id" && inPath[family]).map(([name, family]) => [name, inPath[family]]));
 }

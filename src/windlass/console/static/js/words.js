@@ -22,7 +22,7 @@ export const words = {
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
-  nothingFound: "Nothing has this name.", nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
+  nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: (field) => `${field}: write it as JSON.`,
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
@@ -165,7 +165,7 @@ export const words = {
     title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Set up a sign-in provider, then invite people: until then, tokens are the only way in.",
     email: "E-mail", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
     roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
-    invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.",
+    invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.", removed: (name) => `${name} is no longer a member.`, withdrawn: (name) => `The invitation of ${name} is withdrawn.`,
   },
   audit: {
     title: "Audit", about: "Every action with its person, time, client and address.", empty: "No event fits these filters.", none: "There are no events yet.", changed: (count) => `${plural(count, "field")} changed`,

@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
-import { familyOf } from "../families.js";
+import { familyOf, nameOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
@@ -29,7 +29,7 @@ export async function load({ params }) {
   const parts = [...lists, ...readings].map((operation) => ({ operation, found: null, error: null }));
   const reading = Promise.all(parts.map((part) => read(path, part)));
   await Promise.race([reading, pause(PATIENCE)]);
-  const name = item.name || item.email || item.url || item.target_url || item.key || params.id;
+  const name = nameOf(item);
   const edit = operations.PATCH && schemaForm(document, document.body(operations.PATCH), { values: item });
   return {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
@@ -53,7 +53,7 @@ export function render(state, place) {
   const schema = document.answer(document.at("GET", path));
   return [
     crumbs([parent.name, base], [state.listTitle, list], [name]),
-    head(name, { about: item.description, actions: actions.map((action) => button(nameOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
+    head(name, { about: item.description, actions: actions.map((action) => button(wordsOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
     panel(words.present, values(item, schema, document)),
     readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(found, document.answer(operation), document) : absent(error))),
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
@@ -62,7 +62,7 @@ export function render(state, place) {
   ];
 }
 
-const nameOf = (action) => action.summary.replace(/ \(.*\)$/, "");
+const wordsOf = (action) => action.summary.replace(/ \(.*\)$/, "");
 
 const absent = (error) => h("p", { class: error ? "message trouble" : "muted" }, error ? prose(error.message) : words.reading);
 
@@ -114,7 +114,7 @@ async function save(state, place) {
 // Sends an action that needs nothing to be filled in.
 async function send(state, place, action, body) {
   await api.post(`${state.path}/${familyOf(action)}`, body);
-  say(words.doneWith(nameOf(action)));
+  say(words.doneWith(wordsOf(action)));
   await place.go(`${state.list}/${state.item.id}`, { replace: true });
 }
 
@@ -122,7 +122,7 @@ async function run(state, place, action) {
   const schema = state.document.body(action);
   const form = Object.keys(schema.properties || {}).length ? schemaForm(state.document, schema) : null;
   const target = `${state.path}/${familyOf(action)}`;
-  const heading = nameOf(action);
+  const heading = wordsOf(action);
   const answer = await dialog(heading, (finish) => {
     const send = async () => {
       try {
@@ -142,7 +142,7 @@ async function run(state, place, action) {
 
 // An answer that is no thing tells how it went, such as a check.
 function showOutcome({ document }, action, outcome) {
-  return dialog(nameOf(action), (finish) => [values(outcome, document.answer(action), document), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))]);
+  return dialog(wordsOf(action), (finish) => [values(outcome, document.answer(action), document), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))]);
 }
 
 async function remove(state, place) {

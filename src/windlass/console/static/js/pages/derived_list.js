@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
+import { NAMES } from "../families.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
 import { ago, title } from "../format.js";
 import { button, code, showError, dialog, empty, head, link, table } from "../parts.js";
@@ -11,7 +12,6 @@ import { badge } from "../states.js";
 import { words } from "../words.js";
 
 const MOST_COLUMNS = 6;
-const TITLES = ["name", "email", "url", "key", "target_url"];
 const STATE = /^(state|status)$|_status$/;
 const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
 
@@ -46,7 +46,7 @@ export function render(state, place) {
 // What makes a thing in another way than "Create …" keeps its own words, such as "Run it once".
 const making = (operation) => (operation.summary.startsWith("Create ") ? `${words.new} ${noun(operation)}` : operation.summary.replace(/ \(.*\)$/, ""));
 
-export const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
+const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
 
 function columns({ document, list, path, rows, canOpen }) {
   const properties = document.row(list).properties || Object.fromEntries(Object.keys(rows[0] || {}).map((name) => [name, {}]));
@@ -54,8 +54,8 @@ function columns({ document, list, path, rows, canOpen }) {
   const used = Object.keys(properties).filter((name) => !LATER.test(name) && !isIdle(schemaOf(name)) && rows.some((row) => hasValue(row[name])));
   const checked = used.find((name) => rows.some((row) => typeof row[name]?.status === "string")); // such as the check of a registry
   const simple = used.filter((name) => rows.every((row) => isSimple(row[name])));
-  const first = simple.find((name) => TITLES.includes(name)) || simple[0] || "id";
-  const others = simple.filter((name) => name !== first && !TITLES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
+  const first = simple.find((name) => NAMES.includes(name)) || simple[0] || "id";
+  const others = simple.filter((name) => name !== first && !NAMES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
   return [
     { title: title(first), wide: true, cell: (row) => [canOpen ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first])), row.description && h("p", { class: "message muted" }, row.description)] },
     ...(checked ? [{ title: title(checked), cell: (row) => row[checked] && badge(row[checked].status) }] : []),

@@ -29,8 +29,8 @@ export async function load(place) {
   [state.document] = await Promise.all([loadDocument(), state.read()]);
   place.belongsTo(state.environment.organization);
   const projectPath = `/project/${state.environment.project.id}`;
-  const [project, environments] = await Promise.all([api.seen(projectPath), api.all(`${projectPath}/environment`).catch(() => [])]);
-  return Object.assign(state, { project, title: state.environment.name, siblings: environments.map(({ id }) => `/environment/${id}`) });
+  const [project, environments] = await Promise.all([api.seen(projectPath), api.seen(`${projectPath}/environment`, api.all)]);
+  return Object.assign(state, { project, title: state.environment.name, siblings: (environments || []).map(({ id }) => `/environment/${id}`) });
 }
 
 export function watch(state, place, draw) {

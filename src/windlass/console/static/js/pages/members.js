@@ -30,7 +30,7 @@ export function render(state, place) {
     head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })] }),
     members.length ? table([
       { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
-      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: (event) => change(state, place, member, role, event) }) })),
+      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: () => change(state, place, member, role) }) })),
       { title: text.since, cell: (member) => ago(member.created_at) },
       { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
     ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
@@ -45,12 +45,10 @@ export function render(state, place) {
   ];
 }
 
-async function change(state, place, member, role, event) {
-  event.preventDefault();
+async function change(state, place, member, role) {
   const ok = await confirm(text.changeTitle(member.email), text.changeWill(role.name, role.description), { action: text.change });
   if (ok) await api.put(`${state.base}/member`, { user_id: member.id, role_id: role.id }).then(() => say(text.changed(member.email, role.name)), showError);
   await state.read();
-  document.querySelectorAll(`input[name="role-${member.id}"]`).forEach((input) => (input.touched = false));
   place.update();
 }
 
@@ -76,6 +74,7 @@ async function invite(state, place) {
 
 async function withdraw(state, place, invitation) {
   await api.delete(`${state.base}/inviteMember/${invitation.id}`);
+  say(text.withdrawn(invitation.email));
   await state.read();
   place.update();
 }
@@ -83,6 +82,7 @@ async function withdraw(state, place, invitation) {
 async function remove(state, place, member) {
   if (!(await confirm(text.removeTitle(member.email), text.removeWill, { action: words.remove.button, danger: true }))) return;
   await api.delete(`${state.base}/member`, { body: { user_id: member.id } });
+  say(text.removed(member.email));
   await state.read();
   place.update();
 }

@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
+import { familyOf } from "../families.js";
 import { schemaForm } from "../forms.js";
 import { button, showError, empty, errorText, field, head, onEnter } from "../parts.js";
 import { refusalOf } from "../rights.js";
@@ -14,17 +15,11 @@ const SETTINGS = [["install", "install_command"], ["build", "build_command"], ["
 
 export async function load({ org, query }) {
   const base = `/organization/${org.id}`;
-  const [projects, document, tokens] = await Promise.all([api.all(`${base}/project`), loadDocument(), api.all(`${base}/gitToken`).catch(() => [])]);
+  const [projects, document, tokens] = await Promise.all([api.all(`${base}/project`), loadDocument(), api.seen(`${base}/gitToken`, api.all)]);
   const lists = await Promise.all(projects.map((project) => api.all(`/project/${project.id}/environment`)));
   const environments = projects.flatMap((project, index) => lists[index].map((environment) => ({ ...environment, project })));
-  const kinds = document.listsBelow("/environment/x").filter((list) => document.at("POST", list.path) && document.operations.some((other) => other.method === "POST" && other.path === `/${list.path.split("/").pop()}/{${idOf(document, list)}}/deploy`));
-  return { base, projects, environments, document, tokens, kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", root: "/", branch: "", settings: {}, variables: "" };
-}
-
-function idOf(document, list) {
-  const kind = list.path.split("/").pop();
-  const operation = document.operations.find((other) => other.method === "GET" && new RegExp(`^/${kind}/\\{(\\w+)\\}$`).test(other.path));
-  return operation ? /\{(\w+)\}/.exec(operation.path)[1] : "";
+  const kinds = document.listsBelow("/environment/x").filter((list) => document.isDeployable(list));
+  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", root: "/", branch: "", settings: {}, variables: "" };
 }
 
 export function render(state, place) {
@@ -33,8 +28,8 @@ export function render(state, place) {
     head(text.title, { about: text.about }),
     refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
-      const kind = list.path.split("/").pop();
-      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => ((state.kind = kind), (state.form = null), place.update()) }, text.kinds[kind] || words.readable(kind));
+      const kind = familyOf(list);
+      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, made: null }), place.update()) }, text.kinds[kind] || words.readable(kind));
     })),
     where(state, place),
     state.kind === "application" ? repository(state, place) : other(state, place),
@@ -195,7 +190,7 @@ async function offerVersions(state) {
 }
 
 async function createOther(state, place, path, thenDeploy) {
-  const made = await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() });
+  const made = (state.made ||= await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() })); // a second try makes no second one
   const item = `/${state.kind}/${made.id}`;
   if (!thenDeploy) return place.go(item);
   await api.post(`${item}/deploy`);

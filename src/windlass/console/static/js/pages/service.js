@@ -30,7 +30,7 @@ export async function load(place) {
   state.document = document;
   const environment = await api.seen(`/environment/${state.service.environment.id}`);
   if (environment) place.belongsTo(environment.organization);
-  Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: state.service.name });
+  Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: tab === "overview" ? state.service.name : `${words.tabs[tab]} · ${state.service.name}` });
   state.inner = await TABS[tab].load();
   state.content = await state.inner.load(state, place);
   return state;
@@ -63,11 +63,6 @@ export function render(state, place) {
   ];
 }
 
-/** The kind of the present state. */
-export function presentKind({ status }) {
-  return kindOf(status.state, { instances: status.instances, ready: status.ready_instances });
-}
-
 /** The deployment that serves now: the newest that succeeded, of those that begin a version. Of what serves nothing, such as a job, the version that runs next. */
 export function serving({ deployments, status, serves }) {
   if (serves && !status.running_instances && !status.instances) return null;
@@ -79,7 +74,7 @@ function present(state) {
   const now = serving(state);
   const address = links.find((link) => link.is_default) || links[0];
   return [
-    badge(status.state, presentKind(state)),
+    badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances })),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
     now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name}, `), ago(now.finished_at)),
   ];
