@@ -72,6 +72,27 @@ def test_settings_that_are_saved_keep_the_edits_of_other_sections(
     assert (saved["description"], saved["release_command"]) == ("sells rope", "python migrate.py")
 
 
+def test_variables_that_are_not_saved_stay_while_another_page_is_looked_at(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Unsaved"), repository, "unsaved")
+    page = new_page(f"/application/{app}/variables?add=GREETING")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_have_value("GREETING")
+    dialog.get_by_label("Value").fill("hello")
+    dialog.get_by_role("button", name="Add to the changes").click()
+    expect(page.locator(".pending")).to_contain_text("GREETING")
+    page.locator(".tabs").get_by_role("link", name="Deployments").click()
+    expect(page.locator(".pending")).to_have_count(0)
+    page.locator(".tabs").get_by_role("link", name="Variables").click()
+    expect(page.locator(".pending")).to_contain_text("hello")
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".pending")).to_have_count(0)
+    found = server.call("GET", f"/application/{app}/environmentVariable")["results"]
+    assert [row["value"] for row in found if row["key"] == "GREETING"] == ["hello"]
+
+
 def test_settings_are_compared_with_those_that_are_edited(
     server: Server, new_page: NewPage, watch: Watch, repository: Repository
 ) -> None:

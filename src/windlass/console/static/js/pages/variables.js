@@ -27,16 +27,29 @@ export function render(state, place) {
   return [crumbs([state.name, state.path], [words.tabs.variables]), head(words.tabs.variables), draw(state, place)];
 }
 
+// Changes that are not saved yet stay while another page is looked at. By account and path.
+const unsaved = new Map();
+
+function changesOf(place, path) {
+  const key = `${place.account.id} ${path}`;
+  if (!unsaved.has(key)) unsaved.set(key, new Map());
+  return unsaved.get(key);
+}
+
 export async function read(place, { path, name, above, service }) {
-  const state = { path, name, above, service, search: "", changes: new Map(), revealed: new Set() };
+  const state = { path, name, above, service, search: "", changes: changesOf(place, path), revealed: new Set() };
   state.reload = async () => {
     const [variables, secrets] = await Promise.all([api.all(`${path}/environmentVariable`), api.all(`${path}/secret`)]);
     state.rows = [...variables.map((row) => ({ ...row, isSecret: false })), ...secrets.map((row) => ({ ...row, isSecret: true }))].sort((one, other) => one.key.localeCompare(other.key));
   };
   await state.reload();
-  const wanted = place.query.get("add");
-  if (wanted) setTimeout(() => edit(state, place, { key: wanted }), 0);
   return state;
+}
+
+// A failure leads here with the name of the variable that is missing.
+export function watch(state, place) {
+  const wanted = place.query.get("add");
+  if (wanted) edit(state, place, { key: wanted });
 }
 
 export function draw(state, place) {
