@@ -78,3 +78,20 @@ def test_a_link_with_the_key_of_another_session_signs_nobody_in(
     page.evaluate("(key) => localStorage.setItem('windlass.page-key', key)", key)
     page.goto(f"{server.url}/console/account")
     expect(page.locator(".facts").first).to_contain_text("mallory")
+
+
+def test_a_browser_that_keeps_nothing_is_signed_in_as_long_as_the_page(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
+    page = new_page(signed_in=False)
+    page.add_init_script(
+        "for (const name of ['localStorage', 'sessionStorage'])"
+        " Object.defineProperty(window, name, { get() { throw new DOMException('no', 'SecurityError'); } });"
+    )
+    page.goto("about:blank")
+    page.goto(server.link())
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    page.get_by_role("link", name="Account").first.click()
+    expect(page.get_by_role("heading", name="Account", level=1)).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()

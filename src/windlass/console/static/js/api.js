@@ -1,27 +1,15 @@
 // All requests to the API. The cookie identifies the session, and the key of the page proves that a page of the console asks.
 
+import { keep, recall } from "./storage.js";
 import { words } from "./words.js";
 
 const KEY = "windlass.page-key";
 let signedOut = () => {};
-let pageKey = readKey();
-
-function readKey() {
-  try {
-    return localStorage.getItem(KEY) || "";
-  } catch {
-    return "";
-  }
-}
+let pageKey = recall("localStorage", KEY);
 
 export function keepKey(key) {
   pageKey = key;
-  try {
-    if (key) localStorage.setItem(KEY, key);
-    else localStorage.removeItem(KEY);
-  } catch {
-    // Without storage, the session ends with the page.
-  }
+  keep("localStorage", KEY, key);
 }
 
 // Another tab has signed in or out.
@@ -32,12 +20,12 @@ addEventListener("storage", (event) => {
 const BEGUN = "windlass.sign-in-begun";
 
 /** Notes that this tab has begun to sign in at a provider. */
-export const beginSignIn = () => sessionStorage.setItem(BEGUN, "1");
+export const beginSignIn = () => keep("sessionStorage", BEGUN, "1");
 
 /** True once after `beginSignIn`: the key of another session, in a link of another person, is not taken. */
 export function hasBegunSignIn() {
-  const has = sessionStorage.getItem(BEGUN) === "1";
-  sessionStorage.removeItem(BEGUN);
+  const has = recall("sessionStorage", BEGUN) === "1";
+  keep("sessionStorage", BEGUN, "");
   return has;
 }
 

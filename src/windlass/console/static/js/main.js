@@ -8,8 +8,10 @@ import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
 import { button, closeDialogs, head, linkButton, showError, errorBox, say } from "./parts.js";
+import { keep, recall } from "./storage.js";
 import { words } from "./words.js";
 
+const ORGANIZATION = "windlass.organization";
 const app = document.getElementById("app");
 const session = { account: null, org: null };
 let current = { stop: () => {} };
@@ -27,7 +29,7 @@ async function show() {
   const ending = new AbortController();
   const stops = [];
   const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
-  const fail = (error) => (page.stop(), fill(main, problem(error)));
+  const fail = (error) => (page.stop(), fill(main, problem(error)), name(main));
   current.stop();
   current = page;
   closeDialogs(); // They ask about the page before.
@@ -86,7 +88,7 @@ function belongsTo({ id }) {
 function useOrganization(id) {
   const found = session.account.organizations.find((org) => org.id === id);
   if (!found || found === session.org) return false;
-  localStorage.setItem("windlass.organization", id);
+  keep("localStorage", ORGANIZATION, id);
   session.org = found;
   keepRights(found);
   return true;
@@ -126,7 +128,7 @@ async function start() {
     if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, button(words.tryAgain, start))));
     return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
   }
-  const chosen = localStorage.getItem("windlass.organization");
+  const chosen = recall("localStorage", ORGANIZATION);
   const { organizations } = session.account;
   session.org = organizations.find((org) => org.id === chosen) || organizations[0];
   keepRights(session.org);

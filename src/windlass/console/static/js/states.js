@@ -25,7 +25,7 @@ export function serviceKind(service) {
 
 /** Glyph and word. `kind` may say more than the state alone. */
 export function badge(state, kind = kindOf(state)) {
-  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : words.states[state] || words.readable(state);
+  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : words.states[state] || words.readable(state).toLowerCase();
   return h("span", { class: `state ${kind}` }, h("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[kind]), word);
 }
 

@@ -162,7 +162,7 @@ export const words = {
     about: "Members, tokens, webhooks, clusters and settings.", general: "General",
   },
   members: {
-    title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Set up a sign-in provider, then invite people: until then, tokens are the only way in.",
+    title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Invite people: until then, tokens are the only way in. People sign in at a provider, which the settings of the server name.",
     email: "E-mail", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
     roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
     invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.", removed: (name) => `${name} is no longer a member.`, withdrawn: (name) => `The invitation of ${name} is withdrawn.`,
