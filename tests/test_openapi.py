@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -169,30 +168,6 @@ def test_groups_come_in_the_order_of_the_contract_and_each_is_described() -> Non
     assert names[:5] == ["Organizations", "Projects", "Environments", "Applications", "Databases"]
     assert set(names) == {operation.group for operation in registry().operations}
     assert all(tag["description"].endswith(".") for tag in DOCUMENT["tags"])
-
-
-def test_a_group_of_a_family_has_the_description_of_that_family() -> None:
-    """An action of another family, such as `detect` of an organization, may be the first of the group."""
-    described = {tag["name"]: tag["description"] for tag in DOCUMENT["tags"]}
-    openings: dict[str, set[str]] = {}
-    for family in registry().families.values():
-        docstring = sys.modules[family.spec.__module__].__doc__ or ""
-        openings.setdefault(family.group, set()).add(docstring.partition("\n\n")[0].strip())
-    wrong = [group for group in openings.keys() & described if described[group] not in openings[group]]
-    assert wrong == []
-
-
-def test_a_value_that_only_one_answer_shows_is_marked() -> None:
-    """Clients that show answers, such as the console, ask for it to be kept."""
-    shown_once = {
-        (f"{family.title}Created", entry.name)
-        for family in registry().families.values()
-        for entry in family.additions
-        if "shown_once" in entry.extra
-    }
-    shown_once.add(("Rotated", "target_secret"))
-    assert len(shown_once) > 1
-    assert all(schema(name)["properties"][field]["x-shown-once"] for name, field in shown_once)
 
 
 def test_every_operation_needs_a_token_or_a_jwt() -> None:

@@ -124,7 +124,9 @@ def test_a_pasted_line_that_is_no_variable_is_named(
     expect(page.locator("#notices")).to_contain_text("Line 2: write it as KEY=value.")
 
 
-def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(server: Server, new_page: Callable[..., Page]) -> None:
+def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     page = new_page("/", timezone_id="Asia/Tokyo")
     shown = page.evaluate(
         """async ([document, at]) => {
@@ -132,7 +134,8 @@ def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(server: Server, new_pag
           const { $document: { ApiDocument } } = await load('main.js');
           const { schemaForm } = await load('forms.js');
           const api = new ApiDocument(document);
-          const form = schemaForm(api, api.schemas.OrganizationApiTokenRequest, { values: { expires_at: at } });
+          const schema = api.schemas.OrganizationApiTokenRequest;
+          const form = schemaForm(api, schema, { values: { expires_at: at } });
           return [form.node.querySelector('[type=datetime-local]').value, form.read().expires_at];
         }""",
         [DOCUMENT, "2030-01-31T09:05:00.000Z"],

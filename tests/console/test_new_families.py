@@ -79,7 +79,7 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     expect(page.locator("dialog.palette li").first).to_contain_text("Create a runbook")
 
 
-def test_what_a_tab_of_a_service_shows_is_in_the_api() -> None:
+def test_each_list_and_reading_of_a_tab_is_in_the_api() -> None:
     """A name that the API no longer has would hide nothing, and its tab would never be there."""
     node = shutil.which("node")
     if node is None:

@@ -1,4 +1,4 @@
-"""Names in modules of the console are declared there, imported from where they exist, or the browser's; and each
+"""Names in modules of the console are declared there, imported from where they exist, or the browser's. Each
 that is declared or imported is used."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def compiler() -> None:
 
 def names(folder: Path, kind: re.Pattern[str]) -> list[str]:
     words = (
-        "--noUnusedLocals --allowJs --checkJs --noEmit --noUncheckedSideEffectImports --target esnext --module esnext "
-        "--moduleResolution bundler --lib esnext,dom,dom.iterable"
+        "--noUnusedLocals --allowJs --checkJs --noEmit --noUncheckedSideEffectImports --target esnext "
+        "--module esnext --moduleResolution bundler --lib esnext,dom,dom.iterable"
     )
     modules = sorted(str(path) for path in folder.rglob("*.js"))
     assert modules

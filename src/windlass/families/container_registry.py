@@ -16,13 +16,13 @@ from windlass.core.declare.fields import (
     Name,
     Timestamp,
     absent,
+    always_refused,
     counts_users,
     example,
     fields_by,
     fixed,
     hidden,
     kept,
-    refused,
     several_lines,
     shaped,
 )
@@ -67,7 +67,7 @@ User = Annotated[
 ]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_SIGNS)]
 KeyFile = Annotated[str, Meta(min_length=1, max_length=16_384), several_lines()]
-_REFUSED = refused("Windlass has no identity of its own at a cloud")
+_REFUSED = always_refused("Windlass has no identity of its own at a cloud")
 _TO_REGISTRY = ("kind", "url", "config.username")
 
 

@@ -15,8 +15,8 @@ from windlass.core.declare.fields import (
     Name,
     absent,
     alternatives,
+    always_refused,
     example,
-    refused,
     shown_in_examples,
 )
 from windlass.core.declare.resource import Family, Spec, clash
@@ -89,7 +89,7 @@ class Terraform(Spec):
     ] = {}
     dockerfile_fragment: Annotated[
         Maybe[dict[str, Any]],
-        refused("the operator chooses the program, and its image"),
+        always_refused("the operator chooses the program, and its image"),
     ] = absent
     blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
 

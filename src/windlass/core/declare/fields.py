@@ -213,7 +213,7 @@ def shown_once() -> Meta:
     return Meta(extra={"shown_once": True}, extra_json_schema={"x-shown-once": True})
 
 
-def refused(reason: str) -> Meta:
+def always_refused(reason: str) -> Meta:
     """Marks a field of the interface that this server always refuses, so that no form offers it."""
     return Meta(description=f"Refused: {reason}", extra_json_schema={"x-refused": True})
 

@@ -15,8 +15,8 @@ from windlass.core.declare.fields import (
     Millicores,
     Text,
     absent,
+    always_refused,
     example,
-    refused,
     shaped,
     shown_in_examples,
     usual_choice,
@@ -94,7 +94,7 @@ class FilesSource(Spec):
     git_repository: Annotated[GitRepositoryRequest, shown_in_examples()]
 
 
-_NO_BLUEPRINTS: Final = refused("there are no blueprints here")
+_NO_BLUEPRINTS: Final = always_refused("there are no blueprints here")
 
 
 class BlueprintBackend(Spec):
