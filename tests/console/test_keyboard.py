@@ -78,3 +78,18 @@ def test_a_dialog_ends_with_its_page(server: Server, new_page: NewPage) -> None:
     page.go_back()
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     expect(page.locator("dialog")).to_have_count(0)
+
+
+def test_a_key_that_a_terminal_takes_does_nothing_else(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Shells"), repository, "shell")
+    server.deploy(app)
+    page = new_page(f"/application/{app}/terminal")
+    page.get_by_role("button", name="Open a shell").click()
+    expect(page.get_by_role("log", name="Terminal")).to_contain_text("$")
+    page.keyboard.press("Control+k")  # shells delete the rest of the line with it
+    expect(page.locator("dialog")).to_have_count(0)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Control+k")
+    expect(page.locator("dialog.palette")).to_be_visible()
