@@ -170,6 +170,7 @@ class TerraformKind(ServiceKind[Terraform]):
         """Destroys the resources with the module that made them."""
         if sub_action != DESTROY or not await has_resources(ctx, making.service):
             return None
+        await refuse_moved_state(ctx, making)
         last = await last_run(ctx, making.service)
         commit = particulars(last).commit_id if last else None
         built = await self._fetch(ctx, making, commit)

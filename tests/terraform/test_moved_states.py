@@ -1,0 +1,101 @@
+"""A state that is still in a former backend: no run begins with an empty one beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.jobs.sites import Programs
+from tests.terraform.test_settings import made
+from tests.world import REPOSITORY, World, make_world
+from windlass.base import ids
+from windlass.store import Tx
+
+ELSEWHERE = {"backend": {"kubernetes": None, "user_provided": {}}}
+SOURCE = {"git_repository": {"url": REPOSITORY, "branch": "main"}}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made_world:
+        yield made_world
+
+
+async def service_of(world: World) -> str:
+    return await made(world, terraform_files_source=SOURCE)
+
+
+async def ran(world: World, service: str, **body: Any) -> tuple[str, str]:
+    """The status and the message of a deployment that has ended."""
+    answer = await world.post(f"/terraform/{service}/deploy", body)
+    assert answer.status == 202, answer
+    await world.settle()
+    shown = await world.get(f"/terraform/{service}/deployment/{answer['id']}")
+    return shown["status"], shown["message"]
+
+
+async def test_a_changed_backend_is_refused_also_after_a_run_that_failed(world: World):
+    programs = Programs(world)
+    service = await service_of(world)
+    assert await ran(world, service) == ("SUCCEEDED", "")
+    programs.codes = [1]
+    assert (await ran(world, service))[0] == "FAILED"
+    await world.patch(f"/terraform/{service}", ELSEWHERE)
+    count = len(programs.started)
+    status, message = await ran(world, service)
+    assert (status, message.startswith("backend: deploy with the action MIGRATE_STATE first")) == (
+        "FAILED",
+        True,
+    )
+    assert len(programs.started) == count
+    programs.codes = [1]
+    assert (await ran(world, service, action="MIGRATE_STATE"))[0] == "FAILED"
+    assert "MIGRATE_STATE first" in (await ran(world, service))[1]
+    assert await ran(world, service, action="MIGRATE_STATE") == ("SUCCEEDED", "")
+    assert await ran(world, service) == ("SUCCEEDED", "")
+
+
+async def test_a_backend_is_free_until_a_run_has_succeeded(world: World):
+    programs = Programs(world)
+    service = await service_of(world)
+    programs.codes = [1]
+    assert (await ran(world, service))[0] == "FAILED"
+    await world.patch(f"/terraform/{service}", ELSEWHERE)
+    assert await ran(world, service) == ("SUCCEEDED", "")
+
+
+async def test_a_changed_backend_is_refused_also_after_very_many_plans(world: World):
+    service = await service_of(world)
+    assert await ran(world, service) == ("SUCCEEDED", "")
+    assert await ran(world, service, action="PLAN") == ("SUCCEEDED", "")
+
+    async def plan_often(tx: Tx) -> None:
+        last, *_ = await tx.deployments.latest(service, 1)
+        for number in range(last.number + 1, last.number + 301):
+            await tx.deployments.add(msgspec.structs.replace(last, id=ids.new_id(), number=number))
+        status = await tx.statuses.get(service)
+        assert status is not None
+        await tx.statuses.change(msgspec.structs.replace(status, deployments=last.number + 300))
+
+    await world.installation.ctx.store.write(plan_often)
+    await world.patch(f"/terraform/{service}", ELSEWHERE)
+    assert "MIGRATE_STATE first" in (await ran(world, service))[1]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+async def test_a_deletion_destroys_with_the_backend_that_the_last_run_had(world: World, code: int):
+    """A run that failed may have made something; only its backend knows."""
+    programs = Programs(world)
+    service = await made(world, terraform_files_source=SOURCE, backend={"user_provided": {}})
+    assert await ran(world, service) == ("SUCCEEDED", "")
+    programs.codes = [code]
+    await ran(world, service)
+    await world.patch(f"/terraform/{service}", {"backend": {"kubernetes": {}, "user_provided": None}})
+    assert (await world.delete(f"/terraform/{service}")).status == 204
+    await world.settle()
+    status = await world.get(f"/terraform/{service}/status")
+    assert status["deployment_state"] == "DELETE_ERROR"
+    assert "MIGRATE_STATE first" in status["message"]
