@@ -27,7 +27,7 @@ from windlass.control.records.terraform_states import (
 from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
-from windlass.control.workloads.terraform_inputs import secrets_of
+from windlass.control.workloads.terraform_inputs import keeps_state, secrets_of
 from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import TerraformRemoval
@@ -42,7 +42,7 @@ from windlass.core.deploy.terraform_state import (
     variable_name,
 )
 from windlass.core.words.masking import Mask
-from windlass.families.terraform import terraform
+from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import PLAN_ONLY
 from windlass.store import Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
@@ -187,7 +187,7 @@ async def list_state_versions(ctx: Context, call: Call) -> Reply:
 @writes("terraform.restoreState")
 async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, number = await target(tx, call), call.sent(RestoreRequest).number
-    if not _keeps_state(service.body):
+    if not keeps_state(service.read(Terraform)):
         raise Conflict(
             "backend: go to the backend of the module to restore it: Windlass does not keep this state"
         )
@@ -201,11 +201,6 @@ async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
     content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
     restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
     return Reply(encode(_shown_version(restored, restored)))
-
-
-def _keeps_state(body: bytes) -> bool:
-    backend: Document = msgspec.json.decode(body)["backend"]
-    return "kubernetes" in backend
 
 
 async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:

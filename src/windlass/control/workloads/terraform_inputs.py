@@ -95,10 +95,10 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
     with success. Any number of plans and failures may have come after it."""
     async for row in newest_first(ctx, service.id, FAR):
         details = particulars(row)
-        is_over = row.status == Progress.SUCCEEDED or not has_succeeded
-        if is_over and row.action in BUILDS and details.sub_action in (APPLY, MIGRATE) and details.run:
-            if details.commit:
-                return row
+        is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
+        is_applied = row.action in BUILDS and details.sub_action in (APPLY, MIGRATE)
+        if is_wanted and is_applied and details.commit and details.run:
+            return row
     return None
 
 
@@ -108,8 +108,8 @@ async def refuse_moved_state(ctx: Context, making: Making) -> None:
     last = await last_run(ctx, making.service, has_succeeded=True)
     if last and _kept_state(ctx, last) not in (None, keeps_state(making.service.read(Terraform))):
         raise BuildError(
-            "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last run, "
-            "and the state is still in the former one"
+            "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last "
+            "run, and the state is still in the former one"
         )
 
 
