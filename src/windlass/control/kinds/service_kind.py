@@ -156,10 +156,6 @@ class ServiceKind(Generic[S]):
         """Returns the event of a job whose command runs with this action; empty if there is none."""
         return ""
 
-    def built_from(self, service: Row) -> Row:
-        """Returns the service in the form of an application with the same source."""
-        return service
-
     def needs_upload(self, service: Row) -> bool:
         """True if each deploy of a service takes an upload: the newest, unless it names one."""
         return False

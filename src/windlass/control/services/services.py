@@ -235,8 +235,7 @@ async def newest_commits(ctx: Context, call: Call) -> Sequence[GitCommit]:
     """Returns the newest commits of the branch that the service is built from, the newest first."""
     service = await target(ctx.store.reads, call)
     try:
-        built = ctx.kinds[service.family].built_from(service)
-        source = await source_of(ctx, ctx.store.reads, built, None)
+        source = await source_of(ctx, ctx.store.reads, service, None)
         return await ctx.git_reader.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
