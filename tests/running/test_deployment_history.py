@@ -138,7 +138,9 @@ async def test_a_history_that_goes_on_reads_nothing_that_is_newer(world: World, 
         world.clock.turn(60)
         await world.post(f"/container/{container}/deploy", {"image_tag": "3.0"})
         await world.settle()
-    *_, alone, both = (await world.get(f"/environment/{environment}/deploymentHistory?pageSize=100"))["results"]
+    *_, alone, both = (await world.get(f"/environment/{environment}/deploymentHistory?pageSize=100"))[
+        "results"
+    ]
     reads = world.installation.ctx.store.reads.deployments
     numbers: list[int] = []
     latest = type(reads).latest

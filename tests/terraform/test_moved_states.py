@@ -14,7 +14,7 @@ from tests.world import REPOSITORY, World, make_world
 from windlass.base import ids
 from windlass.store import Tx
 
-ELSEWHERE = {"backend": {"kubernetes": None, "user_provided": {}}}
+ELSEWHERE: dict[str, Any] = {"backend": {"kubernetes": None, "user_provided": {}}}
 SOURCE = {"git_repository": {"url": REPOSITORY, "branch": "main"}}
 
 

@@ -68,6 +68,7 @@ class JobKind(ServiceKind[Job]):
     family = job
     waits_for = frozenset({database.name})
     has_runs = True
+    more_time = "raise max_duration_seconds"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
         place = await ctx.places.of_environment(tx, draft.above.id)

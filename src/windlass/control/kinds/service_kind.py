@@ -87,6 +87,8 @@ class ServiceKind(Generic[S]):
     """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
+    more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
+    """The way to give a run of it more time."""
 
     @property
     def deploys_by(self) -> Do:
@@ -134,7 +136,7 @@ class ServiceKind(Generic[S]):
         return None
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        """Returns what a person should know about a run that failed; empty if its output says it."""
+        """Returns what a person should do about a run that failed, and why; empty if its output says it."""
         return ""
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:

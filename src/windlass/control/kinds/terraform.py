@@ -86,6 +86,7 @@ _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUN
 class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     waits_for = frozenset({database.name})
+    more_time = "raise timeout_sec"
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",
@@ -212,7 +213,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        return await describe_lock(ctx.store.reads, service.id, ctx.clock.now())
+        return await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id)
 
     # For its neighbours
 

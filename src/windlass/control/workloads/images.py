@@ -94,7 +94,7 @@ async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLo
     try:
         return await login_of(ctx, registry) if registry else None
     except RegistryFailure as failure:
-        raise BuildError(f"The registry of the image cannot be used: {failure}") from failure
+        raise BuildError(f"registry_id: {failure}") from failure
 
 
 async def _find_repeated(ctx: Context, making: Making, request: PullRequest) -> str:
