@@ -28,6 +28,7 @@ from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import Do, State, action_status
 from windlass.families.deployment_history import HistoryQuery
+from windlass.families.environment import LISTS
 from windlass.store import DeploymentRow, Reads, Row
 
 # One service
@@ -121,8 +122,9 @@ def _unknown_start(where: str) -> Invalid:
 
 
 def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
-    # Existing clients require the list of each kind of the interface, also of the one that there is none of.
-    lists: dict[str, list[Document]] = {f"{family}s": [] for family in ("helm", *ctx.kinds)}
+    lists: dict[str, list[Document]] = {
+        name: [] for name in (*LISTS, *(f"{family}s" for family in ctx.kinds))
+    }
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
     auditing = _auditing_data(group)

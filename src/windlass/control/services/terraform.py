@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -44,10 +43,8 @@ from windlass.core.deploy.terraform_state import (
 from windlass.core.words.masking import Mask
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import PLAN_ONLY
-from windlass.store import Reads, Tx
+from windlass.store import FAR, Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
-
-_MOST_VERSIONS: Final = 1000
 
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")
@@ -180,7 +177,7 @@ async def read_lock(ctx: Context, call: Call) -> Reply:
 async def list_state_versions(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
-    versions = await source.terraform.versions(service.id, _MOST_VERSIONS)
+    versions = await source.terraform.versions(service.id, FAR)
     return Reply(results([encode(_shown_version(version, versions[0])) for version in versions]))
 
 
