@@ -125,6 +125,10 @@ class ServiceKind(Generic[S]):
         """Returns the version that deploys a new commit by itself."""
         return ChosenVersion(git_commit_id=commit)
 
+    def is_version(self, details: Particulars) -> bool:
+        """True if a deployment is of a version, which another one may repeat."""
+        return True
+
     def removal_action(self, query: Spec | None) -> str:
         """Returns what the removal of a service does first, from the query of its request."""
         return ""

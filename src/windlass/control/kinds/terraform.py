@@ -33,6 +33,7 @@ from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
 from windlass.control.workloads.terraform_inputs import (
     SECRETS,
+    action_of,
     has_resources,
     input_variables,
     last_run,
@@ -147,14 +148,14 @@ class TerraformKind(ServiceKind[Terraform]):
         only_plans = service.read(Terraform).auto_deploy_config.terraform_action == "PLAN"
         return ChosenVersion(git_commit_id=commit, sub_action=PLAN_ONLY if only_plans else APPLY)
 
+    def is_version(self, details: Particulars) -> bool:
+        return action_of(details) == APPLY
+
     def removal_action(self, query: Spec | None) -> str:
         is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
         return "" if is_kept else DESTROY
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        details = particulars(making.deployment)
-        if details.sub_action != MIGRATE:
-            await refuse_moved_state(ctx, making)
         return await self._fetch(ctx, making)
 
     async def _fetch(self, ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
@@ -171,7 +172,6 @@ class TerraformKind(ServiceKind[Terraform]):
         """Destroys the resources with the module that made them."""
         if sub_action != DESTROY or not await has_resources(ctx, making.service):
             return None
-        await refuse_moved_state(ctx, making)
         last = await last_run(ctx, making.service)
         commit = particulars(last).commit_id if last else None
         built = await self._fetch(ctx, making, commit)
@@ -183,6 +183,8 @@ class TerraformKind(ServiceKind[Terraform]):
 
     async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
         spec, details = making.service.read(Terraform), particulars(making.deployment)
+        if details.sub_action != MIGRATE:
+            await refuse_moved_state(ctx, making)
         program = await program_of(ctx, await ctx.places.of(making.service.id), spec)
         usual = self._usual_workload(ctx, making, artifact)
         variables = input_variables(spec, secrets_of(ctx, making.service))
@@ -207,7 +209,7 @@ class TerraformKind(ServiceKind[Terraform]):
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """The document shows which commit was applied."""
-        if (commit := details.commit) is None or details.sub_action != APPLY:
+        if (commit := details.commit) is None or action_of(details) != APPLY:
             return {}
         shown = commit_fields(commit)
         return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}

@@ -63,7 +63,7 @@ def run_request(
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
         "program": program.path,
-        "action": details.sub_action or APPLY,
+        "action": action_of(details),
         "url": f"{program.server}/terraform-run/{service.id}",
         "container": bool(program.image),
         "keeps_state": keeps_state(spec),
@@ -74,6 +74,11 @@ def run_request(
         "mirror": program.providers,
         "downloads": settings.toolchain_downloads,
     }
+
+
+def action_of(details: Particulars) -> str:
+    """Returns the action of a deployment. A rollback applies, and says nothing."""
+    return details.sub_action or APPLY
 
 
 def keeps_state(spec: Terraform) -> bool:
@@ -96,7 +101,7 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
     async for row in newest_first(ctx, service.id, FAR):
         details = particulars(row)
         is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
-        is_applied = row.action in BUILDS and details.sub_action in (APPLY, MIGRATE)
+        is_applied = row.action in BUILDS and action_of(details) in (APPLY, MIGRATE)
         if is_wanted and is_applied and details.commit and details.run:
             return row
     return None
