@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ from tests.jobs.sites import Programs
 from tests.terraform.test_settings import made
 from tests.world import REPOSITORY, World, make_world
 from windlass.base import ids
+from windlass.control.records.terraform_states import add_version
+from windlass.core.deploy.workload import Workload
+from windlass.launch.terraform import APPLY, DESTROY, MIGRATE
 from windlass.store import Tx
 
 ELSEWHERE: dict[str, Any] = {"backend": {"kubernetes": None, "user_provided": {}}}
@@ -22,6 +26,28 @@ SOURCE = {"git_repository": {"url": REPOSITORY, "branch": "main"}}
 async def world() -> AsyncIterator[World]:
     async with make_world() as made_world:
         yield made_world
+
+
+MADE = {"version": 4, "resources": [{"mode": "managed", "type": "a", "name": "b", "instances": [{}]}]}
+EMPTY = {"version": 4, "resources": []}
+
+
+class Modules(Programs):
+    """Runs that store a state as the real ones do: Windlass has that of another backend after a success."""
+
+    async def work(self, workload: Workload) -> int:
+        code = await super().work(workload)
+        request = msgspec.json.decode(workload.variables["WINDLASS_TERRAFORM"])
+        state = {APPLY: MADE, MIGRATE: MADE, DESTROY: EMPTY}.get(request["action"])
+        if state and (code == 0 or request["keeps_state"]):
+            await self.world.installation.ctx.store.write(partial(self.store, workload, state))
+        return code
+
+    async def store(self, workload: Workload, state: Any, tx: Tx) -> None:
+        service = await tx.resources.get(workload.service)
+        assert service is not None
+        ctx, content = self.world.installation.ctx, msgspec.json.encode(state)
+        await add_version(ctx, tx, service, workload.deployment, content)
 
 
 async def service_of(world: World) -> str:
@@ -38,7 +64,7 @@ async def ran(world: World, service: str, **body: Any) -> tuple[str, str]:
 
 
 async def test_a_changed_backend_is_refused_also_after_a_run_that_failed(world: World):
-    programs = Programs(world)
+    programs = Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
     programs.codes = [1]
@@ -58,16 +84,38 @@ async def test_a_changed_backend_is_refused_also_after_a_run_that_failed(world: 
     assert await ran(world, service) == ("SUCCEEDED", "")
 
 
-async def test_a_backend_is_free_until_a_run_has_succeeded(world: World):
-    programs = Programs(world)
+async def test_a_changed_backend_is_refused_after_a_first_run_that_failed_and_made_something(world: World):
+    programs = Modules(world)
     service = await service_of(world)
     programs.codes = [1]
     assert (await ran(world, service))[0] == "FAILED"
+    await world.patch(f"/terraform/{service}", ELSEWHERE)
+    assert "MIGRATE_STATE first" in (await ran(world, service))[1]
+    assert await ran(world, service, action="MIGRATE_STATE") == ("SUCCEEDED", "")
+
+
+async def test_a_first_run_that_failed_elsewhere_may_be_repeated_anywhere(world: World):
+    programs = Modules(world)
+    service = await made(world, terraform_files_source=SOURCE, backend={"user_provided": {}})
+    programs.codes = [1, 1]
+    for _ in range(2):
+        assert "MIGRATE_STATE" not in (await ran(world, service))[1]
+    await world.patch(f"/terraform/{service}", {"backend": {"kubernetes": {}, "user_provided": None}})
+    assert await ran(world, service) == ("SUCCEEDED", "")
+
+
+async def test_a_backend_may_be_changed_once_everything_is_destroyed(world: World):
+    Modules(world)
+    service = await service_of(world)
+    assert await ran(world, service) == ("SUCCEEDED", "")
+    assert (await world.post(f"/terraform/{service}/uninstall")).status == 202
+    await world.settle()
     await world.patch(f"/terraform/{service}", ELSEWHERE)
     assert await ran(world, service) == ("SUCCEEDED", "")
 
 
 async def test_a_changed_backend_is_refused_also_after_very_many_plans(world: World):
+    Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
     assert await ran(world, service, action="PLAN") == ("SUCCEEDED", "")
@@ -88,7 +136,7 @@ async def test_a_changed_backend_is_refused_also_after_very_many_plans(world: Wo
 @pytest.mark.parametrize("code", [0, 1])
 async def test_a_deletion_destroys_with_the_backend_that_the_last_run_had(world: World, code: int):
     """A run that failed may have made something; only its backend knows."""
-    programs = Programs(world)
+    programs = Modules(world)
     service = await made(world, terraform_files_source=SOURCE, backend={"user_provided": {}})
     assert await ran(world, service) == ("SUCCEEDED", "")
     programs.codes = [code]

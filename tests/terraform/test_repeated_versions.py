@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.jobs.sites import Programs
-from tests.terraform.test_moved_states import ELSEWHERE, ran, service_of
+from tests.terraform.test_moved_states import ELSEWHERE, Modules, ran, service_of
 from tests.world import World, make_world
 from windlass.launch.terraform import APPLY, PLAN_ONLY, UNLOCK
 
@@ -27,7 +26,7 @@ async def repeated(world: World, service: str, verb: str, body: Any = None) -> A
     return await world.get(f"/terraform/{service}/deployment/{answer['id']}")
 
 
-def actions(programs: Programs) -> list[str]:
+def actions(programs: Modules) -> list[str]:
     return [
         msgspec.json.decode(workload.variables["WINDLASS_TERRAFORM"])["action"]
         for workload in programs.started
@@ -35,7 +34,7 @@ def actions(programs: Programs) -> list[str]:
 
 
 async def test_a_redeploy_releases_no_lock(world: World):
-    programs = Programs(world)
+    programs = Modules(world)
     service = await service_of(world)
     for body in ({}, {"action": "PLAN"}, {"action": "FORCE_UNLOCK"}):
         assert await ran(world, service, **body) == ("SUCCEEDED", "")
@@ -44,7 +43,7 @@ async def test_a_redeploy_releases_no_lock(world: World):
 
 
 async def test_a_redeploy_of_a_service_that_was_only_planned_applies_nothing(world: World):
-    programs = Programs(world)
+    programs = Modules(world)
     service = await service_of(world)
     assert await ran(world, service, action="PLAN") == ("SUCCEEDED", "")
     await repeated(world, service, "redeploy")
@@ -52,7 +51,7 @@ async def test_a_redeploy_of_a_service_that_was_only_planned_applies_nothing(wor
 
 
 async def test_a_rollback_applies_the_version_before_the_last_one(world: World):
-    programs = Programs(world)
+    programs = Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
     world.git.push("second")
@@ -69,6 +68,7 @@ async def test_a_rollback_applies_the_version_before_the_last_one(world: World):
 
 
 async def test_a_rollback_after_a_changed_backend_is_refused(world: World):
+    Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
     world.git.push("second")
@@ -79,6 +79,7 @@ async def test_a_rollback_after_a_changed_backend_is_refused(world: World):
 
 
 async def test_a_backend_is_known_after_a_rollback_too(world: World):
+    Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
     world.git.push("second")

@@ -108,14 +108,24 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
 
 
 async def refuse_moved_state(ctx: Context, making: Making) -> None:
-    """Refuses a run with another backend than the last one that succeeded: it would begin with an empty
-    state, and make everything a second time."""
-    last = await last_run(ctx, making.service, has_succeeded=True)
-    if last and _kept_state(ctx, last) not in (None, keeps_state(making.service.read(Terraform))):
+    """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
+    it would begin with an empty one, and make everything a second time."""
+    service, is_kept = making.service, keeps_state(making.service.read(Terraform))
+    last = await last_run(ctx, service, has_succeeded=True)
+    if last is None:  # only Windlass has the state of runs that failed
+        is_moved = not is_kept and await _has_managed(ctx, service)
+    else:
+        is_moved = _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
+    if is_moved:
         raise BuildError(
             "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last "
             "run, and the state is still in the former one"
         )
+
+
+async def _has_managed(ctx: Context, service: Row) -> bool:
+    _, state = await newest_state(ctx, ctx.store.reads, service.id)
+    return state is not None and has_managed(state)
 
 
 def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
