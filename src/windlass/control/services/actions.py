@@ -52,7 +52,7 @@ async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec |
 
 async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     if (await status_of(tx, service)).serving is None:
-        raise Conflict(f"{name_of(service)} is not running: deploy it instead")
+        raise Conflict(f"Deploy {name_of(service)} instead: it is not running")
     return await accept(tx, service, Do.RESTART, call)
 
 
