@@ -141,8 +141,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return await _approved_version(tx, service, body.plan_id)
 
     def deploys_new_commits(self, service: Row) -> bool:
-        config = service.read(Terraform).auto_deploy_config
-        return config.auto_deploy and config.terraform_action != "NOOP"
+        return _is_watched(service.read(Terraform))
 
     def new_commit(self, service: Row, commit: str) -> ChosenVersion:
         only_plans = service.read(Terraform).auto_deploy_config.terraform_action == "PLAN"
@@ -294,10 +293,18 @@ async def _approved_version(tx: Tx, service: Row, plan_id: str) -> ChosenVersion
 
 
 def _branch_choice(spec: Terraform) -> BranchChoice:
-    repository = spec.terraform_files_source.git_repository
+    config = spec.auto_deploy_config
     return BranchChoice(
-        spec.auto_deploy_config.auto_deploy, repository, "terraform_files_source.git_repository"
+        _is_watched(spec),
+        spec.terraform_files_source.git_repository,
+        "terraform_files_source.git_repository",
+        config.terraform_action,
+        "auto_deploy_config.terraform_action",
     )
+
+
+def _is_watched(spec: Terraform) -> bool:
+    return spec.auto_deploy_config.auto_deploy and spec.auto_deploy_config.terraform_action != "NOOP"
 
 
 # Runs
