@@ -133,7 +133,7 @@ async def test_an_environment_without_deployments_has_an_empty_history(world: Wo
 
 
 async def test_a_history_that_goes_on_reads_nothing_that_is_newer(world: World, shop):
-    environment, app, container = shop
+    environment, _, container = shop
     for _ in range(30):
         world.clock.turn(60)
         await world.post(f"/container/{container}/deploy", {"image_tag": "3.0"})
