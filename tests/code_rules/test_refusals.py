@@ -63,6 +63,49 @@ def test_every_refusal_says_what_to_do():
     assert sorted(found) == []
 
 
+ADVISING = {
+    "BadOutput": 0,
+    "BuildError": 0,
+    "LockConflict": 0,
+    "RegistryFailure": 1,
+    "RunFailed": 0,
+    "Unusable": 0,
+}
+"""Failures whose message begins with an order, by the place of the message among the arguments."""
+ADVISING_FOLDERS = ("control", "registries")
+ORDERS = f"{VERBS} allow divide fix give make pull raise try write"
+BEGINNING = re.compile(rf"^([\w.…\[\]]+: )?(…\Z|({ORDERS.replace(' ', '|')})\b)", re.I)
+"""An order at the beginning, after the field that it is about. Some are handed on from elsewhere."""
+
+
+def without_beginning(source: str) -> list[str]:
+    """Messages that do not begin with what to do."""
+    messages = [
+        text_of(call.args[ADVISING[name]])
+        for call in ast.walk(parsed(source))
+        if isinstance(call, ast.Call)
+        and (name := getattr(call.func, "id", getattr(call.func, "attr", ""))) in ADVISING
+        and len(call.args) > ADVISING[name]
+    ]
+    return [message for message in messages if not BEGINNING.search(message)]
+
+
+def test_failures_of_runs_and_registries_begin_with_what_to_do():
+    found = {
+        f"{file.relative_to(SOURCE)}: {message}"
+        for folder in ADVISING_FOLDERS
+        for file in sorted((SOURCE / folder).rglob("*.py"))
+        for message in without_beginning(file.read_text())
+    }
+    assert sorted(found) == []
+
+
+def test_a_failure_that_begins_with_the_reason_is_found():
+    bad = 'RegistryFailure(Problem.NAME, f"{host} is gone: check it")\nBuildError("It is full: make room")\n'
+    good = 'RegistryFailure(Problem.NAME, "config.region: check it")\nBuildError(f"Choose another {name}")'
+    assert without_beginning(bad + good) == ["… is gone: check it", "It is full: make room"]
+
+
 def test_the_table_of_refusals_is_not_empty():
     assert sum(len([*refusals(file.read_text())]) for file in SOURCE.rglob("*.py")) > 40
 

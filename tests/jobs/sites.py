@@ -65,6 +65,7 @@ class Programs:
     """The programs of runs on the fake engine: they end with these codes, or wait to be let go."""
 
     def __init__(self, world: World) -> None:
+        self.world = world
         self.codes: list[int] = []
         """The codes with which the next runs end; 0 after them."""
         self.started: list[Workload] = []

@@ -104,7 +104,7 @@ async def test_a_failing_on_delete_leaves_an_error_and_is_tried_again(world: Wor
     assert (await world.delete(f"/environment/{environment}")).status == 204
     await world.settle()
     status = await world.get(f"/job/{job}/status")
-    assert (status["deployment_state"], "on_delete failed" in status["message"]) == ("DELETE_ERROR", True)
+    assert (status["deployment_state"], "failed at on_delete" in status["message"]) == ("DELETE_ERROR", True)
     assert (await world.get(f"/database/{database}/status"))["deployment_state"] == "DELETE_ERROR"
     assert database in {one.service for one in world.engine.instances.values()}
     assert (await world.delete(f"/environment/{environment}")).status == 204

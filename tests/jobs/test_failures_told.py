@@ -54,7 +54,7 @@ async def test_a_failing_run_is_told_to_webhooks_and_in_the_audit_and_its_job_is
     [payload] = await told(world, webhook)
     assert (payload["action"], payload["status"]) == ("RUN", "FAILED")
     assert (payload["run_id"], payload["run_number"], payload["job_id"]) == (run["id"], 1, job)
-    assert payload["message"].startswith("Run 1 failed: ")
+    assert payload["message"].startswith("Look at the log of run 1, which failed: ")
     assert (payload["started_at"], payload["finished_at"]) == (run["started_at"], run["ended_at"])
     assert "RUN_FAILED" in await audited(world)
     assert await state(world, job) == ("DEPLOYMENT_ERROR", payload["message"])

@@ -115,6 +115,62 @@ async def test_a_job_does_not_pass_for_another_by_its_name(world: World, name: s
     assert f"the job {name} has set it" in await message_of(world, other, written({"A": "2"}))
 
 
+async def test_a_job_does_not_pass_for_another_that_had_its_name(world: World) -> None:
+    environment = await world.environment()
+    world.engine.output = written({"A": "1"})
+    job = await ready_job(world, environment, name="first", schedule=events("on_start"))
+    assert (await world.patch(f"/job/{job}", {"name": "renamed"})).status == 200
+    other = await new_job(world, environment, name="first", schedule=events("on_start"))
+    assert "the job renamed has set it" in await message_of(world, other, written({"A": "2"}))
+
+
+async def test_a_job_changes_no_variable_of_people_whose_description_names_it(world: World) -> None:
+    environment = await world.environment()
+    mine = {"key": "A", "value": "1", "description": "Set by the job first"}
+    await world.made(f"/environment/{environment}/environmentVariable", mine)
+    job = await new_job(world, environment, name="first", schedule=events("on_start"))
+    assert "no job has set it" in await message_of(world, job, written({"A": "2"}))
+
+
+async def test_a_variable_stays_that_of_its_job_whatever_people_write_to_it(world: World) -> None:
+    environment = await world.environment()
+    world.engine.output = written({"A": "1"})
+    job = await ready_job(world, environment, schedule=events("on_start"))
+    (row,) = (await world.get(f"/environment/{environment}/environmentVariable"))["results"]
+    assert row["set_by_job"] == job
+    path = f"/environment/{environment}/environmentVariable/{row['id']}"
+    assert (await world.patch(path, {"description": "Mine"})).status == 200
+    assert (await world.put(path, {"key": "A", "value": "3"})).status == 200
+    assert await message_of(world, job, written({"A": "2"})) == ""
+    assert await variables(world, environment) == {"A": "2"}
+
+
+@pytest.mark.parametrize("sensitive", [False, True])
+async def test_a_job_of_a_cloned_environment_changes_the_copies_of_its_variables(
+    world: World, sensitive: bool
+) -> None:
+    environment = await world.environment()
+    world.engine.output = written({"A": "1"}, sensitive=sensitive)
+    await ready_job(world, environment, name="first", schedule=events("on_start"))
+    copy = (await world.post(f"/environment/{environment}/clone", {"name": "copy"}))["id"]
+    (job,) = (await world.get(f"/environment/{copy}/job"))["results"]
+    assert await message_of(world, job["id"], written({"A": "2"})) == ""
+    assert await variables(world, copy) == {"A": "2"}
+    assert await variables(world, environment) == ({} if sensitive else {"A": "1"})
+
+
+async def test_a_variable_of_a_deleted_job_may_be_set_by_another(world: World) -> None:
+    environment = await world.environment()
+    world.engine.output = written({"A": "1"})
+    job = await ready_job(world, environment, schedule=events("on_start"))
+    assert (await world.delete(f"/job/{job}")).status == 204
+    await world.settle()
+    other = await new_job(world, environment, schedule=events("on_start"))
+    assert await message_of(world, other, written({"A": "1"})) == ""
+    (row,) = (await world.get(f"/environment/{environment}/environmentVariable"))["results"]
+    assert row["set_by_job"] == other
+
+
 async def test_a_job_changes_its_variables_under_a_new_name_too(world: World) -> None:
     environment = await world.environment()
     world.engine.output = written({"A": "1"})

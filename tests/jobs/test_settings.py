@@ -234,3 +234,10 @@ async def deployed_commits(world: World, job: str) -> list[str]:
     listed = (await world.get(f"/job/{job}/deployment"))["results"]
     commits = [one["git_commit_id"] for one in listed]
     return [*commits[:-1], "first"]
+
+
+async def test_a_rollback_of_a_job_runs_the_version_before_the_last_one(world: World) -> None:
+    job = await ready_job(world)
+    assert (await deployed(world, job, body={"image_tag": "2.0"}))["status"] == "SUCCEEDED"
+    back = await deployed(world, job, "rollback", {})
+    assert (back["status"], back["image_tag"]) == ("SUCCEEDED", "1.0")

@@ -50,11 +50,8 @@ async def test_a_zone_that_is_gone_stops_no_other_timetable(world: World) -> Non
         assert (run["status"], GONE in run["message"]) == ("SKIPPED", True)
 
 
-async def test_a_job_whose_zone_is_known_again_runs_again(world: World) -> None:
-    job = await ready_job(world)
-    await lose_zone(world, job)
-    world.clock.turn(MINUTE)
-    await world.settle()
+async def find_zone(world: World, job: str) -> None:
+    """Makes the zone of a job known again, under another name."""
 
     async def change(tx: Tx) -> None:
         timetable = await tx.timetables.get(job)
@@ -63,6 +60,32 @@ async def test_a_job_whose_zone_is_known_again_runs_again(world: World) -> None:
         await tx.timetables.set(msgspec.structs.replace(timetable, body=plan))
 
     await world.installation.ctx.store.write(change)
+
+
+async def test_a_job_whose_zone_is_known_again_runs_at_its_due_times_only(world: World) -> None:
+    job = await ready_job(world, schedule=cron("0 */6 * * *"))
+    await lose_zone(world, job)
+    for minutes in (6 * 60, 61, 61):
+        world.clock.turn(minutes * MINUTE)
+        await world.settle()
+        assert await states(world, job) == [("SCHEDULE", "SKIPPED")]
+    await find_zone(world, job)
+    world.clock.turn(61 * MINUTE)
+    await world.settle()
+    assert await states(world, job) == [("SCHEDULE", "SKIPPED")]
+    world.clock.turn(6 * 60 * MINUTE)
+    await world.settle()
+    *_, last = await runs(world, job)
+    assert (last["status"], last["scheduled_for"][14:16]) == ("SUCCEEDED", "00")
+    assert len(await runs(world, job)) == 2
+
+
+async def test_a_job_whose_zone_is_known_again_runs_again(world: World) -> None:
+    job = await ready_job(world)
+    await lose_zone(world, job)
+    world.clock.turn(MINUTE)
+    await world.settle()
+    await find_zone(world, job)
     world.clock.turn(61 * MINUTE)
     await world.settle()
     assert (await states(world, job))[-1] == ("SCHEDULE", "SUCCEEDED")

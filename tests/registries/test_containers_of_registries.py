@@ -164,6 +164,27 @@ async def test_a_registry_of_another_organization_does_not_exist(world, family):
     assert (await world.post(f"/environment/{environment}/{family}", naming(family, id))).status == 201
 
 
+async def test_a_registry_of_another_organization_that_is_stored_gives_nothing_away(world):
+    """Earlier versions stored any id."""
+    service = await container(world, auto_deploy=True)
+    other, token = await world.organization()
+    body = {"name": "r", "kind": "GENERIC_CR", "url": "https://theirs.example.com", "config": {}}
+    theirs = await world.made(f"/organization/{other}/containerRegistry", body, token=token)
+
+    async def store(tx):
+        row = await tx.resources.get(service)
+        document = json.loads(row.body) | {"registry_id": theirs}
+        await tx.resources.rewrite(service, json.dumps(document).encode())
+
+    await world.installation.ctx.store.write(store)
+    listed = await world.get(f"/container/{service}/version")
+    assert (listed.status, "choose a registry of this organization" in listed.message) == (409, True)
+    for name, count in (("theirs.example.com/acme/shop", 0), ("acme/shop", 1)):
+        path = f"/organization/{world.org}/container/deploy"
+        answer = await world.post(path, {"image_name": name, "tag": "2.0"})
+        assert (answer.status, answer["deployment_requests_count"]) == (202, count)
+
+
 @each_family
 async def test_a_limited_token_names_no_registry_and_no_other_image_of_one(world, family):
     environment = await world.environment()

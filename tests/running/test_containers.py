@@ -171,6 +171,16 @@ async def test_chosen_containers_are_deployed_each_with_its_tag(world: World):
     assert tags == ["2.0", "1.0"]
 
 
+async def test_a_container_that_is_chosen_with_two_tags_is_refused(world: World):
+    environment = await world.environment()
+    id = await container(world, environment)
+    path = f"/environment/{environment}/service/deploy"
+    for other, status in (({"id": id}, 400), ({"id": id, "image_tag": "3.0"}, 400), (None, 202)):
+        entry = {"id": id, "image_tag": "2.0"}
+        answer = await world.post(path, {"containers": [entry, other or entry]})
+        assert (answer.status, b"name each container once" in answer.body) == (status, status == 400)
+
+
 # Images that cannot be had
 
 

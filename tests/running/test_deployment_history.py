@@ -130,3 +130,29 @@ async def test_an_environment_without_deployments_has_an_empty_history(world: Wo
         assert (await world.get(f"/environment/{environment}/{name}"))["results"] == []
     stages = (await world.get(f"/environment/{environment}/statusesWithStages"))["stages"]
     assert stages[0]["stage"]["status"] == "SKIPPED"
+
+
+async def test_a_history_that_goes_on_reads_nothing_that_is_newer(world: World, shop):
+    environment, _, container = shop
+    for _ in range(30):
+        world.clock.turn(60)
+        await world.post(f"/container/{container}/deploy", {"image_tag": "3.0"})
+        await world.settle()
+    *_, alone, both = (await world.get(f"/environment/{environment}/deploymentHistory?pageSize=100"))[
+        "results"
+    ]
+    reads = world.installation.ctx.store.reads.deployments
+    numbers: list[int] = []
+    latest = type(reads).latest
+
+    async def watched(self, service: str, most: int, newest: int = 2**62):
+        rows = await latest(self, service, most, newest)
+        numbers.extend(row.number for row in rows)
+        return rows
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(reads), "latest", watched)
+        rest = await world.get(f"/environment/{environment}/deploymentHistory?startId={alone['id']}")
+    assert rest["results"] == [both]
+    assert max(numbers) == 2
+    assert alone["containers"][0]["id"] == alone["id"]

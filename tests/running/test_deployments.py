@@ -221,7 +221,7 @@ async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_t
         assert [key for _, key in world.builder.kept] == [order.key for order in world.builder.built[1:]]
         await world.post(f"/application/{app}/rollback", {"deployment_id": first})
         await world.settle()
-        assert "deploy its commit again" in (await world.get(f"/application/{app}/status"))["message"]
+        assert "Deploy its commit again" in (await world.get(f"/application/{app}/status"))["message"]
         assert generations(world, app) == [3]
 
 

@@ -97,7 +97,7 @@ async def test_a_state_that_would_end_with_its_run_is_refused(service: Service):
     await service.make(backend={"user_provided": {}})
     done = await service.run()
     assert done["status"] == "FAILED"
-    assert "backend.user_provided: the module names no backend that outlives its run" in done["message"]
+    assert "backend.user_provided: add a backend block to the module" in done["message"]
     assert await service.results("terraformResources") == []
 
 

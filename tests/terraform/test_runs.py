@@ -203,14 +203,14 @@ async def test_a_killed_program_leaves_a_lock_that_is_told_and_released_by_force
     kill_programs(house.folder)
     done = await service.ended(begun)
     assert done["status"] == "FAILED"
-    assert "locked by v1 of operator (apply)" in done["message"]
+    assert "by v1 of operator (apply), which has ended" in done["message"]
     assert not (await service.get("lock"))["is_running"]
 
     service.repository.put({"infra/main.tf": 'resource "terraform_data" "quick" { input = "quick" }\n'})
     service.repository.commit("A quick module")
     refused = await service.run()
     assert refused["status"] == "FAILED"
-    assert "deploy with the action FORCE_UNLOCK" in refused["message"]
+    assert refused["message"].startswith("Deploy with the action FORCE_UNLOCK: ")
 
     unlocked = await service.run(action="FORCE_UNLOCK")
     assert unlocked["status"] == "SUCCEEDED", unlocked

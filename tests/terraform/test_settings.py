@@ -227,6 +227,27 @@ async def test_an_answer_has_one_backend_and_the_repository_in_both_forms(world:
     assert files["git_repository"]["url"] == URL
 
 
+async def test_new_commits_are_applied_only_if_someone_who_may_deploy_chose_it(world: World):
+    """Negative control: a token with Deploy turns each of them on, and anyone who may write turns it off."""
+    service = await made(world)
+    writer = await world.new_token("Write")
+
+    async def choose(action: str, **options: str) -> int:
+        change = {"auto_deploy_config": {"auto_deploy": True, "terraform_action": action}}
+        return (await world.patch(f"/terraform/{service}", change, **options)).status
+
+    for before, action, status in (
+        ("NOOP", "PLAN", 403),
+        ("NOOP", "DEFAULT", 403),
+        ("PLAN", "DEFAULT", 403),
+        ("PLAN", "NOOP", 200),
+        ("DEFAULT", "NOOP", 200),
+        ("DEFAULT", "DEFAULT", 200),
+    ):
+        assert await choose(before) == 200
+        assert await choose(action, token=writer) == status
+
+
 async def test_a_plan_of_another_service_is_not_applied(world: World):
     first, second = await made(world), await made(world)
     planned = await world.post(f"/terraform/{first}/deploy", {"action": "PLAN"})

@@ -73,7 +73,7 @@ async def test_an_import_is_all_or_nothing(world: World):
 async def test_a_scope_that_is_not_above_is_refused_where_it_stands(world: World, scope: str):
     answer = await imported(world, await world.application(), one("A"), one("B", scope=scope))
     assert answer.status == 400
-    assert answer.message.startswith("vars[1].scope: is no level here; it can be APPLICATION or ENVIRONMENT")
+    assert answer.message.startswith("vars[1].scope: must be APPLICATION or ENVIRONMENT")
 
 
 async def test_a_token_limited_to_a_service_imports_nothing_above_it(world: World):

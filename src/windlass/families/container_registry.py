@@ -203,7 +203,9 @@ class RegistryImage(Shown):
     image_name: Annotated[str, example("acme/shop")]
     versions: Annotated[list[str], example(["1.4.2", "1.4.1"])]
     is_complete: Annotated[
-        bool, Meta(description="False if the image has more tags than were read"), example(True)
+        bool,
+        Meta(description="False if it has more tags than were read, or was not asked for them"),
+        example(True),
     ] = True
     version_count: Annotated[
         int, Meta(description="The number of tags that were read, on all pages"), example(2)

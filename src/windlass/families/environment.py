@@ -115,7 +115,7 @@ class ChosenServices(Spec):
     """Services by their ids."""
 
 
-_DEPLOYED: Final = "Services to deploy, each by its id"
+_DEPLOYED: Final = "Services to deploy, each by its id and once"
 
 
 def _list_of_statuses(family: Family) -> tuple[str, Any]:
@@ -193,7 +193,8 @@ ACTIONS = (
         "deploy",
         EnvironmentStatus,
         "Deploy all services",
-        "Databases come first; the other services wait for them.",
+        "Databases come first, then jobs and Terraform services, then containers and applications. Each "
+        "waits for those before it.",
     ),
     _start(
         "redeploy",

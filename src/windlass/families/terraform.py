@@ -20,9 +20,7 @@ from windlass.core.declare.fields import (
     shown_in_examples,
 )
 from windlass.core.declare.resource import Family, Spec, clash
-from windlass.core.declare.shapes import (
-    normalise_repository,
-)
+from windlass.core.declare.shapes import normalise_repository
 from windlass.core.declare.terraform_shapes import (
     AutoDeployConfig,
     ChosenTerraform,

@@ -104,7 +104,9 @@ class RunServer:
                     raise LaunchRefused(self._refusal(error)) from error
             except OSError as error:
                 if time.monotonic() > until:
-                    raise LaunchRefused(f"Windlass does not answer: {error}{self._advice}") from error
+                    raise LaunchRefused(
+                        f"Deploy again once Windlass runs: it does not answer: {error}{self._advice}"
+                    ) from error
                 if not is_said:
                     say(f"Windlass does not answer ({error}): it is asked again{self._advice}")
                     is_said = True
@@ -194,14 +196,15 @@ class TerraformRun:
         if self.action == MIGRATE:
             if not record.exists():
                 raise LaunchRefused(
-                    "no run of this machine has used another backend: there is nothing to move"
+                    "deploy without an action: no run of this machine has used another backend, so there is "
+                    "nothing to move"
                 )
             migrating = ["-migrate-state", "-force-copy"]
         self.command("init", "-input=false", "-no-color", *migrating, *self.arguments.get("init", ()))
         if not self.keeps_state and _backend_in(record) in ("", "local"):
             raise LaunchRefused(
-                "backend.user_provided: the module names no backend that outlives its run: add a backend "
-                "block to it, or choose backend.kubernetes, and Windlass keeps the state"
+                "backend.user_provided: add a backend block to the module, or choose backend.kubernetes, and "
+                "Windlass keeps the state: the module names no backend that outlives its run"
             )
 
     def _plan_or_fetch(self) -> None:

@@ -76,7 +76,7 @@ async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
     except TlsFailure as error:
         raise RegistryFailure(Problem.TLS, str(error)) from error
     except NoAnswer as error:
-        raise RegistryFailure(Problem.UNREACHABLE, f"AWS cannot be asked for a login. {error}") from error
+        raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: AWS gives no login. {error}") from error
     if answer.status != 200:
         raise _refusal(answer)
     return _login_in(answer)
@@ -91,7 +91,9 @@ def _login_in(answer: HttpResult) -> EcrLogin:
         entry = read_json(answer.body, AwsAuthorizations).data[0]
         username, _, password = base64.b64decode(entry.token, validate=True).decode().partition(":")
     except (ValueError, IndexError) as error:
-        raise RegistryFailure(Problem.NOT_A_REGISTRY, "AWS answers with no login for the registry") from error
+        raise RegistryFailure(
+            Problem.NOT_A_REGISTRY, "Check region and access keys: AWS answers with no login for the registry"
+        ) from error
     return EcrLogin(RegistryLogin(username, password), entry.url.rstrip("/"))
 
 

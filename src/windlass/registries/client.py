@@ -224,8 +224,9 @@ class RegistryClient:
         if not may_give_tokens(self._kind, self._url, challenge.realm):
             raise RegistryFailure(
                 Problem.NOT_A_REGISTRY,
+                "Ask the operator of the registry for the address of the registry itself: "
                 f"{self._host} sends its login to another server than its own, and Windlass does not send it "
-                "there. Ask who runs the registry for the address of the registry itself",
+                "there",
             )
         headers = {"Authorization": _basic(self._login)} if self._login else {}
         answer = await self._send("GET", challenge.token_url(scope), headers)
@@ -251,8 +252,8 @@ class RegistryClient:
         except TlsFailure as error:
             raise RegistryFailure(
                 Problem.TLS,
-                f"{error} Give the registry a certificate of an authority that Windlass knows, or let the "
-                "operator add its authority with the setting outbound_ca_file.",
+                "Give the registry a certificate of an authority that Windlass knows, or ask the operator to "
+                f"add its authority with the setting outbound_ca_file. {error}",
             ) from error
         except NoAnswer as error:
             raise RegistryFailure(

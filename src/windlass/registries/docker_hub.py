@@ -53,7 +53,9 @@ async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnsw
             "GET", paged, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST
         )
     except (AddressRefused, NoAnswer) as error:
-        raise RegistryFailure(Problem.UNREACHABLE, f"Docker Hub cannot be searched. {error}") from error
+        raise RegistryFailure(
+            Problem.UNREACHABLE, f"Try again later: Docker Hub cannot be searched. {error}"
+        ) from error
     if answer.status == 429:
         raise RegistryFailure(
             Problem.RATE_LIMIT, "Try again in a minute: Docker Hub allows no more searches", 60
@@ -64,5 +66,7 @@ async def _ask(out: HttpTransport, url: str, page: int, size: int) -> SearchAnsw
         if answer.status == 200:
             return read_json(answer.body, SearchAnswer)
     except BadJson as error:
-        raise RegistryFailure(Problem.UNREACHABLE, "Docker Hub answers with no list of images") from error
+        raise RegistryFailure(
+            Problem.UNREACHABLE, "Try again later: Docker Hub answers with no list of images"
+        ) from error
     raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: Docker Hub answers {answer.status}")

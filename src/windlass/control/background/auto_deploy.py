@@ -61,12 +61,12 @@ class CommitStep(Enum):
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     """Looks at the branch of a service, deploys its newest commit if it is new, and is due again later."""
     service = await ctx.store.reads.resources.get(service_of_work(claim.id))
-    if service is None or not (kind := ctx.kinds[service.family]).deploys_new_commits(service):
+    if service is None or not ctx.kinds[service.family].deploys_new_commits(service):
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND
     try:
-        source = await source_of(ctx, ctx.store.reads, kind.built_from(service), None)
+        source = await source_of(ctx, ctx.store.reads, service, None)
         async with asyncio.timeout(HEAD_SECONDS):
             branch, head = await ctx.git.head(source)
         message = await _deploy_if_new(ctx, claim, service, source, head)

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from windlass.base.clock import HOUR, MINUTE
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
-from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, skip_run
+from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, run_details, skip_run
 from windlass.core.deploy.runs import Cause, JobPlan, RunEvent
 from windlass.core.words.cron import parse
-from windlass.core.words.due_times import UnknownZone, due_times, zone
+from windlass.core.words.due_times import UnknownZone, due_times, next_due, zone
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100
@@ -69,9 +69,11 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
         last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
     except UnknownZone as error:  # all other timetables go on
         await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
-        await skip_run(tx, new, f"Not started: {error}")
+        await _skip_once(tx, new, f"Not started: {error}")
         return
     await tx.timetables.move(timetable.job, following)
+    if last is None:
+        return
     new = replace(new, due=last.due, missed=last.before)
     if tx.now - last.due > LATE and not plan.runs_missed:
         await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
@@ -79,6 +81,12 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
         await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
     else:
         await add_run(tx, new)
+
+
+async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:
+    """Records why nothing is started, unless the last record of the job says the same."""
+    if not any(run_details(run).message == reason for run in await tx.runs.latest(new.job, 1)):
+        await skip_run(tx, new, reason)
 
 
 class LastDue(Struct, frozen=True):
@@ -89,23 +97,28 @@ class LastDue(Struct, frozen=True):
     is_more: bool = False
 
 
-def last_due(plan: JobPlan, first: int, now: int) -> LastDue:
-    """Returns the last due time from `first`, which is one, to now. After a long absence, the times before it
-    are counted only as far as that is quick."""
+def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
+    """Returns the last due time from `first` to now. If `first` is none, since the data of time zones has
+    changed, times after the look before it count as well; None if there are none. After a long absence, the
+    times before the last one are counted only as far as that is quick."""
     table, where = parse(plan.scheduled_at), zone(plan.timezone)
     beginning, end = first // MINUTE, now // MINUTE
+    is_due = next_due(table, where, beginning - 1) == beginning
+    former = beginning - (1 if is_due else LOOK_AGAIN // MINUTE)
+    due: list[int] = []
     for minutes in _LOOK_BACK:
-        after = max(beginning, end - minutes)
+        after = max(former, end - minutes)
         due = [*due_times(table, where, after, end)]
-        if due or after == beginning:
+        if due or after == former:
             break
-    last = due[-1] if due else beginning
+    if not due:
+        return None
     before = 0
-    for _ in due_times(table, where, beginning - 1, last - 1):
+    for _ in due_times(table, where, former, due[-1] - 1):
         if before == _MOST_COUNTED:
             break
         before += 1
-    return LastDue(last * MINUTE, before, before == _MOST_COUNTED)
+    return LastDue(due[-1] * MINUTE, before, before == _MOST_COUNTED)
 
 
 def _and_others(last: LastDue) -> str:

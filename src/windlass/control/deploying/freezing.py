@@ -46,7 +46,7 @@ async def _freeze_running(ledger: Ledger) -> Workload:
     """Returns the running workload as a new generation."""
     running = await ledger.find_serving()
     if running is None:
-        raise EngineError("It does not run any more: deploy it instead")
+        raise EngineError("Deploy it instead: it does not run any more")
     serving = await ledger.ctx.store.reads.deployments.get(running.deployment)
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
@@ -58,7 +58,7 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
-        raise EngineError("Its build is gone: deploy its commit again")
+        raise EngineError("Deploy its commit again: its build is gone")
     making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
     await kind.fetch(ctx, making, built.made.artifact)
     workload = _without_release(await kind.compute(ctx, making, built.made.artifact))

@@ -143,8 +143,7 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
     except RunFailed as error:
-        message = f"Make the run shorter, or raise max_duration_seconds: {error}"
-        details = await task.write(partial(_give_up, message=message))
+        details = await task.write(partial(_give_up, message=str(error)))
         await task.ctx.point("run given up")
         await _end_early(task, details)
         return

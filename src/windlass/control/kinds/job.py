@@ -30,6 +30,7 @@ from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document
 from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
+from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.runs import JobPlan, RunCommand, RunEvent
@@ -67,6 +68,7 @@ class JobKind(ServiceKind[Job]):
     family = job
     waits_for = frozenset({database.name})
     has_runs = True
+    more_time = "raise max_duration_seconds"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
         place = await ctx.places.of_environment(tx, draft.above.id)
@@ -121,13 +123,16 @@ class JobKind(ServiceKind[Job]):
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"source": {"image": {"tag": version.image_tag}}} if version.image_tag else {}
 
-    def built_from(self, service: Row) -> Row:
-        """Returns the job in the form of an application with the same source."""
+    def repository(self, service: Row) -> GitRepositoryRequest | None:
+        return _repository(service.read(Job))
+
+    def _as_application(self, service: Row) -> Row:
+        """Returns the job in the form of an application with the same source, which is what builds read."""
         spec = service.read(Job)
         docker, command = spec.source.docker or JobDocker(), _first(_commands(spec))
         body = {
             "name": spec.name,
-            "git_repository": docker.git_repository or None,
+            "git_repository": _repository(spec),
             "dockerfile_path": docker.dockerfile_path or None,
             "dockerfile_raw": docker.dockerfile_raw or "",
             "docker_target_build_stage": docker.docker_target_build_stage or None,
@@ -144,7 +149,7 @@ class JobKind(ServiceKind[Job]):
                 raise Unusable(why)
             source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
             return await prepare_image(ctx, making, source)
-        return await build(ctx, replace(making, service=self.built_from(making.service)))
+        return await build(ctx, replace(making, service=self._as_application(making.service)))
 
     async def fetch(self, ctx: Context, making: Making, artifact: Artifact) -> None:
         if image := making.service.read(Job).source.image:
@@ -191,9 +196,13 @@ class JobKind(ServiceKind[Job]):
 
 
 def _branch_choice(spec: Job) -> BranchChoice:
-    repository = (spec.source.docker and spec.source.docker.git_repository) or None
+    repository = _repository(spec)
     is_watched = bool(spec.auto_deploy and repository)
     return BranchChoice(is_watched, repository, "source.docker.git_repository")
+
+
+def _repository(spec: Job) -> GitRepositoryRequest | None:
+    return (spec.source.docker and spec.source.docker.git_repository) or None
 
 
 def _hindrance(place: Place, spec: Job) -> str:

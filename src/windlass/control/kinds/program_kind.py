@@ -117,7 +117,7 @@ def _words(entrypoint: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(entrypoint))
     except ValueError as error:
-        raise Unusable(f"entrypoint: {error}") from error
+        raise Unusable(f"entrypoint: write it as in a shell: {error}") from error
 
 
 def _port(port: PortRequest) -> WorkloadPort:

@@ -87,6 +87,8 @@ class ServiceKind(Generic[S]):
     """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
+    more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
+    """The way to give a run of it more time."""
 
     @property
     def deploys_by(self) -> Do:
@@ -123,6 +125,10 @@ class ServiceKind(Generic[S]):
         """Returns the version that deploys a new commit by itself."""
         return ChosenVersion(git_commit_id=commit)
 
+    def is_version(self, details: Particulars) -> bool:
+        """True if a deployment is of a version, which another one may repeat."""
+        return True
+
     def removal_action(self, query: Spec | None) -> str:
         """Returns what the removal of a service does first, from the query of its request."""
         return ""
@@ -134,7 +140,7 @@ class ServiceKind(Generic[S]):
         return None
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        """Returns what a person should know about a run that failed; empty if its output says it."""
+        """Returns what a person should do about a run that failed, and why; empty if its output says it."""
         return ""
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:
@@ -155,10 +161,6 @@ class ServiceKind(Generic[S]):
     def event_at(self, do: Do) -> str:
         """Returns the event of a job whose command runs with this action; empty if there is none."""
         return ""
-
-    def built_from(self, service: Row) -> Row:
-        """Returns the service in the form of an application with the same source."""
-        return service
 
     def needs_upload(self, service: Row) -> bool:
         """True if each deploy of a service takes an upload: the newest, unless it names one."""

@@ -33,6 +33,7 @@ from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
 from windlass.control.workloads.terraform_inputs import (
     SECRETS,
+    action_of,
     has_resources,
     input_variables,
     last_run,
@@ -86,6 +87,7 @@ _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUN
 class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     waits_for = frozenset({database.name})
+    more_time = "raise timeout_sec"
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",
@@ -139,21 +141,20 @@ class TerraformKind(ServiceKind[Terraform]):
         return await _approved_version(tx, service, body.plan_id)
 
     def deploys_new_commits(self, service: Row) -> bool:
-        config = service.read(Terraform).auto_deploy_config
-        return config.auto_deploy and config.terraform_action != "NOOP"
+        return _is_watched(service.read(Terraform))
 
     def new_commit(self, service: Row, commit: str) -> ChosenVersion:
         only_plans = service.read(Terraform).auto_deploy_config.terraform_action == "PLAN"
         return ChosenVersion(git_commit_id=commit, sub_action=PLAN_ONLY if only_plans else APPLY)
+
+    def is_version(self, details: Particulars) -> bool:
+        return action_of(details) == APPLY
 
     def removal_action(self, query: Spec | None) -> str:
         is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
         return "" if is_kept else DESTROY
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        details = particulars(making.deployment)
-        if details.sub_action != MIGRATE:
-            await refuse_moved_state(ctx, making)
         return await self._fetch(ctx, making)
 
     async def _fetch(self, ctx: Context, making: Making, commit: str | None = None) -> BuiltArtifact:
@@ -181,6 +182,8 @@ class TerraformKind(ServiceKind[Terraform]):
 
     async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
         spec, details = making.service.read(Terraform), particulars(making.deployment)
+        if details.sub_action != MIGRATE:
+            await refuse_moved_state(ctx, making)
         program = await program_of(ctx, await ctx.places.of(making.service.id), spec)
         usual = self._usual_workload(ctx, making, artifact)
         variables = input_variables(spec, secrets_of(ctx, making.service))
@@ -205,13 +208,13 @@ class TerraformKind(ServiceKind[Terraform]):
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """The document shows which commit was applied."""
-        if (commit := details.commit) is None or details.sub_action != APPLY:
+        if (commit := details.commit) is None or action_of(details) != APPLY:
             return {}
         shown = commit_fields(commit)
         return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        return await describe_lock(ctx.store.reads, service.id, ctx.clock.now())
+        return await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id)
 
     # For its neighbours
 
@@ -290,10 +293,18 @@ async def _approved_version(tx: Tx, service: Row, plan_id: str) -> ChosenVersion
 
 
 def _branch_choice(spec: Terraform) -> BranchChoice:
-    repository = spec.terraform_files_source.git_repository
+    config = spec.auto_deploy_config
     return BranchChoice(
-        spec.auto_deploy_config.auto_deploy, repository, "terraform_files_source.git_repository"
+        _is_watched(spec),
+        spec.terraform_files_source.git_repository,
+        "terraform_files_source.git_repository",
+        config.terraform_action,
+        "auto_deploy_config.terraform_action",
     )
+
+
+def _is_watched(spec: Terraform) -> bool:
+    return spec.auto_deploy_config.auto_deploy and spec.auto_deploy_config.terraform_action != "NOOP"
 
 
 # Runs

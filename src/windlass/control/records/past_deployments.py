@@ -13,11 +13,15 @@ from windlass.store import FAR, DeploymentRow
 _AT_ONCE: Final = 10
 
 
-async def newest_first(ctx: Context, service: str, most: int) -> AsyncIterator[DeploymentRow]:
-    """Yields the deployments of a service. Other tasks have their turn in between."""
-    newest, share = FAR, FairShare()
+async def newest_first(
+    ctx: Context, service: str, most: int, moment: int | None = None
+) -> AsyncIterator[DeploymentRow]:
+    """Yields the deployments of a service, from those of a moment on if one is named. Other tasks have their
+    turn in between."""
+    reads, share = ctx.store.reads.deployments, FairShare()
+    newest = FAR if moment is None else await reads.number_at(service, moment)
     for _ in range(0, most, _AT_ONCE):
-        rows = await ctx.store.reads.deployments.latest(service, _AT_ONCE, newest)
+        rows = await reads.latest(service, _AT_ONCE, newest)
         for row in rows:
             yield row
         if len(rows) < _AT_ONCE:

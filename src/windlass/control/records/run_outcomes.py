@@ -35,7 +35,7 @@ async def tell_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
         if await _set_state(tx, status, State.DEPLOYED, ""):
             await announce(tx, Event.RECOVERED, service, version, particulars(version))
         return
-    message = f"Run {run.number} failed: {details.message}"
+    message = f"Look at the log of run {run.number}, which failed: {details.message}"
     await _set_state(tx, status, State.DEPLOYMENT_ERROR, message)
     await _announce_failure(tx, run, details, service, version, message)
 

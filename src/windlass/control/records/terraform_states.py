@@ -49,7 +49,7 @@ class LockConflict(Conflict):
     status = 423
 
     def __init__(self, lock: StateLock) -> None:
-        super().__init__(f"the state is locked by the deployment {lock.deployment}")
+        super().__init__(f"Wait for the deployment {lock.deployment}: it has locked the state")
         self.lock = lock
 
 
@@ -115,8 +115,8 @@ async def add_version(
     """Stores a state as the newest version, unless it is the same as that."""
     if len(content) > ctx.settings.terraform_state_bytes:
         raise TooLarge(
-            f"The state has {len(content)} bytes: the setting terraform_state_bytes allows "
-            f"{ctx.settings.terraform_state_bytes}"
+            "Divide the module, or ask the operator to raise the setting terraform_state_bytes: the state "
+            f"has {len(content)} bytes, and {ctx.settings.terraform_state_bytes} are allowed"
         )
     if content:
         try:
@@ -208,22 +208,21 @@ async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
         raise LockConflict(present)
 
 
-async def describe_lock(source: Reads, service: str, now: int) -> str:
-    """Returns who holds the lock on the state, and since when; empty if no run does."""
+async def describe_lock(source: Reads, service: str, now: int, ending: str = "") -> str:
+    """Returns what to do about the lock on the state, who holds it, and since when; empty if no run does.
+    The run of the deployment `ending` is over, whatever its record says."""
     lock = await source.terraform.lock(service)
     if lock is None:
         return ""
     holder = await source.deployments.get(lock.deployment)
     run = f"v{holder.number}" if holder else "an earlier deployment"
-    is_over = holder is None or holder.status not in OPEN
-    way_out = (
-        "that run has ended: deploy with the action FORCE_UNLOCK"
-        if is_over
-        else "wait for the end of that run"
-    )
+    is_over = holder is None or holder.id == ending or holder.status not in OPEN
+    way_out = "Deploy with the action FORCE_UNLOCK" if is_over else f"Wait for the end of {run}, or cancel it"
+    has_ended = ", which has ended" if is_over else ""
     age = max(0, now - lock.created) // SECOND
     return (
-        f"The state has been locked by {run} of {lock.owner} ({lock.operation}) for {age} seconds; {way_out}"
+        f"{way_out}: the state has been locked for {age} seconds by {run} of {lock.owner} "
+        f"({lock.operation}){has_ended}"
     )
 
 

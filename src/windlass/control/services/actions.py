@@ -46,13 +46,13 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
 
 async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     kind = ctx.kinds[service.family]
-    version = replace(await _same_version(tx, service), event=kind.asked_event(service, call.query))
+    version = replace(await _same_version(ctx, tx, service), event=kind.asked_event(service, call.query))
     return await accept(tx, service, kind.deploys_by, call, version)
 
 
 async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     if (await status_of(tx, service)).serving is None:
-        raise Conflict(f"{name_of(service)} is not running: deploy it instead")
+        raise Conflict(f"Deploy {name_of(service)} instead: it is not running")
     return await accept(tx, service, Do.RESTART, call)
 
 
@@ -85,9 +85,9 @@ def action_name(call: Call) -> str:
     return call.operation.handler.partition(".")[2].removeprefix("service/")
 
 
-async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
+async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
-    last = await last_good(tx, service)
+    last = await last_good(ctx, tx, service)
     if last is None:
         return ChosenVersion()
     details = particulars(last)
@@ -97,9 +97,10 @@ async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     )
 
 
-async def last_good(tx: Tx, service: Row) -> DeploymentRow | None:
-    """Returns the deployment that serves, or else the last one that succeeded."""
-    status = await status_of(tx, service)
+async def last_good(ctx: Context, tx: Tx, service: Row) -> DeploymentRow | None:
+    """Returns the deployment that serves, or else the last one that succeeded: one of a version, if there was
+    any."""
+    kind, status = ctx.kinds[service.family], await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 100)
     good = [
         deployment
@@ -109,4 +110,5 @@ async def last_good(tx: Tx, service: Row) -> DeploymentRow | None:
         and not particulars(deployment).command
     ]
     serving = (deployment for deployment in past if deployment.id == status.serving)
-    return next(serving, good[0] if good else None)
+    versions = (deployment for deployment in good if kind.is_version(particulars(deployment)))
+    return next(serving, next(versions, good[0] if good else None))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from windlass.base.errors import Invalid
+from windlass.base.errors import Conflict, Invalid
+from windlass.builders.builder import BuildError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars, status_of
@@ -95,7 +96,10 @@ async def check_image(ctx: Context, call: Call) -> Reply:
 
 async def _registry_of(ctx: Context, org: str, image_name: str, id: str | None) -> RegistryClient:
     """Returns the registry of an image: the one with this id, or the public one in its name."""
-    registry = await find_registry(ctx, org, id)
+    try:
+        registry = await find_registry(ctx, org, id)
+    except BuildError as error:
+        raise Conflict(str(error)) from error
     return await open_registry(ctx, registry or public_registry(image_name))
 
 

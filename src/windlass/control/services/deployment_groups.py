@@ -65,9 +65,10 @@ def state_of(group: Group) -> State:
     return together(past.state for past in group)
 
 
-async def groups(ctx: Context, services: Sequence[Row]) -> AsyncIterator[Group]:
-    """Yields the deployments of all services, the newest request first."""
-    streams = [newest_first(ctx, service.id, MOST) for service in services]
+async def groups(ctx: Context, services: Sequence[Row], moment: int | None = None) -> AsyncIterator[Group]:
+    """Yields the deployments of all services, the newest request first; from those of a moment on if one is
+    named."""
+    streams = [newest_first(ctx, service.id, MOST, moment) for service in services]
     heads = [await anext(stream, None) for stream in streams]
     while any(heads):
         newest = max(head.created for head in heads if head)
@@ -88,10 +89,9 @@ async def group_of(ctx: Context, services: Iterable[Row], row: DeploymentRow) ->
         if service.id == row.service:
             group.append(as_past(service, row))
             continue
-        async for other in newest_first(ctx, service.id, MOST):
+        async for other in newest_first(ctx, service.id, MOST, row.created):
             if other.created < row.created:
                 break
-            if other.created == row.created:
-                group.append(as_past(service, other))
+            group.append(as_past(service, other))
     own = {past.request for past in group if past.row.id == row.id}
     return [past for past in group if past.request in own]

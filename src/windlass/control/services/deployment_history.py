@@ -28,7 +28,8 @@ from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import Do, State, action_status
 from windlass.families.deployment_history import HistoryQuery
-from windlass.store import Reads, Row
+from windlass.families.environment import LISTS
+from windlass.store import DeploymentRow, Reads, Row
 
 # One service
 
@@ -94,24 +95,26 @@ async def _list_groups(
     environment, query = await target(ctx.store.reads, call), call.asked(HistoryQuery)
     services = await services_of(ctx, ctx.store.reads, environment)
     start = await _start(ctx.store.reads, query, services)
+    is_begun = start is None
     entries: list[Document] = []
-    async for group in groups(ctx, services):
-        if start is None:
+    async for group in groups(ctx, services, start.created if start else None):
+        if is_begun:
             entries.append(describe(ctx, call, environment.id, group))
-        elif start in {past.row.id for past in group}:
-            start = None
+        elif start and start.id in {past.row.id for past in group}:
+            is_begun = True
         if len(entries) == query.pageSize:
             break
     return _page(query, entries)
 
 
-async def _start(source: Reads, query: HistoryQuery, services: Iterable[Row]) -> str | None:
+async def _start(source: Reads, query: HistoryQuery, services: Iterable[Row]) -> DeploymentRow | None:
+    """Returns the deployment after whose entry a list begins; None for a list from the newest on."""
     if not query.startId:
         return None
     row = await source.deployments.get(query.startId)
     if row is None or row.service not in {service.id for service in services}:
         raise _unknown_start("this environment")
-    return row.id
+    return row
 
 
 def _unknown_start(where: str) -> Invalid:
@@ -119,7 +122,9 @@ def _unknown_start(where: str) -> Invalid:
 
 
 def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
-    lists: dict[str, list[Document]] = {f"{family}s": [] for family in ("helm", *ctx.kinds)}
+    lists: dict[str, list[Document]] = {
+        name: [] for name in (*LISTS, *(f"{family}s" for family in ctx.kinds))
+    }
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
     auditing = _auditing_data(group)

@@ -14,7 +14,7 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
-from windlass.control.records.deployments import cancel, refuse_in_deletion, status_of
+from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
 from windlass.control.records.shown_deployments import details_of, shown_status
@@ -159,7 +159,8 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
                 raise Invalid(f"{where}: choose a {family} of this environment: none has the id {id}")
-            chosen[id] = (row, asked)
+            if chosen.setdefault(id, (row, asked))[1] != asked:
+                raise Invalid(f"{where}: name each {family} once: {name_of(row)} is there with two versions")
     families = [*ctx.kinds]
     return sorted(chosen.values(), key=lambda item: (families.index(item[0].family), item[0].pos))
 

@@ -11,7 +11,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
 from windlass.control.services.actions import deploy
 from windlass.control.services.services import freshness
-from windlass.control.workloads.images import ImageSource, find_registry, name_in
+from windlass.control.workloads.images import ImageSource, whole_name
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
@@ -32,7 +32,7 @@ async def deploy_new_tag(
     deployments: list[Document] = []
     for service in await tx.resources.of_org(organization.id, family.name):
         image = find_image(service)
-        if image is None or image.tag == asked.tag or not await _is_named(ctx, tx, service.org, asked, image):
+        if image is None or image.tag == asked.tag or not await _is_named(tx, service.org, asked, image):
             continue
         if await allows(tx, call.actor, Scope.DEPLOY, service):
             accepted, status = await deploy(ctx, tx, call, service, body)
@@ -41,10 +41,9 @@ async def deploy_new_tag(
     return Reply(encode(_summary(call, organization, deployments)))
 
 
-async def _is_named(ctx: Context, tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
+async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
     """True if the name that was asked for is that of an image: relative to its registry, or whole."""
-    registry = await find_registry(ctx, org, image.registry_id, tx)
-    return asked.image_name in (image.image_name, name_in(registry, image.image_name))
+    return asked.image_name in (image.image_name, await whole_name(tx, org, image))
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:

@@ -35,6 +35,7 @@ from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.repositories import source_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
+from windlass.core.declare.registry import runs_once
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.engine_limits import unmet
@@ -106,10 +107,11 @@ async def _act(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
 @writes("*.rollback")
 async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    earlier = await _earlier(tx, service, call.sent(Rollback).deployment_id or None)
+    earlier = await _earlier(ctx, tx, service, call.sent(Rollback).deployment_id or None)
     details = particulars(earlier)
-    if details.made is None or details.command:
-        raise Conflict("deployment_id: choose one that built something: that deployment did not")
+    kind = ctx.kinds[service.family]
+    if details.made is None or details.command or not kind.is_version(details):
+        raise Conflict("deployment_id: choose one that deployed a version: that deployment did not")
     version = ChosenVersion(
         git_commit_id=details.git_commit_id,
         image_tag=details.image_tag,
@@ -117,14 +119,14 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
         made=details.made,
         of=earlier.id,
     )
-    accepted = await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
+    accepted = await accept(tx, service, kind.deploys_by, call, version)
     return await _answer(ctx, tx, call, service, *accepted)
 
 
 @writes("*.run")
 async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    last = await last_good(tx, service)
+    last = await last_good(ctx, tx, service)
     details = particulars(last) if last else None
     if last is None or details is None or details.made is None:
         raise Conflict(f"Deploy {name_of(service)} first: there is no build of it to run a command in")
@@ -143,7 +145,7 @@ async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await _answer(ctx, tx, call, service, *await accept(tx, service, Do.RUN, call, version))
 
 
-async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
+async def _earlier(ctx: Context, tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
         row = await _find_wanted(tx, service, wanted)
         if row is None:
@@ -153,13 +155,15 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
         if row.status != Progress.SUCCEEDED:
             raise Conflict(f"deployment_id: choose one that SUCCEEDED: v{row.number} is {row.status}")
         return row
-    status = await status_of(tx, service)
+    kind, status = ctx.kinds[service.family], await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 1000)
     serving = next((deployment for deployment in past if deployment.id == status.serving), None)
+    if runs_once(kind.family):  # nothing of it serves; its version is the last one
+        serving = await last_good(ctx, tx, service)
     build = particulars(serving).made if serving else None
     for row in past:
         details = particulars(row)
-        if details.command or (serving and row.number >= serving.number):
+        if details.command or not kind.is_version(details) or (serving and row.number >= serving.number):
             continue
         other = build is None or (details.made is not None and details.made.artifact != build.artifact)
         if row.status == Progress.SUCCEEDED and details.made and other:
@@ -235,8 +239,7 @@ async def newest_commits(ctx: Context, call: Call) -> Sequence[GitCommit]:
     """Returns the newest commits of the branch that the service is built from, the newest first."""
     service = await target(ctx.store.reads, call)
     try:
-        built = ctx.kinds[service.family].built_from(service)
-        source = await source_of(ctx, ctx.store.reads, built, None)
+        source = await source_of(ctx, ctx.store.reads, service, None)
         return await ctx.git_reader.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -27,7 +26,7 @@ from windlass.control.records.terraform_states import (
 from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
-from windlass.control.workloads.terraform_inputs import secrets_of
+from windlass.control.workloads.terraform_inputs import keeps_state, secrets_of
 from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import TerraformRemoval
@@ -42,12 +41,10 @@ from windlass.core.deploy.terraform_state import (
     variable_name,
 )
 from windlass.core.words.masking import Mask
-from windlass.families.terraform import terraform
+from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import PLAN_ONLY
-from windlass.store import Reads, Tx
+from windlass.store import FAR, Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
-
-_MOST_VERSIONS: Final = 1000
 
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")
@@ -180,14 +177,14 @@ async def read_lock(ctx: Context, call: Call) -> Reply:
 async def list_state_versions(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
-    versions = await source.terraform.versions(service.id, _MOST_VERSIONS)
+    versions = await source.terraform.versions(service.id, FAR)
     return Reply(results([encode(_shown_version(version, versions[0])) for version in versions]))
 
 
 @writes("terraform.restoreState")
 async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, number = await target(tx, call), call.sent(RestoreRequest).number
-    if not _keeps_state(service.body):
+    if not keeps_state(service.read(Terraform)):
         raise Conflict(
             "backend: go to the backend of the module to restore it: Windlass does not keep this state"
         )
@@ -201,11 +198,6 @@ async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
     content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
     restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
     return Reply(encode(_shown_version(restored, restored)))
-
-
-def _keeps_state(body: bytes) -> bool:
-    backend: Document = msgspec.json.decode(body)["backend"]
-    return "kubernetes" in backend
 
 
 async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:

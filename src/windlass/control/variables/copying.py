@@ -52,6 +52,7 @@ class VariableCopies:
             for pair in zip(identities(ctx, level), identities(ctx, copy), strict=True)
         )
         """The id of a built-in variable of a copy, by that of the original."""
+        self._copied_levels = {level.id: copy.id for level, copy in self._levels}
         self._copies: dict[str, Row] = {}
         self._derived: dict[str, DerivedVariable] = {}
         self._seen: dict[tuple[str, str], Sequence[Row]] = {}
@@ -69,7 +70,9 @@ class VariableCopies:
         if original := await _original_of(self._tx, row):
             self._derived[row.id] = DerivedVariable(row, level, original)
             return
-        new = NewResource(family, self._spec_of(row), level, self._call.actor, self._call)
+        job = row.read(Levelled).set_by_job
+        owner = {"set_by_job": self._copied_levels.get(job, job)} if job else {}
+        new = NewResource(family, self._spec_of(row), level, self._call.actor, self._call, extras=owner)
         await create_in(self._ctx, self._tx, new)
         await self._note(row, level)
 

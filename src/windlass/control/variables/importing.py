@@ -41,7 +41,7 @@ async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entr
     level = levels.get(entry.scope)
     if level is None:
         allowed = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
-        raise Invalid(f"{where}.scope: is no level here; it can be {allowed}")
+        raise Invalid(f"{where}.scope: must be {allowed}: the variable is not seen from other levels")
     if not await allows(tx, call.actor, call.operation.need, level):
         raise Forbidden(
             f"{where}.scope: use another token: this one is limited to less than the {level.family}"

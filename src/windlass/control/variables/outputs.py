@@ -33,8 +33,8 @@ MOST: Final = 200
 """Variables of one run."""
 MOST_OF_ALL: Final = 128 * 1024
 """Bytes of the variables that one job has set: with too many of them, no service could be started."""
-SET_BY: Final = "Set by the job "
-"""The beginning of the description of variables that jobs have set. No job changes any other variable, nor
+SET_BY: Final = "set_by_job"
+"""The field of a variable with the id of the job that has set it. No job changes a variable without it, nor
 one of another job."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _LONGEST_NOTE: Final = 255
@@ -66,7 +66,7 @@ class OutputVariable(Struct):
     key: str
     value: str = ""
     description: str | None = ""
-    variable_type: str = ""
+    set_by_job: str = ""
 
 
 def read_outputs(content: bytes | None) -> Outputs:
@@ -110,29 +110,26 @@ async def set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: Outputs) -> tu
     if job is None or environment is None:
         return ()
     present, above = await _variables_at(tx, environment.id), await _variables_at(tx, environment.parent)
-    jobs = [name_of(row) for row in await tx.resources.of_parent(environment.id, job.family)]
-    owners = {key: _owner_of(row, jobs) for key, row in present.items()}
-    _refuse_too_many(ctx, outputs, [row for key, row in present.items() if owners[key] == name_of(job)])
+    jobs = {row.id: name_of(row) for row in await tx.resources.of_parent(environment.id, job.family)}
+    own = [row for row in present.values() if row.read(OutputVariable).set_by_job == job.id]
+    _refuse_too_many(ctx, outputs, own)
     for key, output in outputs.items():
-        if key in above and key not in present:
-            raise Conflict(
-                f"Write another name than {key} to the output file, or delete that variable of the project: "
-                "no job has set it"
-            )
-        if (owner := owners.get(key)) and owner != name_of(job):
-            raise Conflict(
-                f"Write another name than {key} to the output file, or delete that variable of the "
-                f"environment: the job {owner} has set it"
-            )
-        await _set(ctx, tx, environment, name_of(job), key, output, present.get(key))
+        row = present.get(key)
+        if row is None and key in above:
+            raise _refusal(key, "project", "no job has set it")
+        owner = row.read(OutputVariable).set_by_job if row else job.id
+        if not owner:
+            raise _refusal(key, "environment", "no job has set it")
+        if owner != job.id and owner in jobs:  # else that job is not there any more
+            raise _refusal(key, "environment", f"the job {jobs[owner]} has set it")
+        await _set(ctx, tx, environment, job, key, output, row)
     return tuple(sorted(outputs))
 
 
-def _owner_of(row: Row, jobs: Sequence[str]) -> str:
-    """Returns the job that has set a variable; empty if people have, or a job that is not there any more."""
-    note = row.read(OutputVariable).description or ""
-    owners = [job for job in jobs if note == _note(job, "") or note.startswith(f"{SET_BY}{job}: ")]
-    return max(owners, key=len, default="")
+def _refusal(key: str, level: str, reason: str) -> Conflict:
+    return Conflict(
+        f"Write another name than {key} to the output file, or delete that variable of the {level}: {reason}"
+    )
 
 
 def _refuse_too_many(ctx: Context, outputs: Outputs, own: Sequence[Row]) -> None:
@@ -153,15 +150,10 @@ async def _variables_at(tx: Tx, level: str) -> dict[str, Row]:
 
 
 async def _set(
-    ctx: Context, tx: Tx, environment: Row, job: str, key: str, output: OutputValue, row: Row | None
+    ctx: Context, tx: Tx, environment: Row, job: Row, key: str, output: OutputValue, row: Row | None
 ) -> None:
     family = secret if output.sensitive else variable
-    note = _note(job, output.description)
-    if row is not None and not (row.read(OutputVariable).description or "").startswith(SET_BY):
-        raise Conflict(
-            f"Write another name than {key} to the output file, or delete that variable of the environment: "
-            "no job has set it"
-        )
+    note, owner = _note(name_of(job), output.description), {SET_BY: job.id}
     if row is not None and row.family != family.name:
         await _refuse_derived(tx, row, key)
         await delete_resource(ctx, tx, row, Requester(Initiator(SYSTEM.id, SYSTEM.name), ITSELF))
@@ -169,14 +161,16 @@ async def _set(
     if row is None:
         kind = Secret if output.sensitive else Variable
         spec = kind(key=key, value=output.text, description=note)
-        await create_in(ctx, tx, NewResource(family, spec, environment, SYSTEM))
-    elif (_value_of(ctx, row), row.read(OutputVariable).description) != (output.text, note):
-        call = _call(ctx, family, environment, row)
+        await create_in(ctx, tx, NewResource(family, spec, environment, SYSTEM, extras=owner))
+        return
+    stored = row.read(OutputVariable)
+    if (_value_of(ctx, row), stored.description, stored.set_by_job) != (output.text, note, job.id):
+        call = _call(ctx, family, environment, row, owner)
         await apply_changes(ctx, tx, call, row, {"value": output.text, "description": note})
 
 
 def _note(job: str, description: str) -> str:
-    return f"{SET_BY}{job}{': ' if description else ''}{description}"[:_LONGEST_NOTE]
+    return f"Set by the job {job}{': ' if description else ''}{description}"[:_LONGEST_NOTE]
 
 
 async def _refuse_derived(tx: Tx, row: Row, key: str) -> None:
@@ -193,8 +187,9 @@ def _value_of(ctx: Context, row: Row) -> str:
     return decrypt_hidden(ctx, row).get("value", row.read(OutputVariable).value)
 
 
-def _call(ctx: Context, family: Family, environment: Row, row: Row) -> Call:
-    """Returns a call that changes a variable of an environment, as Windlass itself makes it."""
+def _call(ctx: Context, family: Family, environment: Row, row: Row, extras: Mapping[str, str]) -> Call:
+    """Returns a call that changes a variable of an environment, as Windlass itself makes it. `extras` are
+    fields that no client sends."""
     for operation in ctx.registry.handled_by(f"{family.name}.patch"):
         if operation.parent and operation.parent.name == environment.family:
             return Call(
@@ -203,5 +198,6 @@ def _call(ctx: Context, family: Family, environment: Row, row: Row) -> Call:
                 ids=(environment.id, row.id),
                 dialect=_WORDS,
                 origin=ITSELF,
+                prepared=dict(extras),
             )
     raise LookupError(f"no operation changes a {family.name} of a {environment.family}")

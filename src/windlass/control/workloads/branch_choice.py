@@ -28,6 +28,9 @@ class BranchChoice(Struct, frozen=True):
     repository: GitRepositoryRequest | None
     field: str = "git_repository"
     """The name of the field with the repository."""
+    action: str = ""
+    """The action that a new commit starts, if there is a choice."""
+    action_field: str = ""
 
 
 async def watch_created(ctx: Context, tx: Tx, draft: Draft[S], choice: BranchChoice) -> None:
@@ -46,6 +49,8 @@ async def watch_updated(
         await _require_deploy(tx, change.actor, row, _AUTO_DEPLOY)
     elif _code_source(choice) != _code_source(before):
         await _require_deploy(tx, change.actor, row, choice.field)
+    elif choice.action != before.action:
+        await _require_deploy(tx, change.actor, row, choice.action_field)
     if _code_source(choice)[:2] != _code_source(before)[:2]:
         await skip_next_commit(tx, row.id)
     await watch_branch(tx, row.id, row.org, _next_look(ctx, tx))

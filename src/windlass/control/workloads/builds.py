@@ -24,7 +24,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.workloads.making import Making
-from windlass.control.workloads.repositories import source_of
+from windlass.control.workloads.repositories import source_at
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.build_settings import BuildSettings
@@ -96,7 +96,8 @@ async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | Non
     """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
     deployment = making.deployment
     asked = particulars(deployment).git_commit_id
-    source = await source_of(ctx, ctx.store.reads, making.service, asked)
+    repository = making.service.read(Application).git_repository or None
+    source = await source_at(ctx, ctx.store.reads, making.service.org, repository, asked)
     if source.token:
         ctx.logs.masks.add(deployment.id, [source.token])
     if asked is not None:

@@ -76,13 +76,13 @@ async def fetch_image(
 
 
 async def find_registry(
-    ctx: Context, org: str, registry_id: str | UnsetType | None, source: Reads | None = None
+    ctx: Context, org: str, registry_id: str | UnsetType | None
 ) -> ContainerRegistry | None:
     """Returns the registry of an image, with its secrets. None also for an id that names no registry:
     services of older versions have such ids, which had no effect."""
     if not registry_id:
         return None
-    row = await (source or ctx.store.reads).resources.find(container_registry.name, registry_id)
+    row = await ctx.store.reads.resources.find(container_registry.name, registry_id)
     if row is None:
         return None
     if row.org != org:
@@ -94,7 +94,7 @@ async def _login(ctx: Context, registry: ContainerRegistry | None) -> RegistryLo
     try:
         return await login_of(ctx, registry) if registry else None
     except RegistryFailure as failure:
-        raise BuildError(f"The registry of the image cannot be used: {failure}") from failure
+        raise BuildError(f"registry_id: {failure}") from failure
 
 
 async def _find_repeated(ctx: Context, making: Making, request: PullRequest) -> str:
@@ -106,6 +106,14 @@ async def _find_repeated(ctx: Context, making: Making, request: PullRequest) -> 
         return ""
     ref, asked = parse_ref(details.made.artifact.ref), parse_ref(request.ref)
     return str(ref) if ref.digest and (ref.name, details.image_tag) == (asked.name, asked.tag) else ""
+
+
+async def whole_name(source: Reads, org: str, image: ImageSource) -> str:
+    """Returns the name of an image with the host of its registry. It decrypts no login."""
+    id = image.registry_id
+    row = await source.resources.find(container_registry.name, id) if id else None
+    is_own = row is not None and row.org == org
+    return name_in(row.read(ContainerRegistry) if row and is_own else None, image.image_name)
 
 
 def name_in(registry: ContainerRegistry | None, image_name: str) -> str:

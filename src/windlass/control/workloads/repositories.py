@@ -21,14 +21,14 @@ _API: Final = "api."
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
     repository = ctx.kinds[service.family].repository(service)
-    if not repository:
-        raise GitError("This service has no repository.")
     return await source_at(ctx, source, service.org, repository, commit)
 
 
 async def source_at(
-    ctx: Context, source: Reads, org: str, repository: GitRepositoryRequest, commit: str | None
+    ctx: Context, source: Reads, org: str, repository: GitRepositoryRequest | None, commit: str | None
 ) -> GitSource:
+    if repository is None:
+        raise GitError("Choose a service that is built from a repository: this one has none.")
     token = None
     if id := repository.git_token_id:
         row = await source.resources.find(git_token.name, id)

@@ -14,25 +14,21 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.terraform_states import (
-    newest_state,
-)
+from windlass.control.records.terraform_states import newest_state
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.terraform_programs import RunProgram
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.terraform_shapes import (
-    TerraformVariable,
-)
+from windlass.core.declare.terraform_shapes import TerraformVariable
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, Progress
 from windlass.core.deploy.terraform_state import has_managed
 from windlass.families.terraform import Terraform
 from windlass.launch.terraform import APPLY, MIGRATE
 from windlass.launch.terraform_environment import RUN
-from windlass.store import DeploymentRow, Row
+from windlass.store import FAR, DeploymentRow, Row
 
 SECRETS: Final = "terraform_variables"
 """The name under which the values of secret variables are encrypted with the service."""
@@ -67,7 +63,7 @@ def run_request(
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
         "program": program.path,
-        "action": details.sub_action or APPLY,
+        "action": action_of(details),
         "url": f"{program.server}/terraform-run/{service.id}",
         "container": bool(program.image),
         "keeps_state": keeps_state(spec),
@@ -78,6 +74,11 @@ def run_request(
         "mirror": program.providers,
         "downloads": settings.toolchain_downloads,
     }
+
+
+def action_of(details: Particulars) -> str:
+    """Returns the action of a deployment. A rollback applies, and says nothing."""
+    return details.sub_action or APPLY
 
 
 def keeps_state(spec: Terraform) -> bool:
@@ -94,33 +95,52 @@ def _input_values(spec: Terraform, secrets: Mapping[str, str]) -> Iterator[tuple
         yield f"TF_VAR_{variable.key}", str(value)
 
 
-async def last_run(ctx: Context, service: Row) -> DeploymentRow | None:
-    """Returns the last deployment that has applied the module."""
-    async for row in newest_first(ctx, service.id, 200):
+async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -> DeploymentRow | None:
+    """Returns the last deployment that has applied the module; with `has_succeeded`, the last that did so
+    with success. Any number of plans and failures may have come after it."""
+    async for row in newest_first(ctx, service.id, FAR):
         details = particulars(row)
-        if row.action in BUILDS and details.commit and details.sub_action in (APPLY, MIGRATE) and details.run:
+        is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
+        is_applied = row.action in BUILDS and action_of(details) in (APPLY, MIGRATE)
+        if is_wanted and is_applied and details.commit and details.run:
             return row
     return None
 
 
 async def refuse_moved_state(ctx: Context, making: Making) -> None:
-    """Refuses a run with another backend than the last one: it would begin with an empty state, and make
-    everything a second time."""
-    last = await last_run(ctx, making.service)
-    workload = decrypt_workload(ctx, last) if last else None
-    if last is None or workload is None or last.status != Progress.SUCCEEDED:
-        return
-    kept = msgspec.json.decode(workload.variables[RUN])["keeps_state"]
-    if kept != keeps_state(making.service.read(Terraform)):
+    """Refuses a run with another backend than the last one that succeeded, if there is anything in the state:
+    it would begin with an empty one, and make everything a second time."""
+    service, is_kept = making.service, keeps_state(making.service.read(Terraform))
+    last = await last_run(ctx, service, has_succeeded=True)
+    if last is None:  # only Windlass has the state of runs that failed
+        is_moved = not is_kept and await _has_managed(ctx, service)
+    else:
+        is_moved = _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
+    if is_moved:
         raise BuildError(
-            "backend: it was changed since the last run, and the state is still in the former one: deploy "
-            "with the action MIGRATE_STATE first"
+            "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last "
+            "run, and the state is still in the former one"
         )
 
 
-async def has_resources(ctx: Context, service: Row) -> bool:
-    """True if there may be anything to destroy."""
+async def _has_managed(ctx: Context, service: Row) -> bool:
     _, state = await newest_state(ctx, ctx.store.reads, service.id)
-    if state is not None:
-        return has_managed(state)
-    return not keeps_state(service.read(Terraform)) and await last_run(ctx, service) is not None
+    return state is not None and has_managed(state)
+
+
+def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
+    """True if Windlass kept the state of a run; None if nothing was started."""
+    workload = decrypt_workload(ctx, run)
+    return bool(msgspec.json.decode(workload.variables[RUN])["keeps_state"]) if workload else None
+
+
+async def has_resources(ctx: Context, service: Row) -> bool:
+    """True if there may be anything to destroy. The copy of a state that another backend keeps is from the
+    last run that succeeded, so it says nothing about what a later one has made."""
+    _, state = await newest_state(ctx, ctx.store.reads, service.id)
+    if state is not None and has_managed(state):
+        return True
+    last = await last_run(ctx, service)
+    if last is None or (state is not None and last.status == Progress.SUCCEEDED):
+        return False
+    return _kept_state(ctx, last) is False

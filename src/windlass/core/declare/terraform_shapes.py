@@ -154,7 +154,10 @@ class AutoDeployConfig(Spec):
     ] = False
     terraform_action: Annotated[
         Literal["DEFAULT", "PLAN", "NOOP"],
-        Meta(description="DEFAULT plans and applies, PLAN only plans, NOOP does nothing"),
+        Meta(
+            description="DEFAULT plans and applies, PLAN only plans, NOOP does nothing. To change it to "
+            "DEFAULT or PLAN needs Deploy"
+        ),
     ] = "DEFAULT"
 
 

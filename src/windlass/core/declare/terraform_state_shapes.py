@@ -31,7 +31,7 @@ class TerraformOutput(Shown):
     name: Annotated[str, example("bucket_name")]
     variable: Annotated[
         str,
-        Meta(description="The variable that has it in the environment; empty if no process could take it"),
+        Meta(description="The variable that has it in the environment; empty if there is none"),
         example("WINDLASS_TERRAFORM_Z0C0B1DD2_BUCKET_NAME"),
     ]
     value: Annotated[

@@ -128,15 +128,16 @@ def outputs_of(state: StateFile) -> list[StateOutput]:
 
 def shared_outputs(state: StateFile) -> list[StateOutput]:
     """Returns the outputs that are variables of other services. One that no process could take would keep all
-    of them from being deployed, so it is left out."""
-    shared: list[StateOutput] = []
+    of them from being deployed, so it is left out, and so is one with the variable of an earlier one."""
+    shared: dict[str, StateOutput] = {}
     left = MOST_OF_ALL
     for output in outputs_of(state):
-        size = len(output.value.encode())
-        if size <= min(MOST_OF_ONE, left) and "\0" not in output.value and _OUTPUT_NAME.match(output.name):
-            shared.append(output)
+        size, variable = len(output.value.encode()), variable_name(output)
+        is_possible = size <= min(MOST_OF_ONE, left) and "\0" not in output.value
+        if is_possible and _OUTPUT_NAME.match(output.name) and variable not in shared:
+            shared[variable] = output
             left -= size
-    return shared
+    return [*shared.values()]
 
 
 def variable_name(output: StateOutput) -> str:

@@ -49,8 +49,8 @@ def zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UnknownZone(
-            f"the machine of this server does not know the time zone {name}: choose another one, or ask the "
-            "operator to install the packages tzdata and tzdata-legacy"
+            f"choose another time zone than {name}, or ask the operator to install the packages tzdata and "
+            "tzdata-legacy: the machine of this server does not know it"
         ) from error
 
 

@@ -40,6 +40,8 @@ ENDED: Final = f"""
 SELECT {_COLUMNS} FROM deployment
 WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
+NUMBER_AT: Final = """
+SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY number DESC LIMIT 1"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
 FORGET: Final = "DELETE FROM deployment WHERE service = $1"
@@ -63,6 +65,11 @@ class DeploymentTable(Table):
     async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
         """Returns those that neither wait nor are under way, as `latest` does."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
+
+    async def number_at(self, service: str, moment: int) -> int:
+        """Returns the number of the last deployment that there was at a moment; 0 if there was none."""
+        row = await self._session.one(NUMBER_AT, service, moment)
+        return int(row[0]) if row else 0
 
 
 class DeploymentChanges(DeploymentTable):

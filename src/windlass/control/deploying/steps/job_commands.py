@@ -155,5 +155,5 @@ async def _finish(
 
 async def _fail(ledger: Ledger, run: RunRow, event: RunEvent) -> None:
     report = report_of_run(run)
-    failure = f"{event.lower()} failed: run {run.number} {report.reason}"
+    failure = f"Look at the log of run {run.number}, which failed at {event.lower()}: {report.reason}"
     await ledger.fail(failure, report=report, output="\n".join(report.output))

@@ -36,7 +36,10 @@ async def wait_for_outcome(
             if waiting.done():
                 return waiting.result()
             if left <= 0:
-                raise RunFailed(f"{workload.name} did not end within {workload.time_limit:g} seconds")
+                raise RunFailed(
+                    f"Make the run shorter, or {ctx.kinds[workload.family].more_time}: "
+                    f"{workload.name} did not end within {workload.time_limit:g} seconds"
+                )
             # Before it has begun, an engine that is slow would begin in vain each time.
             observation = await engine.observe(workload.service)
             if observation.of(workload.generation).instances:
@@ -58,10 +61,10 @@ def report_of(outcome: Outcome, output: str) -> RunReport:
 
 
 async def failure_of(ledger: Ledger, workload: Workload, report: RunReport) -> str:
-    """Says how a run failed, with what the kind of the service adds; empty after the exit code 0."""
+    """Says how a run failed, after the remedy that its kind knows; empty after the exit code 0."""
     if report.exit_code == 0:
         return ""
     kind = ledger.ctx.kinds[ledger.service.family]
     explanation = await kind.explain_failure(ledger.ctx, ledger.service, ledger.deployment)
     failure = f"{workload.name} {report.reason}"
-    return f"{failure}. {explanation}" if explanation else failure
+    return f"{explanation}. {failure}" if explanation else failure
