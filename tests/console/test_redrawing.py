@@ -132,3 +132,21 @@ def test_another_way_to_copy_is_found(tmp_path: Path) -> None:
 
 def uses_of_the_clipboard(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*.js") if "navigator.clipboard" in path.read_text())
+
+
+def test_a_variable_that_is_refused_leads_to_the_variables_of_the_new_service(
+    server: Server, new_page: NewPage, watch: Watch, repository: Repository
+) -> None:
+    """The service is there, and is not made again: what was typed on the former page would be lost on it."""
+    watch.expected.append("status of 400")
+    environment = server.environment(project="Refused")
+    page = new_page(f"/new?environment={environment}")
+    page.get_by_label("Repository").fill(repository.url)
+    page.get_by_role("button", name="Look at it").click()
+    page.get_by_label("Variables").fill(f"GREETING=hello\n{'K' * 300}=x\n")
+    page.get_by_role("button", name="Create and deploy").click()
+    page.wait_for_url("**/application/*/variables")
+    expect(page.locator("#notices [role=alert]")).to_contain_text("key:")
+    expect(page.locator("main")).to_contain_text("GREETING")
+    created = server.call("GET", f"/environment/{environment}/application")["results"]
+    assert len(created) == 1

@@ -13,6 +13,20 @@ export async function deploy(place, path, body = {}) {
   await openNewest(place, path);
 }
 
+/** Sets variables of a service that was created just now, and deploys it. If one of them fails, its page is open: it is there. */
+export async function finish(place, path, { variables = [], thenDeploy }) {
+  let page = `${path}/variables`;
+  try {
+    for (const [key, value] of variables) await api.post(`${path}/environmentVariable`, { key, value });
+    page = path;
+    if (thenDeploy) await api.post(`${path}/deploy`);
+  } catch (error) {
+    await place.go(page);
+    throw error;
+  }
+  return thenDeploy ? openNewest(place, path) : place.go(path);
+}
+
 export async function openNewest(place, path) {
   const { results } = await api.get(`${path}/deployment`, { page_size: 1 });
   if (results[0]) await place.go(`${path}/deployments/${results[0].id}`);

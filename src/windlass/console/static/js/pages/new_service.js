@@ -7,7 +7,7 @@ import { familyOf } from "../families.js";
 import { schemaForm } from "../forms.js";
 import { button, showError, empty, errorText, field, head, onEnter } from "../parts.js";
 import { refusalOf } from "../rights.js";
-import { openNewest } from "../services.js";
+import { finish } from "../services.js";
 import { words } from "../words.js";
 
 const text = words.newService;
@@ -127,20 +127,15 @@ function choose(state, place, candidate) {
 
 async function create(state, place, thenDeploy) {
   const { parseDotenv } = await import("../dotenv.js");
-  const pairs = parseDotenv(state.variables);
+  const variables = parseDotenv(state.variables);
   const { found } = state;
   const names = Object.fromEntries(SETTINGS.map(([name, setting]) => [setting, found[name]]));
   const changed = Object.fromEntries(Object.entries(state.settings).filter(([setting, value]) => value && value !== (names[setting] || "")));
   const body = { name: state.name, git_repository: source(state), ...changed };
   if (state.port === "") body.ports = [];
   else if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
-  const made = state.made || (await api.post(`/environment/${state.environment}/application`, body));
-  state.made = made; // a second try, after a wrong variable, does not make a second application
-  const path = `/application/${made.id}`;
-  for (const [key, value] of pairs) await api.post(`${path}/environmentVariable`, { key, value }).catch((error) => { if (error.status !== 409) throw error; });
-  if (!thenDeploy) return place.go(path);
-  await api.post(`${path}/deploy`);
-  return openNewest(place, path);
+  const { id } = await api.post(`/environment/${state.environment}/application`, body);
+  return finish(place, `/application/${id}`, { variables, thenDeploy });
 }
 
 // A service of another kind: the form is that of the API.
@@ -190,9 +185,6 @@ async function offerVersions(state) {
 }
 
 async function createOther(state, place, path, thenDeploy) {
-  const made = (state.made ||= await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() })); // a second try makes no second one
-  const item = `/${state.kind}/${made.id}`;
-  if (!thenDeploy) return place.go(item);
-  await api.post(`${item}/deploy`);
-  return openNewest(place, item);
+  const { id } = await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() });
+  return finish(place, `/${state.kind}/${id}`, { thenDeploy });
 }
