@@ -40,7 +40,7 @@ from windlass.core.detect.python_requirements import REQUIREMENTS, missing_requi
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
-class Declaration(Struct, frozen=True):
+class DependencyDeclaration(Struct, frozen=True):
     """The place where the dependencies are declared."""
 
     folder: Path
@@ -81,33 +81,39 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
         return bool(self.local or self.whole or self.manager)
 
 
-def declaration_of(folder: Path) -> Declaration | None:
+def declaration_of(folder: Path) -> DependencyDeclaration | None:
     """Returns what the lock of a manager names first, then requirements, Pipfile and pyproject.toml."""
     pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
     for manager in MANAGERS:
         if pyproject and (folder / manager.lock).is_file():
-            return Declaration(folder, "locked", manager.name)
+            return DependencyDeclaration(folder, "locked", manager.name)
     for name in REQUIREMENTS[:1]:
         if (folder / name).is_file():
-            return Declaration(folder, "requirements", name)
+            return DependencyDeclaration(folder, "requirements", name)
     if (folder / pipfile.LOCK).is_file() or (folder / pipfile.FILE).is_file():
-        return Declaration(folder, "pipfile")
+        return DependencyDeclaration(folder, "pipfile")
     if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
-        return Declaration(folder, "locked", POETRY.name)
+        return DependencyDeclaration(folder, "locked", POETRY.name)
     # It may only contain settings of tools.
     if (
         {"project", "build-system"} & pyproject.keys()
         or poetry_table(pyproject)
         or (folder / "setup.py").is_file()
     ):
-        return Declaration(folder, "project")
+        return DependencyDeclaration(folder, "project")
     return next(
-        (Declaration(folder, "requirements", name) for name in REQUIREMENTS if (folder / name).is_file()),
+        (
+            DependencyDeclaration(folder, "requirements", name)
+            for name in REQUIREMENTS
+            if (folder / name).is_file()
+        ),
         None,
     )
 
 
-def dependencies_of(declaration: Declaration, say: Say, added: Sequence[str] = ()) -> PythonDependencies:
+def dependencies_of(
+    declaration: DependencyDeclaration, say: Say, added: Sequence[str] = ()
+) -> PythonDependencies:
     """Reads the declared dependencies, and adds packages that none of them names."""
     match declaration.kind:
         case "requirements":
@@ -134,14 +140,14 @@ def _lock_text(needed: PythonDependencies) -> str:
     return lock.decode(errors="replace")
 
 
-def _of_pipfile(declaration: Declaration) -> PythonDependencies:
+def _of_pipfile(declaration: DependencyDeclaration) -> PythonDependencies:
     requirements = _text(pipfile.pipfile_lines(declaration.folder))
     local = tuple(local_paths(requirements, declaration.folder))
     is_lock = (declaration.folder / pipfile.LOCK).is_file()
     return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=declaration.folder)
 
 
-def _of_lock(declaration: Declaration) -> PythonDependencies:
+def _of_lock(declaration: DependencyDeclaration) -> PythonDependencies:
     """The manifest and the lock decide what is installed; all files do, where the lock names folders of the
     repository."""
     folder, manager = declaration.folder, manager_named(declaration.file)
@@ -156,7 +162,7 @@ def _of_lock(declaration: Declaration) -> PythonDependencies:
     )
 
 
-def _of_requirements(declaration: Declaration, say: Say) -> PythonDependencies:
+def _of_requirements(declaration: DependencyDeclaration, say: Say) -> PythonDependencies:
     lines = list(requirements_in(declaration.folder / declaration.file, declaration.folder, say))
     requirements = _text(line.line for line in lines if not line.limits)
     if missing := missing_requirements(requirements, _declared_in(declaration.folder)):

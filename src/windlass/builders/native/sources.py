@@ -34,7 +34,7 @@ class Sources(Struct, kw_only=True):
     layout: Layout
     start: Start
     package: node.Package | None = None
-    declaration: python.Declaration | None = None
+    declaration: python.DependencyDeclaration | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the Dockerfile sets."""
     variables: Mapping[str, str] = field(default_factory=dict)
