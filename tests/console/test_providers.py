@@ -84,6 +84,7 @@ def test_the_matrix_of_roles_changes_them_for_those_who_may(chromium: Browser, p
     provided.call("POST", f"{members[:-7]}/inviteMember", invitation)
     ada, admin = (chromium.new_context().new_page() for _ in range(2))
     sign_in(ada, provided, "ada")
+    expect(ada.get_by_role("heading", name="Overview")).to_be_visible()
     ada.goto(f"{provided.url}/console{members}")
 
     def role_of(page: Page, name: str) -> Locator:
