@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -158,15 +159,25 @@ UNNAMED = {"nothing", "an action", "an action with choices", "new"}
 """Pages that show nothing of the API, and those of an operation, which show its own request."""
 
 
-def test_every_page_has_its_request_and_its_command(server: Server, new_page, places) -> None:
-    page = new_page("/")
+def pages_without_request(page: Page, server: Server, places: Mapping[str, str]) -> set[str]:
     without = set()
     for name, place in places.items():
         page.goto(f"{server.url}/console{place}")
         page.wait_for_selector("main h1")
         if not page.locator("main .same").count():
             without.add(name)
-    assert without == UNNAMED | {name for name in places if name.startswith("a new ")}
+    return without
+
+
+@pytest.mark.long
+def test_every_page_has_its_request_and_its_command(server: Server, new_page, places) -> None:
+    expected = UNNAMED | {name for name in places if name.startswith("a new ")}
+    assert pages_without_request(new_page("/"), server, places) == expected
+
+
+def test_pages_of_an_organization_have_their_request_and_command(server: Server, new_page, places) -> None:
+    some = {name: places[name] for name in ("members", "variables", "nothing")}
+    assert pages_without_request(new_page("/"), server, some) == {"nothing"}
 
 
 def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
