@@ -34,7 +34,7 @@ _PARTS: Final = (
 
 
 class UsedSpace(Struct):
-    """What a folder takes."""
+    """The space of a folder on its disk."""
 
     bytes: int = 0
     files: int = 0
