@@ -18,6 +18,10 @@ LONGEST: Final = 256 * 1024
 """Most bytes of a file."""
 
 
+class TooLong(ValueError):
+    """The file is too long to be followed whole. The message says what to do."""
+
+
 Part = re.Pattern[str] | None
 """A part of a pattern between two slashes; None is `**`."""
 
@@ -58,8 +62,7 @@ def read(text: str) -> Ignore:
 
 def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
     """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one.
-    Raises ValueError with what to do if it is too long: a part of it would send files that the rest leaves
-    out."""
+    Raises TooLong rather than follow a part of it, which would send files that the rest leaves out."""
     names = [f"{dockerfile}.dockerignore"] if dockerfile else []
     for name in (*names, DOCKERIGNORE):
         file = root / name
@@ -73,9 +76,9 @@ def _read_file(file: Path, name: str) -> Ignore:
         content = opened.read(LONGEST + 1)
     ignore = read(content.decode(errors="replace"))
     if len(content) > LONGEST:
-        raise ValueError(f"Shorten {name} to {LONGEST // 1024} KiB: it is longer")
+        raise TooLong(f"Shorten {name} to {LONGEST // 1024} KiB: it is longer")
     if len(ignore.patterns) > MOST:
-        raise ValueError(f"Shorten {name} to {MOST} patterns: it has {len(ignore.patterns)}")
+        raise TooLong(f"Shorten {name} to {MOST} patterns: it has {len(ignore.patterns)}")
     return ignore
 
 

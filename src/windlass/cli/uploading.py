@@ -11,6 +11,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from windlass.base.dockerignore import TooLong
 from windlass.cli.client import Api, ApiRefused, ServerUnreachable
 from windlass.cli.folder_archive import FolderArchive, archive_folder
 from windlass.cli.following import Patience, insist
@@ -107,7 +108,7 @@ def packed(folder: Path) -> Iterator[FolderArchive]:
             raise Stopped(
                 f"let this user read {where}, or leave it out with .windlassignore: {error}"
             ) from error
-        except ValueError as error:
+        except TooLong as error:
             raise Stopped(in_sentence(str(error))) from error
         if not archive.files:
             raise Misused(f"go to the folder of the application: {folder} has no files to upload")

@@ -14,7 +14,7 @@ from typing import IO, Final, cast
 
 from msgspec import Struct
 
-from windlass.base.dockerignore import DOCKERIGNORE, Ignore, beside
+from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, beside
 from windlass.builders.builder import BuildError, Order
 
 PIECE: Final = 256 * 1024
@@ -87,7 +87,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
     try:
         ignore = beside(folder, PurePosixPath(name) if inside else None)
-    except ValueError as error:
+    except TooLong as error:
         raise BuildError(str(error)) from error
     return BuildContext(folder, name, file.read_bytes(), ignore, outside=not inside)
 
