@@ -45,7 +45,7 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
 
     # It comes up, stage by stage, and is opened.
     expect(page.locator(".service-line")).to_contain_text("succeeded")
-    for stage in ("Fetch", "Detect", "Start and switch"):
+    for stage in ("Fetch", "Build", "Start and switch"):
         expect(page.locator(".story summary", has_text=stage)).to_be_visible()
     address = page.locator(".service-line a[target=_blank]").last
     host = (address.get_attribute("href") or "").removeprefix("http://")

@@ -95,6 +95,8 @@ class FakeBuilder:
         self.makes = makes
         self.built: list[Order] = []
         self.kept: dict[tuple[str, str], Artifact] = {}
+        self.lines: tuple[str, ...] = ()
+        """Further lines of each build."""
         self.broken = ""
         """If set, nothing can be built, for this reason."""
         self.gate: asyncio.Event | None = None
@@ -112,7 +114,8 @@ class FakeBuilder:
 
     async def build(self, order: Order, say: Say) -> Artifact:
         self.built.append(order)
-        say(f"Building {order.commit[:12]}")
+        for line in (f"Building {order.commit[:12]}", *self.lines):
+            say(line)
         if self.gate is not None:
             await self.gate.wait()
         if self.broken:

@@ -24,7 +24,7 @@ def said(logs: Logs, service: str, deployment: str | None = None) -> list[str]:
 
 
 def test_a_build_has_a_log_of_its_own(logs: Logs):
-    say, other = logs.build("shop", "1"), logs.build("shop", "2")
+    say, other = (logs.deployment("shop", number, None) for number in ("1", "2"))
     logs.write("shop", NOON, "running")
     say("step one")
     other("another build")
@@ -39,7 +39,7 @@ def test_a_build_has_a_log_of_its_own(logs: Logs):
 
 def test_forgetting_a_service_removes_its_logs_with_those_of_its_builds(logs: Logs, tmp_path: Path):
     logs.write("shop", NOON, "running")
-    logs.build("shop", "1")("built")
+    logs.deployment("shop", "1", None)("built")
     logs.write("blog", NOON, "running")
     logs.forget("shop")
     logs.forget("shop")
@@ -50,7 +50,7 @@ def test_forgetting_a_service_removes_its_logs_with_those_of_its_builds(logs: Lo
 async def test_a_sweep_removes_the_lines_of_the_services_that_it_is_told_and_of_no_others(logs: Logs):
     for service in ("shop", "blog"):
         logs.write(service, NOON, "running")
-        logs.build(service, "1")("built")
+        logs.deployment(service, "1", None)("built")
     await logs.sweep(())
     assert set(await logs.services()) == {"shop", "blog"}
     await logs.sweep(["shop"])
@@ -60,7 +60,7 @@ async def test_a_sweep_removes_the_lines_of_the_services_that_it_is_told_and_of_
 
 async def test_lines_that_are_set_aside_come_back_as_they_were(logs: Logs, tmp_path: Path):
     logs.write("shop", NOON, "running")
-    logs.build("shop", "1")("built")
+    logs.deployment("shop", "1", None)("built")
     await logs.set_aside("shop", tmp_path / "aside")
     assert said(logs, "shop") == said(logs, "shop", "1") == []
     await logs.put_back("shop", tmp_path / "aside")
@@ -72,7 +72,7 @@ async def test_lines_are_kept_for_some_days(tmp_path: Path):
     logs = Logs(tmp_path / "logs", 1 << 30, 14, clock)
     for number in range(40):
         logs.write("shop", clock.now(), f"day {number}")
-        logs.build("shop", str(number))(f"built on day {number}")
+        logs.deployment("shop", str(number), None)(f"built on day {number}")
         await logs.sweep(())
         clock.turn(DAY / 1000)
     kept = said(logs, "shop")
@@ -87,7 +87,7 @@ async def test_lines_are_kept_for_some_days(tmp_path: Path):
 
 async def test_builds_of_a_service_have_as_much_room_as_its_log(logs: Logs, tmp_path: Path):
     for number in range(6):
-        say = logs.build("shop", str(number))
+        say = logs.deployment("shop", str(number), None)
         for _ in range(20):
             say("x" * 1000)
         file = next((tmp_path / "logs" / "shop" / f"build-{number}").iterdir())

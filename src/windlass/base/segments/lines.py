@@ -13,7 +13,7 @@ from datetime import date
 from typing import Final, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from windlass.base import ids
 from windlass.base.clock import stamp
@@ -37,12 +37,18 @@ class LogMessage(Protocol):
     @property
     def version(self) -> str: ...
 
+    @property
+    def stage(self) -> str: ...
+
 
 class StoredLine(Struct, frozen=True, gc=False):
+    """A line as it is stored. Its version stands at the end, by which it is found."""
+
     id: str
     created_at: str
     message: str
     pod_name: str = ""
+    stage: str | UnsetType = UNSET
     version: str = ""
 
 

@@ -48,6 +48,7 @@ class Remark(Struct, frozen=True):
     message: str
     pod: str
     version: str = ""
+    stage: str = ""
 
 
 class Loss(Struct):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from windlass.base import filelock
 from windlass.base.cleanup import on_failure
@@ -197,11 +198,22 @@ class SegmentWriter:
                 least, greatest = min(least, at), max(greatest, at)
             id = id_at(self._prefix, here + place)
             try:
-                _encode_into(StoredLine(id, shown, line.message, line.pod, line.version), batch, -1)
+                _encode_into(
+                    StoredLine(id, shown, line.message, line.pod, line.stage or UNSET, line.version),
+                    batch,
+                    -1,
+                )
             except UnicodeEncodeError:
                 del batch[place:]
                 _encode_into(
-                    StoredLine(id, shown, _clean(line.message), _clean(line.pod), _clean(line.version)),
+                    StoredLine(
+                        id,
+                        shown,
+                        _clean(line.message),
+                        _clean(line.pod),
+                        line.stage or UNSET,
+                        _clean(line.version),
+                    ),
                     batch,
                     -1,
                 )

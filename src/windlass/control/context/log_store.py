@@ -20,6 +20,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
 from windlass.control.context.masks import Masks
+from windlass.core.deploy.states import DeploymentStage
 from windlass.core.deploy.workload import OutputLine, is_of_release
 from windlass.core.words.masking import MASK, NOTHING, Mask
 
@@ -73,6 +74,19 @@ class CutLine(Struct, frozen=True):
     version: str
 
 
+class DeploymentLog(Struct):
+    """Takes lines of the log of a deployment, which belong to the stage that has begun last."""
+
+    write: Callable[[str, DeploymentStage | None], None]
+    stage: DeploymentStage | None
+
+    def __call__(self, message: str) -> None:
+        self.write(message, self.stage)
+
+    def begin(self, stage: DeploymentStage) -> None:
+        self.stage = stage
+
+
 class WaitingLines(Struct):
     """Lines of a deployment whose secrets are being looked up."""
 
@@ -109,20 +123,24 @@ class Logs:
         else:
             self._write_output(service, lines, mask or NOTHING)
 
-    def build(self, service: str, deployment: str) -> Callable[[str], None]:
-        """Takes lines of a build log."""
+    def deployment(self, service: str, deployment: str, stage: DeploymentStage | None) -> DeploymentLog:
+        """Returns the log of a deployment, at a stage."""
         stream = _stream(service, deployment)
 
-        def say(message: str) -> None:
-            line = OutputLine(self._clock.now(), message, OURS, deployment)
+        def write(message: str, stage: DeploymentStage | None) -> None:
+            line = OutputLine(self._clock.now(), message, OURS, deployment, stage or "")
             self._write(stream, [line], self.masks.of(deployment) or NOTHING)
 
-        return say
+        return DeploymentLog(write, stage)
 
     def _write_output(self, service: str, lines: Sequence[OutputLine], mask: Mask) -> None:
         """Writes the output of an instance. That of a release command belongs to its deployment."""
         first = lines[0]
-        self._write(_stream(service, first.version if is_of_release(first.pod) else None), lines, mask)
+        if is_of_release(first.pod):
+            staged = [msgspec.structs.replace(line, stage=DeploymentStage.RELEASE_COMMAND) for line in lines]
+            self._write(_stream(service, first.version), staged, mask)
+        else:
+            self._write(service, lines, mask)
 
     def _write(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> None:
         self._segments.append(stream, self._mask_lines(stream, lines, mask) if mask else lines)

@@ -20,6 +20,7 @@ from windlass.control.deploying.other_machines import hosts_of, machine_of
 from windlass.control.deploying.routes import endpoints_of
 from windlass.control.records.served_names import row_of
 from windlass.core.deploy.remedies import LOOK, LOOKED_AT, database_remedy, remedy_of
+from windlass.core.deploy.states import DeploymentStage
 from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
 
@@ -46,7 +47,7 @@ async def look_at_first_page(ctx: Context, workload: Workload, seen: Sequence[In
     """Returns what to do about the first page, also in the log of the deployment; empty if it is answered, or
     cannot be asked for here."""
     if trouble := await _find_trouble(ctx, workload, seen):
-        ctx.logs.build(workload.service, workload.deployment)(trouble)
+        ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(trouble)
     return trouble
 
 

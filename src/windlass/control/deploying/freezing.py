@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.builders.builder import Say
+from windlass.control.context.log_store import DeploymentLog
 from windlass.control.deploying.ledger import Ledger, LostClaim
-from windlass.control.records.deployments import particulars
+from windlass.control.records.deployments import name_of, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.making import Making
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
-from windlass.core.deploy.states import Do
+from windlass.core.deploy.states import DeploymentStage, Do
 from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
 
 
-async def making_of(ledger: Ledger, details: Particulars, say: Say) -> Making:
+async def making_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> Making:
     """Reads the settings and variables of a service as they are now, for a deployment of it."""
     ctx, service = ledger.ctx, ledger.service
     if others := ctx.kinds[service.family].settings(details):
@@ -51,7 +51,7 @@ async def _freeze_running(ledger: Ledger) -> Workload:
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
     workload = replace(_without_release(running), generation=deployment.number, deployment=deployment.id)
-    return await ledger.freeze(workload, _artifact_of(earlier), ledger.status.digest)
+    return await freeze_to_start(ledger, workload, _artifact_of(earlier), ledger.status.digest)
 
 
 async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
@@ -59,10 +59,23 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Deploy its commit again: its build is gone")
-    making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
+    making = await making_of(ledger, details, ledger.say)
     await kind.fetch(ctx, making, built.made.artifact)
     workload = _without_release(await kind.compute(ctx, making, built.made.artifact))
-    return await ledger.freeze(workload, built, making.inputs.digest)
+    return await freeze_to_start(ledger, workload, built, making.inputs.digest)
+
+
+async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:
+    """Freezes what the deployment runs. Its log says that it starts, or with what it begins."""
+    frozen = await ledger.freeze(workload, built, digest)
+    if not frozen.artifact.release:
+        say_start(ledger)
+    return frozen
+
+
+def say_start(ledger: Ledger) -> None:
+    ledger.say.begin(DeploymentStage.START)
+    ledger.say(f"Starting {name_of(ledger.service)}")
 
 
 def _without_release(workload: Workload) -> Workload:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
+from windlass.control.context.log_store import DeploymentLog
 from windlass.control.context.place import Place
 from windlass.control.deploying.documents import write_choices, write_deployed
 from windlass.control.deploying.followers import fail_followers, wake_followers
@@ -25,11 +26,12 @@ from windlass.control.records.deployments import (
     move,
     particulars,
     status_of,
+    with_report,
 )
 from windlass.control.records.names import reserve_declared, reserve_hosts
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
-from windlass.core.deploy.plan import Step
+from windlass.core.deploy.plan import FIRST_STAGES, Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
@@ -88,6 +90,11 @@ class Ledger:
         assert self.task.deployment is not None
         return self.task.deployment
 
+    @functools.cached_property
+    def say(self) -> DeploymentLog:
+        stage = FIRST_STAGES.get(self.task.step)
+        return self.ctx.logs.deployment(self.service.id, self.deployment.id, stage)
+
     @property
     def action(self) -> Do:
         return Do(self.deployment.action)
@@ -102,7 +109,7 @@ class Ledger:
         """Records why the deployment waits, also in its log, or with an empty reason that it goes on."""
         if reason != self._waits:
             if reason:
-                self.ctx.logs.build(self.service.id, self.deployment.id)(reason)
+                self.say(reason)
             self._waits = reason
             await self._note_waiting(self._mask(reason))
 
@@ -332,12 +339,6 @@ class Ledger:
 
     def _mask(self, message: str) -> str:
         return self.ctx.logs.masks.text(self.deployment.id, message)
-
-
-async def with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
-    details = particulars(deployment)
-    details.run = report
-    return await move(tx, deployment, Progress(deployment.status), details)
 
 
 async def fence(tx: Tx, claim: Claim) -> None:

@@ -21,7 +21,7 @@ from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
-from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars
+from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
@@ -271,3 +271,9 @@ async def version_of(source: Reads, deployment: str | None) -> str:
     """Returns the version of a deployment, such as v3; empty if there is none."""
     row = await source.deployments.get(deployment) if deployment else None
     return f"v{row.number}" if row else ""
+
+
+async def with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
+    details = particulars(deployment)
+    details.run = report
+    return await move(tx, deployment, Progress(deployment.status), details)

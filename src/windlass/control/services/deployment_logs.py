@@ -26,7 +26,7 @@ from windlass.control.services.deployment_groups import (
 )
 from windlass.control.services.environments import services_of
 from windlass.core.declare.document import Document
-from windlass.core.deploy.states import BUILDS, OUTPUT_FOLLOWS, Do, State, is_failure, logged
+from windlass.core.deploy.states import BUILDS, OUTPUT_FOLLOWS, DeploymentStage, Do, State, is_failure, logged
 from windlass.core.deploy.workload import is_of_release
 from windlass.families.deployment_log import DeploymentLogQuery
 from windlass.families.environment import EnvironmentShown
@@ -52,9 +52,13 @@ class _Line(Struct, gc=False):
     created_at: str
     message: str
     pod_name: str = ""
+    stage: str = ""
 
 
 _lines = msgspec.json.Decoder(_Line)
+
+
+_STARTED: Final = frozenset({DeploymentStage.RELEASE_COMMAND, DeploymentStage.START})
 
 
 @reads("environment.deploymentLog")
@@ -129,7 +133,8 @@ def _note(past: PastDeployment, at: int, state: State, step: State, message: str
 
 def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
     line = _lines.decode(encoded)
-    step = past.words.under_way if is_of_release(line.pod_name) else State.BUILDING
+    starts = line.stage in _STARTED or is_of_release(line.pod_name)
+    step = past.words.under_way if starts else State.BUILDING
     return LogEntry(line.created_at, line.id, past, step, step, line.message)
 
 

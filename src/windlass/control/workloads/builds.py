@@ -29,7 +29,7 @@ from windlass.control.workloads.uploads import commit_of, find_upload, unpack_up
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
-from windlass.core.deploy.states import BUILDS
+from windlass.core.deploy.states import BUILDS, DeploymentStage
 from windlass.families.application import GIT, Application
 from windlass.store import Row
 
@@ -137,6 +137,7 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
+        making.say.begin(DeploymentStage.BUILD)
         with ctx.meters.building():
             artifact = await place.builder.build(order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)

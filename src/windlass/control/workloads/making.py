@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct, field
 
-from windlass.builders.builder import Say
+from windlass.control.context.log_store import DeploymentLog
 from windlass.core.deploy.progress import CommitRecord
 from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Row
@@ -26,8 +26,7 @@ class Making(Struct, frozen=True, kw_only=True):
     """The service, with the settings that this deployment runs with."""
     deployment: DeploymentRow
     inputs: Inputs
-    say: Say
-    """Takes a line of the build log."""
+    say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
     """Filled before the build begins."""
     cleanup: AsyncExitStack | None = None

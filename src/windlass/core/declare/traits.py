@@ -25,6 +25,7 @@ from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
 from windlass.core.declare.spec import Chosen
+from windlass.core.deploy.states import DeploymentStage
 
 
 class StatusDetails(Shown):
@@ -216,6 +217,10 @@ class LogLine(Shown):
     created_at: Timestamp
     message: Annotated[str, example("listening on port 8080")]
     pod_name: str = ""
+    stage: Annotated[
+        Maybe[DeploymentStage],
+        Meta(description="Stage of the deployment; left out of lines of instances"),
+    ] = absent
     version: str = ""
 
 

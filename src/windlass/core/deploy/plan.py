@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.deploy.states import Do, Progress
+from windlass.core.deploy.states import DeploymentStage, Do, Progress
 
 
 class Step(StrEnum):
@@ -26,6 +26,14 @@ class Step(StrEnum):
     STOP = "stop"
     UNINSTALL = "uninstall"
     DELETE = "delete"
+
+
+FIRST_STAGES: Final[Mapping[Step, DeploymentStage]] = {
+    Step.BUILD: DeploymentStage.FETCH,
+    Step.RELEASE: DeploymentStage.START,
+    Step.RUN: DeploymentStage.START,
+}
+"""The stage of a deployment in which a step begins."""
 
 
 class OpenDeployment(Struct, frozen=True):

@@ -58,6 +58,15 @@ class Progress(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
+class DeploymentStage(StrEnum):
+    """A stage of a deployment, which the lines of its log name."""
+
+    FETCH = "FETCH"
+    BUILD = "BUILD"
+    RELEASE_COMMAND = "RELEASE_COMMAND"
+    START = "START"
+
+
 OPEN = frozenset({Progress.QUEUED, Progress.BUILDING, Progress.DEPLOYING})
 
 

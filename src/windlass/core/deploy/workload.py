@@ -297,3 +297,5 @@ class OutputLine(Struct, frozen=True, gc=False):
     message: str
     pod: str = ""
     version: str = ""
+    stage: str = ""
+    """The stage of the deployment that the line belongs to, if it is known."""

@@ -96,10 +96,10 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { queued: "Queued", fetch: "Fetch", detect: "Detect", build: "Build", release: "Release command", start: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
   },
   failure: {
-    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, ports: "Change the port", settings: "Change the settings",
+    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`,
   },
   runs: {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",

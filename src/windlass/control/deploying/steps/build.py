@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
-from windlass.control.deploying.freezing import making_of
+from windlass.control.deploying.freezing import freeze_to_start, making_of
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import wait_while_away
 from windlass.control.records.deployments import move, particulars
@@ -28,8 +28,8 @@ async def build(ledger: Ledger) -> None:
 
 
 async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
-    ctx, service, deployment = ledger.ctx, ledger.service, ledger.deployment
-    say, fetched = ctx.logs.build(service.id, deployment.id), FetchedCommit()
+    ctx, deployment = ledger.ctx, ledger.deployment
+    say, fetched = ledger.say, FetchedCommit()
     try:
         making = await making_of(ledger, particulars(deployment), say)
         making = replace(making, fetched=fetched, cleanup=cleanup)
@@ -45,7 +45,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         await _note_commit(ledger, fetched)
         await ledger.fail(message, State.BUILD_ERROR)
         return
-    await ledger.freeze(workload, built, making.inputs.digest)
+    await freeze_to_start(ledger, workload, built, making.inputs.digest)
 
 
 async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:

@@ -17,7 +17,7 @@ async def delete(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
     if not await run_end_command(ledger):
         return
-    say = ctx.logs.build(service.id, ledger.deployment.id)
+    say = ledger.say
     try:
         await run_before_removal(ledger)
         say("Ending what runs")

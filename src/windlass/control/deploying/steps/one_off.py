@@ -8,6 +8,7 @@ the output is in the log of the deployment.
 from __future__ import annotations
 
 from windlass.builders.builder import BuildError
+from windlass.control.context.log_store import DeploymentLog
 from windlass.control.deploying.freezing import making_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
@@ -16,7 +17,7 @@ from windlass.control.deploying.steps.release_command import last_lines
 from windlass.control.records.deployments import finish, move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import Progress
+from windlass.core.deploy.states import DeploymentStage, Progress
 from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
@@ -67,7 +68,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     assert details.made is not None
     if not await kind.is_kept(ctx, service, details.made.artifact):
         raise EngineError("Deploy the service again: the build that it runs is gone")
-    making = await making_of(ledger, details, _say_nothing)
+    making = await making_of(ledger, details, DeploymentLog(_say_nothing, None))
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     workload = as_run(await kind.compute(ctx, making, details.made.artifact), details.command)
     await _seal(ledger, workload)
@@ -75,7 +76,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     return workload
 
 
-def _say_nothing(line: str) -> None:
+def _say_nothing(line: str, stage: DeploymentStage | None) -> None:
     """Leaves remarks on ports out of the log, which has the output of the command."""
 
 

@@ -87,7 +87,7 @@ async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsew
     """Ends the instances, and freezes their generation again with the port on which the program listens: they
     start again with it. An interruption before leads here again, and one after it starts them so."""
     ctx = ledger.ctx
-    ctx.logs.build(ledger.service.id, ledger.deployment.id)(
+    ledger.say(
         f"{workload.name} listens on port {elsewhere.port}, and not on the one that Windlass chose: "
         f"it is started again with port {elsewhere.port}. To choose yourself: {elsewhere}"
     )

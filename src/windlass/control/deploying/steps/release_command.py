@@ -10,13 +10,14 @@ import asyncio
 
 import msgspec
 
+from windlass.control.deploying.freezing import say_start
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import LAST_LINES, ReleaseFailed
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import Progress
+from windlass.core.deploy.states import DeploymentStage, Progress
 from windlass.core.deploy.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import DeploymentRow, Tx
@@ -26,7 +27,8 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
     """Returns at once if there is none, or if it has run. Raises ReleaseFailed if it fails."""
     if not workload.artifact.release:
         return
-    say = ledger.ctx.logs.build(ledger.service.id, ledger.deployment.id)
+    say = ledger.say
+    say.begin(DeploymentStage.RELEASE_COMMAND)
     report, is_first = await _begin(ledger)
     if is_first:
         say("Running the release command")
@@ -35,6 +37,8 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
         say(f"The release command {report.reason}")
         await _finish(ledger, report)
         await ledger.ctx.point("release command ended")
+        if report.exit_code == 0:
+            say_start(ledger)
     if report.exit_code != 0:
         raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
 

@@ -54,7 +54,7 @@ async def _freeze(ledger: Ledger, sub_action: str) -> Workload | None:
     current = await ctx.store.reads.deployments.get(ledger.deployment.id)
     if current is not None and (workload := decrypt_workload(ctx, current)):
         return workload
-    say = ctx.logs.build(ledger.service.id, ledger.deployment.id)
+    say = ledger.say
     making = await making_of(ledger, particulars(ledger.deployment), say)
     ctx.logs.masks.add(ledger.deployment.id, making.inputs.hidden)
     prepared = await kind.prepare_removal(ctx, making, sub_action)

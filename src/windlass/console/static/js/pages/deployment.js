@@ -1,4 +1,4 @@
-// A deployment by stages: queued, fetched, detected, built, released, with the time of each, and its log.
+// A deployment by the stages that its log names, with the time of each: queued, fetched, built, started.
 
 import { api } from "../api.js";
 import { loadDocument } from "../document.js";
@@ -14,12 +14,6 @@ import { failure } from "./failure.js";
 
 const text = words.deployment;
 const OPEN = ["QUEUED", "BUILDING", "DEPLOYING"];
-const BEGINS = [
-  ["fetch", /^(Looking for the newest commit|Fetching )/],
-  ["detect", /^(Detected |Using the Dockerfile|It is (started|built) by)/],
-  ["build", /…$|^Step \d|^(Building|Making|Installing)/],
-  ["release", /^(Running the release command|Release command)/],
-];
 
 export async function load({ params }) {
   const path = `/${params.kind}/${params.id}`;
@@ -82,39 +76,29 @@ export function render(state, place) {
   ];
 }
 
-/** Cuts the log into stages: each begins with the first line that fits, and ends where the next begins. */
+/** Cuts the log into stages. A line without one belongs to the stage of the line before. */
 export function stages(deployment, lines) {
-  const began = deployment.started_at || deployment.created_at;
-  const found = [{ name: "queued", at: deployment.created_at, lines: [] }];
-  if (deployment.started_at) found.push({ name: "fetch", at: began, lines: [] });
-  let reached = 0;
+  const cut = [{ name: "QUEUED", at: deployment.created_at, lines: [] }];
+  if (deployment.started_at) cut.push({ name: lines[0]?.stage || (deployment.action === "DEPLOY" ? "FETCH" : deployment.action), at: deployment.started_at, lines: [] });
   for (const line of lines) {
-    const index = BEGINS.findIndex(([, pattern], place) => place >= reached && pattern.test(line.message));
-    if (index > reached || (index === 0 && found.at(-1).name === "queued")) {
-      reached = Math.max(index, 0);
-      if (found.at(-1).name !== BEGINS[index][0]) found.push({ name: BEGINS[index][0], at: line.created_at, lines: [] });
-    }
-    found.at(-1).lines.push(line);
+    if (line.stage && line.stage !== cut.at(-1).name) cut.push({ name: line.stage, at: line.created_at, lines: [] });
+    cut.at(-1).lines.push(line);
   }
-  const last = lines.at(-1);
-  const hasFailedAtStart = deployment.status === "FAILED" && deployment.deployment_state === "DEPLOYMENT_ERROR" && found.at(-1).name !== "release";
-  if ((["DEPLOYING", "SUCCEEDED"].includes(deployment.status) || hasFailedAtStart) && last) found.push({ name: "start", at: last.created_at, lines: [] });
-  const end = deployment.finished_at;
-  return found.map((stage, index) => ({ ...stage, end: found[index + 1]?.at || end, isLast: index === found.length - 1 }))
+  return cut.map((stage, index) => ({ ...stage, end: cut[index + 1]?.at || deployment.finished_at, isLast: index === cut.length - 1 }))
     .filter((stage) => stage.lines.length || stage.isLast || new Date(stage.end) - new Date(stage.at) > 50);
 }
 
 function story({ deployment, lines }) {
   const parts = stages(deployment, lines);
   const isOpen = OPEN.includes(deployment.status);
-  return h("ol", { class: "story" }, parts.map((stage) => {
+  return h("ol", { class: "story" }, parts.map((stage, index) => {
     const isNow = isOpen && stage.isLast;
     const hasFailed = deployment.status === "FAILED" && stage.isLast;
     const length = (stage.end ? new Date(stage.end) : new Date()) - new Date(stage.at);
     const kind = isNow ? "busy" : hasFailed ? "bad" : "ok";
-    return h("li", { key: stage.name, class: kind },
-      h("details", { open: isNow || hasFailed || stage.name === "build" },
-        h("summary", {}, h("span", { class: "glyph", "aria-hidden": "true" }, { busy: "◐", bad: "✕", ok: "✓" }[kind]), h("strong", {}, text.stages[stage.name]), h("span", { class: "muted number" }, duration(length))),
+    return h("li", { key: `${stage.name}${index}`, class: kind },
+      h("details", { open: isNow || hasFailed || stage.name === "BUILD" },
+        h("summary", {}, h("span", { class: "glyph", "aria-hidden": "true" }, { busy: "◐", bad: "✕", ok: "✓" }[kind]), h("strong", {}, text.stages[stage.name] || words.readable(stage.name)), h("span", { class: "muted number" }, duration(length))),
         stage.lines.length > 0 && h("pre", { class: "lines", tabindex: "0" }, stage.lines.slice(-2000).map(logLine))));
   }));
 }

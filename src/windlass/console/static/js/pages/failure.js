@@ -2,6 +2,7 @@
 
 import { h, prose } from "../dom.js";
 import { button, link } from "../parts.js";
+import { sectionNamedIn } from "../sections.js";
 import { deploy, rollBack } from "../services.js";
 import { words } from "../words.js";
 
@@ -16,7 +17,7 @@ export function parts(message) {
 
 export function failure(message, { path, name, deployments, present, place, id }) {
   const { first, rest, lines } = parts(message);
-  const todo = advice(message, path);
+  const todo = advice(first, path);
   return h("section", { class: "panel failure", role: "alert", key: "failure" },
     h("p", { class: "first" }, prose(first)),
     rest && h("p", {}, prose(rest)),
@@ -29,11 +30,10 @@ export function failure(message, { path, name, deployments, present, place, id }
       link(`${path}/logs`, h("span", { class: "button" }, words.tabs.logs))));
 }
 
-// The button that does what the first sentence says, where it can be told from the words.
-function advice(message, path) {
-  const variable = /variable ([A-Z][A-Z0-9_]+)/.exec(message)?.[1] || /env set ([A-Z][A-Z0-9_]*)=/.exec(message)?.[1];
-  if (variable) return link(`${path}/variables?add=${variable}`, h("span", { class: "button main" }, words.failure.addVariable(variable)));
-  if (/\b(port|listens? on)\b/i.test(message.split("\n")[0])) return link(`${path}/settings?section=ports`, h("span", { class: "button main" }, words.failure.ports));
-  if (/memory|command|folder|root_path|language_version/i.test(message.split("\n")[0])) return link(`${path}/settings`, h("span", { class: "button main" }, words.failure.settings));
-  return null;
+// The button that does what the first sentence says: it names a variable, or a field of the settings.
+function advice(sentence, path) {
+  const variable = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)/.exec(sentence)?.[1];
+  const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
+  if (section) return link(`${path}/settings?section=${section}`, h("span", { class: "button main" }, words.failure.settings(words.settings.sections[section])));
+  return variable ? link(`${path}/variables?add=${variable}`, h("span", { class: "button main" }, words.failure.addVariable(variable))) : null;
 }

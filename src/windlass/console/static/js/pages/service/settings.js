@@ -5,20 +5,11 @@ import { schemaForm } from "../../forms.js";
 import { button, codeBlock, panel, say } from "../../parts.js";
 import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
+import { SECTIONS } from "../../sections.js";
 import { deploy, remove } from "../../services.js";
 import { words } from "../../words.js";
 
 const text = words.settings;
-const SECTIONS = [
-  ["general", ["name", "description"]],
-  ["source", ["source", "git_repository", "image_name", "tag", "registry_id", "type", "version", "mode", "accessibility", "auto_deploy", "watch_paths"]],
-  ["build", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
-  ["start", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
-  ["ports", ["automatic_port", "ports"]],
-  ["probes", ["healthchecks"]],
-  ["resources", ["cpu", "memory", "gpu", "min_running_instances", "max_running_instances", "autoscaling"]],
-  ["storage", ["storage", "ephemeral_storage_in_gib"]],
-];
 const SILENT = ["icon_uri"]; // This console shows no icons.
 
 export async function load(state, place) {
