@@ -58,6 +58,18 @@ def stay_on(core: int) -> None:
     os.sched_setaffinity(0, {core})
 
 
+@contextlib.contextmanager
+def on_all_cores() -> Iterator[None]:
+    """For a program of many processes of its own, such as a browser: one core would be shared by all of them
+    and by what drives them."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, _CORES)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def start(
     command: Sequence[str], core: int, environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ import re
 import urllib.request
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.console.many import fast_log
 from tests.console.servers import Repository, Server
@@ -45,6 +45,26 @@ def test_two_people_see_each_others_changes_without_a_reload(
     server.call("POST", f"/application/{app}/stop")
     expect(card.get_by_role("img", name="shared: stopped")).to_be_visible(timeout=20_000)
     expect(bea.locator(".service-line")).to_contain_text("stopped")
+
+
+def test_nothing_is_missed_when_the_tab_that_reads_for_all_is_closed(
+    server: Server, new_page, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Tabs"), repository, "handed")
+    first = new_page("/")
+    expect(first.locator(".card", has_text="Tabs")).to_be_visible()
+    second = first.context.new_page()
+    held: list[Route] = []
+    second.route("**/events/stream*", lambda route: held.append(route))
+    second.goto(first.url)
+    card = second.locator(".card", has_text="Tabs")
+    expect(card.get_by_role("img", name="handed: stopped")).to_be_visible()
+    first.close()
+    while not held:
+        second.wait_for_timeout(50)
+    server.deploy(app)  # while no tab reads
+    held[0].continue_()
+    expect(card.get_by_role("img", name="handed: running")).to_be_visible()
 
 
 def test_two_people_who_change_the_same_settings_lose_nothing_unseen(

@@ -151,8 +151,9 @@ function followShared(path, handlers) {
 /**
  * Keeps the state of a page as the server has it: `state.read` is called after an event of the stream, and after the
  * stream was broken. The more a reading costs, the longer changes are collected. `isRelevant(data)` may leave events out.
+ * `fromNow`: the stream does not begin with the present, which is read each time that the stream begins, also in another tab.
  */
-export function refreshOnEvents(path, state, place, draw, isRelevant = () => true) {
+export function refreshOnEvents(path, state, place, draw, { isRelevant = () => true, fromNow = false } = {}) {
   let timer = null;
   let isWanted = false;
   let cost = 0;
@@ -180,7 +181,7 @@ export function refreshOnEvents(path, state, place, draw, isRelevant = () => tru
     event: (data) => isRelevant(data) && scheduleRead(),
     ended: scheduleRead,
     state: (isLive, since) => {
-      if (isLive && !state.isLive) scheduleRead();
+      if (isLive && (fromNow || !state.isLive)) scheduleRead();
       Object.assign(state, { isLive, since });
       draw();
     },

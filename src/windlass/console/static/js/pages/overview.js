@@ -26,7 +26,7 @@ export async function load(place) {
   return state;
 }
 
-export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw);
+export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw, { fromNow: true });
 
 export function render(state, place) {
   const { services, projects } = state;

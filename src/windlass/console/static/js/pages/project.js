@@ -26,7 +26,8 @@ export async function load(place) {
   return state;
 }
 
-export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw, (event) => event.project_id === undefined || event.project_id === null || event.project_id === state.project.id);
+export const watch = (state, place, draw) => refreshOnEvents(`/organization/${place.org.id}/events/stream`, state, place, draw, {
+  fromNow: true, isRelevant: (event) => event.project_id === undefined || event.project_id === null || event.project_id === state.project.id });
 
 export function render(state, place) {
   const { document, project, environments, services, path } = state;

@@ -46,7 +46,7 @@ export function watch(state, place, draw) {
     seen = text;
     return true;
   };
-  if (state.environment) refreshOnEvents(`/environment/${state.environment.id}/status/stream`, state, place, draw, isRelevant);
+  if (state.environment) refreshOnEvents(`/environment/${state.environment.id}/status/stream`, state, place, draw, { isRelevant });
   else whileSeen(place, async () => (await state.read(), draw()), () => isBusy(state.status.state)); // The stream is of the environment.
   state.inner.watch?.(state, place, draw);
 }
