@@ -127,7 +127,7 @@ def test_a_link_to_another_organization_of_the_reader_shows_what_is_there(
     """Otherwise its pages would be read from the organization that was open before, and be empty."""
     second = provided.call("POST", "/organization", {"name": "Second"})
     tokens = {provided.org: TOKEN, second["id"]: second["admin_token"]}
-    services = {}
+    services, pages = {}, {}
     for org, token in tokens.items():
         roles = provided.call("GET", f"/organization/{org}/availableRole", token=token)["results"]
         (write,) = [role["id"] for role in roles if role["name"] == "Write"]
@@ -137,14 +137,21 @@ def test_a_link_to_another_organization_of_the_reader_shows_what_is_there(
         path = f"/project/{project}/environment"
         environment = provided.call("POST", path, {"name": "production"}, token)["id"]
         body = {"name": "web", "git_repository": {"url": "https://example.com/shop.git", "branch": "main"}}
-        provided.call("POST", f"/environment/{environment}/application", body, token)
+        app = provided.call("POST", f"/environment/{environment}/application", body, token)["id"]
+        provided.call("POST", f"/application/{app}/deploy", {}, token)
+        deployed = provided.call("GET", f"/application/{app}/deployment", token=token)["results"][0]["id"]
         services[org] = environment
+        pages[org] = [f"application/{app}/deployments/{deployed}", f"application/{app}/deploymentRestriction"]
     page = chromium.new_context(viewport={"width": 1280, "height": 860}).new_page()
     sign_in(page, provided, "ada")
     chosen = page.get_by_role("combobox", name="Organization")
     for org, environment in [*services.items(), *services.items()]:
         page.goto(f"{provided.url}/console/environment/{environment}")
         expect(page.get_by_role("row", name="web")).to_be_visible()
+        expect(chosen).to_have_value(org)
+    for address, org in sorted((address, org) for org, found in pages.items() for address in found):
+        page.goto(f"{provided.url}/console/{address}")
+        page.wait_for_selector("main h1")
         expect(chosen).to_have_value(org)
 
     # On phones, the page of the account has the choice.
@@ -154,4 +161,4 @@ def test_a_link_to_another_organization_of_the_reader_shows_what_is_there(
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.goto(f"{provided.url}/console/account")
     page.set_viewport_size({"width": 1280, "height": 860})
-    expect(chosen).to_have_value(next(iter(services)))
+    expect(chosen).to_have_value(next(other for other in services if other != org))

@@ -2,6 +2,7 @@
 
 import { api, hasBegunSignIn, hasKey, keepKey, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
+import { forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
 import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
@@ -15,9 +16,11 @@ const ORGANIZATION = "windlass.organization";
 const app = document.getElementById("app");
 const session = { account: null, org: null };
 let current = { stop: () => {} };
+let shown = location.href;
 
 /** Goes to an address of the console. */
-export function go(to, { replace } = {}) {
+export async function go(to, { replace } = {}) {
+  if (!replace && !(await mayLeave())) return;
   const url = to.startsWith("/console") ? to : `/console${to}`;
   history[replace ? "replaceState" : "pushState"]({}, "", url);
   return show();
@@ -32,6 +35,8 @@ async function show() {
   const fail = (error) => (page.stop(), fill(main, problem(error)), name(main));
   current.stop();
   current = page;
+  shown = location.href;
+  forgetEdits();
   closeDialogs(); // They ask about the page before.
   const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place);
@@ -74,9 +79,13 @@ function name(main, state) {
   announce(title);
 }
 
-function chooseOrganization(id) {
+/** Resolves with false if the present page is not left. */
+async function chooseOrganization(id) {
+  if (!(await mayLeave())) return false;
+  forgetEdits();
   useOrganization(id);
-  go("/");
+  await go("/");
+  return true;
 }
 
 // A page of another organization, such as one that a link of another person leads to, begins again with that one.
@@ -139,7 +148,11 @@ async function start() {
 const isSignedIn = async () => hasKey() && api.quietly("GET", "/account").then(() => true, () => false);
 
 whenSignedOut(() => signIn(words.signIn.ended));
-addEventListener("popstate", () => session.account && !/^#(code|key)=/.test(location.hash) && show());
+addEventListener("popstate", async () => {
+  if (!session.account || /^#(code|key)=/.test(location.hash)) return;
+  if (await mayLeave()) await show();
+  else history.pushState({}, "", shown);
+});
 addEventListener("hashchange", () => /^#(code|key)=/.test(location.hash) && start());
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a");

@@ -2,10 +2,19 @@
 
 import { api } from "./api.js";
 import { h } from "./dom.js";
+import { forgetEdits } from "./edits.js";
 import { confirm, dialog, say, link } from "./parts.js";
 import { words } from "./words.js";
 
 export const pathOf = (service) => `/${service.service_type.toLowerCase()}/${service.id}`;
+
+/** Makes the organization of a project, an environment or a service the present one. Resolves with the environment of a service, if it may be seen. */
+export async function enterOrganizationOf(place, thing) {
+  const environment = thing.environment && (await api.seen(`/environment/${thing.environment.id}`));
+  const organization = thing.organization || environment?.organization;
+  if (organization) place.belongsTo(organization);
+  return environment;
+}
 
 /** Deploys, and leads to the deployment. */
 export async function deploy(place, path, body = {}) {
@@ -58,6 +67,7 @@ export async function rollBack(place, path, name, deployments, present) {
 export async function remove(place, path, name, back) {
   if (!(await confirm(words.remove.title(name), words.remove.will, { action: words.remove.button, danger: true, name }))) return;
   await api.delete(path);
+  forgetEdits();
   say(words.remove.done(name));
   await place.go(back);
 }

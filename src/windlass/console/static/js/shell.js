@@ -46,7 +46,7 @@ function entry(to, text, glyph) {
 
 function organization({ account, org, chooseOrganization }) {
   if (account.organizations.length < 2) return h("div", { class: "organization" }, org.name);
-  return h("select", { class: "organization", "aria-label": words.places.organization, onchange: (event) => chooseOrganization(event.target.value) },
+  return h("select", { class: "organization", "aria-label": words.places.organization, onchange: async ({ target }) => (await chooseOrganization(target.value)) || (target.value = org.id) },
     account.organizations.map((other) => h("option", { value: other.id, selected: other.id === org.id }, other.name)));
 }
 

@@ -59,6 +59,11 @@ export const words = {
     },
   },
 
+  invitation: {
+    title: "An invitation", present: (name) => `You are signed in as ${name}.`, again: "Sign out, and sign in with it",
+    how: "The invitation is used up when a person signs in with the e-mail address to which it was made. If that is you and you did, you are a member already.",
+  },
+
   overview: {
     title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
@@ -98,6 +103,7 @@ export const words = {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
     stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
   },
+  unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`,
   },

@@ -43,8 +43,9 @@ async function end(state, place, session) {
   place.update();
 }
 
-async function signOut() {
+/** Ends the session of this browser, and leads to the page of signing in. */
+export async function signOut(then = "/console/") {
   await api.delete("/account/browserSession/current");
   keepKey("");
-  location.assign("/console/");
+  location.assign(then);
 }

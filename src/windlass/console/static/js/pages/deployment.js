@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { ago, clockTime, duration, exactTime } from "../format.js";
 import { follow } from "../live.js";
 import { button, copyButton, facts, head, outside, panel, say, stale } from "../parts.js";
-import { act, commitLine, rollBack } from "../services.js";
+import { act, commitLine, enterOrganizationOf, rollBack } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
@@ -15,11 +15,12 @@ import { failure } from "./failure.js";
 const text = words.deployment;
 const OPEN = ["QUEUED", "BUILDING", "DEPLOYING"];
 
-export async function load({ params }) {
+export async function load(place) {
+  const { params } = place;
   const path = `/${params.kind}/${params.id}`;
   const base = `${path}/deployment/${params.deployment}`;
   const [service, deployment, deployments, lines] = await Promise.all([api.get(path), api.get(base), api.get(`${path}/deployment`, { page_size: 20 }), logLines(base)]);
-  const links = await linksOf(path);
+  const [links] = await Promise.all([linksOf(path), enterOrganizationOf(place, service)]);
   return { path, base, service, deployment, deployments: deployments.results, lines, links, isLive: true, title: `${service.name} v${deployment.number}` };
 }
 

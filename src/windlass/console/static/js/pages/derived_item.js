@@ -2,6 +2,7 @@
 
 import { api } from "../api.js";
 import { h, own, prose } from "../dom.js";
+import { forgetEdits, hold } from "../edits.js";
 import { loadDocument } from "../document.js";
 import { familyOf, nameOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
@@ -9,6 +10,7 @@ import { title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { pause } from "../live.js";
 import { save as saveEdited } from "../saving.js";
+import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
 import { cell, showOnce } from "./derived_list.js";
@@ -16,13 +18,15 @@ import { cell, showOnce } from "./derived_list.js";
 const PATIENCE = 1000;
 const SHOWN = /^(id|description|icon_uri)$/;
 
-export async function load({ params }) {
+export async function load(place) {
+  const { params } = place;
   const base = `/${params.parent}/${params.parentId}`;
   const list = `${base}/${params.family}`;
   const document = await loadDocument();
   const path = document.itemPath(list, params.id);
   if (!path) throw Object.assign(new Error(words.missing.text), { status: 404 });
   const [parent, { data: item, tag }] = await Promise.all([api.get(base), api.tagged(path)]);
+  await enterOrganizationOf(place, parent);
   const operations = Object.fromEntries(["PATCH", "DELETE"].map((method) => [method, document.at(method, path)]));
   const lists = document.listsBelow(path);
   const readings = document.readingsOf(path);
@@ -30,7 +34,7 @@ export async function load({ params }) {
   const reading = Promise.all(parts.map((part) => read(path, part)));
   await Promise.race([reading, pause(PATIENCE)]);
   const name = nameOf(item);
-  const edit = operations.PATCH && schemaForm(document, document.body(operations.PATCH), { values: item });
+  const edit = operations.PATCH && hold(schemaForm(document, document.body(operations.PATCH), { values: item }));
   return {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
     lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
@@ -148,6 +152,7 @@ function showOutcome({ document }, action, outcome) {
 async function remove(state, place) {
   if (!(await confirm(words.remove.title(state.name), words.remove.forGood, { action: words.remove.button, danger: true, name: state.name }))) return;
   await api.delete(state.path, { tag: state.tag });
+  forgetEdits();
   say(words.remove.done(state.name));
   await place.go(state.list);
 }

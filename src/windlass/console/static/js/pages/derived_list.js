@@ -7,6 +7,7 @@ import { NAMES } from "../families.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
 import { ago, title } from "../format.js";
 import { button, code, showError, dialog, empty, head, link, table } from "../parts.js";
+import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
@@ -15,7 +16,8 @@ const MOST_COLUMNS = 6;
 const STATE = /^(state|status)$|_status$/;
 const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
 
-export async function load({ params }) {
+export async function load(place) {
+  const { params } = place;
   const base = `/${params.parent}/${params.parentId}`;
   const path = `${base}/${params.family}`;
   const document = await loadDocument();
@@ -23,6 +25,7 @@ export async function load({ params }) {
   if (!list) throw Object.assign(new Error(words.missing.text), { status: 404 });
   const state = { path, base, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
   [state.parent] = await Promise.all([api.get(base), read(state)]);
+  await enterOrganizationOf(place, state.parent);
   return state;
 }
 

@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { h, own } from "../dom.js";
 import { loadDocument } from "../document.js";
+import { hold } from "../edits.js";
 import { schemaForm } from "../forms.js";
 import { familyCards } from "../families.js";
 import { button, head, link, panel, say } from "../parts.js";
@@ -17,7 +18,7 @@ export async function load({ params }) {
   return { path, document, organization, tag, title: organization.name, form: formOf(document, path, organization) };
 }
 
-const formOf = (document, path, values) => schemaForm(document, document.body(document.at("PATCH", path)), { values, only: ["name", "description", "website_url"] });
+const formOf = (document, path, values) => hold(schemaForm(document, document.body(document.at("PATCH", path)), { values, only: ["name", "description", "website_url"] }));
 
 export function render(state, place) {
   const { path, organization, document, form } = state;

@@ -7,6 +7,7 @@ import { ago, bytes } from "../format.js";
 import { whileSeen } from "../live.js";
 import { logView } from "../log_view.js";
 import { button, confirm, copyButton, facts, head, panel, say } from "../parts.js";
+import { enterOrganizationOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { words } from "../words.js";
 import { causeOf, exitCode, isOpen, runBadge, took } from "./service/runs.js";
@@ -18,6 +19,7 @@ export async function load(place) {
   const base = `/${kind}/${id}`;
   const path = `${base}/run/${run}`;
   const [service, shown, near] = await Promise.all([api.get(base), api.get(path), api.get(`${base}/run`, { page_size: 50 }), loadDocument()]);
+  await enterOrganizationOf(place, service);
   return { base, path, service, run: shown, near: near.results, view: logView(path, `${service.name}-${shown.number}`, place), title: `${service.name}: ${text.one(shown.number)}` };
 }
 

@@ -8,7 +8,7 @@ import { familiesOf, familyOf } from "../families.js";
 import { refreshOnEvents, whileSeen } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, stale, tabs } from "../parts.js";
 import { TABS } from "../routes.js";
-import { act, commitLine, deploy, remove, rollBack } from "../services.js";
+import { act, commitLine, deploy, enterOrganizationOf, remove, rollBack } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge, isBusy, kindOf } from "../states.js";
 import { words } from "../words.js";
@@ -28,8 +28,7 @@ export async function load(place) {
   state.can = (action) => Boolean(document.at("POST", `${path}/${action}`));
   state.has = (part) => Boolean(document.at("GET", `${path}/${part}`));
   state.document = document;
-  const environment = await api.seen(`/environment/${state.service.environment.id}`);
-  if (environment) place.belongsTo(environment.organization);
+  const environment = await enterOrganizationOf(place, state.service);
   Object.assign(state, { environment, project: environment && (await api.seen(`/project/${environment.project.id}`)), title: tab === "overview" ? state.service.name : `${words.tabs[tab]} · ${state.service.name}` });
   state.inner = await TABS[tab].load();
   state.content = await state.inner.load(state, place);

@@ -4,6 +4,7 @@
 import { api } from "../api.js";
 import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
+import { holdInWindow } from "../edits.js";
 import { parseDotenv } from "../dotenv.js";
 import { ago } from "../format.js";
 import { button, showError, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
@@ -29,6 +30,7 @@ export function render(state, place) {
 
 // Changes that are not saved yet stay while another page is looked at. By account and path.
 const unsaved = new Map();
+holdInWindow(() => [...unsaved.values()].some(({ size }) => size));
 
 function changesOf(place, path) {
   const key = `${place.account.id} ${path}`;

@@ -1,6 +1,7 @@
 // The settings of a service as forms, with when a change takes effect; and its whole declaration.
 
 import { h, own } from "../../dom.js";
+import { hold } from "../../edits.js";
 import { schemaForm } from "../../forms.js";
 import { button, codeBlock, panel, say } from "../../parts.js";
 import { save as saveEdited } from "../../saving.js";
@@ -44,7 +45,7 @@ function sectionsOf({ document, path, service }) {
   return [...SECTIONS, ["other", others]]
     .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field])])
     .filter(([, fields]) => fields.length)
-    .map(([name, only]) => ({ name, only, form: schemaForm(document, schema, { values: service, only }) }));
+    .map(([name, only]) => ({ name, only, form: hold(schemaForm(document, schema, { values: service, only })) }));
 }
 
 // Edits in the other sections stay.
@@ -56,7 +57,7 @@ async function save(state, place, section, thenDeploy) {
   if (!answer) return;
   Object.assign(content, { service: answer.data, tag: answer.tag });
   state.service = answer.data;
-  section.form = schemaForm(document, document.body(document.at("PATCH", path)), { values: answer.data, only: section.only });
+  section.form = hold(schemaForm(document, document.body(document.at("PATCH", path)), { values: answer.data, only: section.only }));
   if (thenDeploy) return deploy(place, path);
   say(text.saved);
   place.update();

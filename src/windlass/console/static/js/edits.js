@@ -1,0 +1,33 @@
+// Edits that are not saved yet: no page is left with them without a question.
+
+import { confirm } from "./parts.js";
+import { words } from "./words.js";
+
+const held = new Set(); // forms of the present page
+const waiting = []; // of other pages: each says whether changes wait to be saved
+
+/** Holds a form that changes something, and returns it. */
+export const hold = (form) => (held.add(form), form);
+
+/** Tells of changes that stay while other pages are looked at, and are lost with the window. */
+export const holdInWindow = (hasChanges) => void waiting.push(hasChanges);
+
+/** Forgets the edits of the present page: they are saved, or there is nothing any more to save them to. */
+export const forgetEdits = () => held.clear();
+
+export const hasEdits = () => [...held].some((form) => form.node.isConnected && isEdited(form));
+
+function isEdited(form) {
+  try {
+    return Object.keys(form.changes()).length > 0;
+  } catch {
+    return true; // What is filled in cannot be read yet.
+  }
+}
+
+/** Resolves with true if the page may be left. */
+export async function mayLeave() {
+  return !hasEdits() || Boolean(await confirm(words.unsaved.title, words.unsaved.text, { action: words.unsaved.leave, danger: true }));
+}
+
+addEventListener("beforeunload", (event) => (hasEdits() || waiting.some((hasChanges) => hasChanges())) && event.preventDefault());
