@@ -23,13 +23,13 @@ REF = "ghcr.io/acme/shop:9.9"
         ("Head https://ghcr.io/v2/acme/shop/manifests/9.9: unauthorized", "Check the name of the image"),
         (
             "Get https://ghcr.io/v2/: dial tcp: lookup ghcr.io on 10.1.2.3:53: no such host",
-            "Check the registry",
+            "Check the host of",
         ),
         (
             "Get http://localhost:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused",
-            "Check the registry",
+            "Check the host of",
         ),
-        ("net/http: request canceled (Client.Timeout exceeded while awaiting headers)", "Check the registry"),
+        ("net/http: request canceled (Client.Timeout exceeded while awaiting headers)", "Check the host of"),
         ("Get https://ghcr.io/v2/: x509: certificate signed by unknown authority", "Ask the operator to let"),
         ("http: server gave HTTP response to HTTPS client", "Ask the operator to let"),
         ("toomanyrequests: You have reached your pull rate limit", "Deploy again later"),

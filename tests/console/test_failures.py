@@ -18,14 +18,17 @@ SENTENCES = {
     "Give shop more `memory`: it has used all that it has": "/application/x/settings?section=resources",
     "Set `ports[0].internal_port` to 3000: shop listens there": "/application/x/settings?section=ports",
     "Choose another root_path: the repository has no such folder": "/application/x/settings?section=source",
+    "Create a database, such as main-db, and set the variable DB_URL with `windlass env set DB_URL={{DB}}`": (
+        "/new?kind=database&environment=e"
+    ),
     # Nothing here can be done with the settings, though it speaks of names, memory and folders.
     "Commit the file main.py: the name of the folder, the port and the memory are right": None,
 }
 _LINKS = """async ([base, sentences]) => {
   const { failure } = await import(base + '/js/pages/failure.js');
   return sentences.map((sentence) => {
-    const place = {}, deployments = [];
-    const node = failure(sentence, { path: '/application/x', name: 'shop', deployments, place });
+    const service = { path: '/application/x', environment: 'e', name: 'shop', deployments: [] };
+    const node = failure(sentence, service);
     const leads = node.querySelector('a .button.main')?.parentNode.getAttribute('href');
     return leads?.replace('/console', '') || null;
   });

@@ -35,7 +35,7 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
 
     # A service from a repository: what was found is shown before anything is created.
     page.get_by_role("link", name="New service").first.click()
-    page.get_by_role("button", name="Make a project with an environment").click()
+    expect(page.get_by_label("Environment")).to_have_value("First project / production")
     page.get_by_label("Repository").fill(repository.url)
     page.get_by_role("button", name="Look at it").click()
     expect(page.get_by_role("heading", name=re.compile("Found: .*Python"))).to_be_visible()
@@ -45,6 +45,7 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
 
     # It comes up, stage by stage, and is opened.
     expect(page.locator(".service-line")).to_contain_text("succeeded")
+    expect(page.locator(".stale")).to_have_count(0)
     for stage in ("Fetch", "Build", "Start and switch"):
         expect(page.locator(".story summary", has_text=stage)).to_be_visible()
     address = page.locator(".service-line a[target=_blank]").last

@@ -87,7 +87,8 @@ _REASONS: Final = (
     (
         r"no such host|connection refused|timeout|timed out|deadline|unreachable|no route|connection reset"
         r"|EOF|server misbehaving|exceeded|temporary failure",
-        "Check the registry: that of {ref} does not answer the Docker engine",
+        "Check the host of {ref}, or ask the operator to let the Docker engine reach it: its registry does "
+        "not answer",
     ),
 )
 

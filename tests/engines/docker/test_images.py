@@ -59,7 +59,7 @@ async def test_an_image_whose_user_it_does_not_have_is_refused_with_what_to_do(e
 
 async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(engine):
     said: list[str] = []
-    with pytest.raises(EngineError, match=r"Check the registry: that of localhost:1/none:1 does not answer"):
+    with pytest.raises(EngineError, match=r"Check the host of localhost:1/none:1, .*does not answer"):
         await engine.prepare(Artifact(kind="image", ref="localhost:1/none:1"), said.append)
     assert said == ["Pulling localhost:1/none:1"]
     assert await engine.all() == []

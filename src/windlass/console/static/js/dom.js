@@ -68,8 +68,12 @@ export function own(node) {
   return place;
 }
 
-/** Puts the nodes of `own` into their places. One that is there already is not moved. */
+/** Puts the nodes of `own` into their places. One that is there already is not moved. Boxes with `data-end` stay at their end. */
 export function settle(root) {
+  for (const box of root.querySelectorAll("[data-end]")) {
+    if (box.end === undefined || box.scrollTop + box.clientHeight >= box.end - 4) box.scrollTop = box.scrollHeight; // Otherwise the reader has scrolled up.
+    box.end = box.scrollHeight;
+  }
   for (const place of root.querySelectorAll("[data-own]")) {
     if (place.own && place.firstChild !== place.own) place.replaceChildren(place.own);
   }

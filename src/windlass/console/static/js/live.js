@@ -40,6 +40,7 @@ async function run(path, { event, state, gone, ended }, signal) {
         else if (found.data) event(JSON.parse(found.data));
       });
       if (hasEnded) return ended();
+      if (signal.aborted) return;
     } catch (error) {
       if (signal.aborted) return;
     }

@@ -105,7 +105,7 @@ export const words = {
   },
   unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
   failure: {
-    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`,
+    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
   runs: {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
@@ -158,7 +158,7 @@ export const words = {
       container: "Runs an image of a registry as it is.", database: "Runs beside the services that use it, which get its address and password as variables.",
       job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
     },
-    noEnvironment: "A service lives in an environment of a project. There is none yet.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
+    noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
     url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },

@@ -70,7 +70,7 @@ export function render(state, place) {
     h("div", { class: "service-line" }, badge(deployment.status), commitLine(deployment),
       h("span", { class: "muted" }, [deployment.commit?.author_name, text.asked(deployment.triggered_by)].filter(Boolean).join(" · ")), ago(deployment.created_at),
       address && deployment.status === "SUCCEEDED" && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url))),
-    deployment.status === "FAILED" && failure(deployment.message, { path, name: service.name, deployments, place }),
+    deployment.status === "FAILED" && failure(deployment.message, { path, environment: service.environment.id, name: service.name, deployments, place }),
     deployment.status !== "FAILED" && deployment.message && panel(null, h("p", {}, deployment.message)),
     story(state),
     run(deployment),
@@ -100,7 +100,7 @@ function story({ deployment, lines }) {
     return h("li", { key: `${stage.name}${index}`, class: kind },
       h("details", { open: isNow || hasFailed || stage.name === "BUILD" },
         h("summary", {}, h("span", { class: "glyph", "aria-hidden": "true" }, { busy: "◐", bad: "✕", ok: "✓" }[kind]), h("strong", {}, text.stages[stage.name] || words.readable(stage.name)), h("span", { class: "muted number" }, duration(length))),
-        stage.lines.length > 0 && h("pre", { class: "lines", tabindex: "0" }, stage.lines.slice(-2000).map(logLine))));
+        stage.lines.length > 0 && h("pre", { class: "lines", tabindex: "0", "data-end": isNow || hasFailed || null }, stage.lines.slice(-2000).map(logLine))));
   }));
 }
 

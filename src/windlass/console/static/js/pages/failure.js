@@ -12,28 +12,36 @@ const OUTPUT = "\nIts last lines were:\n";
 export function parts(message) {
   const [reason, lines = ""] = message.split(OUTPUT);
   const [, first, rest] = /^(.+?[.!?:](?=\s|$)|[^]*?(?=\n|$))\s*([^]*)$/.exec(reason) || [null, reason, ""];
-  return { first: first.replace(/:$/, "."), rest: rest.trim(), lines };
+  return { first: ended(first.replace(/:$/, "")), rest: ended(rest.trim()), lines };
 }
 
-export function failure(message, { path, name, deployments, present, place, id }) {
+const ended = (text) => (/[^.!?…]$/.test(text) ? `${text}.` : text);
+
+export function failure(message, { path, environment, name, deployments, present, place, id }) {
   const { first, rest, lines } = parts(message);
-  const todo = advice(first, path);
+  const todo = advice(first, path, environment);
   return h("section", { class: "panel failure", role: "alert", key: "failure" },
     h("p", { class: "first" }, prose(first)),
     rest && h("p", {}, prose(rest)),
     lines && h("details", { open: true }, h("summary", {}, words.failure.lines), h("pre", { class: "lines", tabindex: "0" }, lines)),
     h("div", { class: "actions" },
       todo,
-      button(words.failure.again, () => deploy(place, path), { main: !todo, needs: ["POST", `${path}/deploy`] }),
+      button(words.failure.again, () => deploy(place, path), { main: !todo.length, needs: ["POST", `${path}/deploy`] }),
       deployments.some((other) => other.status === "SUCCEEDED") && button(words.rollback.button, () => rollBack(place, path, name, deployments, present), { needs: ["POST", `${path}/rollback`] }),
       id && link(`${path}/deployments/${id}`, h("span", { class: "button" }, words.failure.details)),
       link(`${path}/logs`, h("span", { class: "button" }, words.tabs.logs))));
 }
 
-// The button that does what the first sentence says: it names a variable, or a field of the settings.
-function advice(sentence, path) {
-  const variable = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)/.exec(sentence)?.[1];
+// The buttons that do what the first sentence says: it names a database, a variable, or a field of the settings.
+function advice(sentence, path, environment) {
+  const [, variable, value = ""] = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)(?:.*?=(\{\{\w+\}\}))?/.exec(sentence) || [];
   const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
-  if (section) return link(`${path}/settings?section=${section}`, h("span", { class: "button main" }, words.failure.settings(words.settings.sections[section])));
-  return variable ? link(`${path}/variables?add=${variable}`, h("span", { class: "button main" }, words.failure.addVariable(variable))) : null;
+  if (section) return [does(`${path}/settings?section=${section}`, words.failure.settings(words.settings.sections[section]), true)];
+  const hasDatabase = !/^Create a database\b/.test(sentence);
+  return [
+    !hasDatabase && does(`/new?kind=database&environment=${environment}`, words.failure.newDatabase, true),
+    variable && does(`${path}/variables?add=${variable}${value && `&value=${encodeURIComponent(value)}`}`, words.failure.addVariable(variable), hasDatabase),
+  ].filter(Boolean);
 }
+
+const does = (to, text, isMain) => link(to, h("span", { class: isMain ? "button main" : "button" }, text));

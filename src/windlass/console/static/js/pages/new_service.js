@@ -37,6 +37,7 @@ export function render(state, place) {
 }
 
 function where(state, place) {
+  if (!state.environments.length && state.kind === "application") return field(words.environment, h("input", { value: `${state.projects[0]?.name || text.firstProject} / ${text.firstEnvironment}`, readonly: true, id: "where" }), text.madeWithIt);
   if (!state.environments.length) return empty(text.noEnvironment, button(text.makeEnvironment, () => makeEnvironment(state, place), { main: true, needs: ["POST", `${state.base}/project`] }));
   return h("div", { key: "where" }, field(words.environment,
     h("select", { id: "where", onchange: (event) => (state.environment = event.target.value) }, state.environments.map((environment) => h("option", { value: environment.id, selected: environment.id === state.environment }, `${environment.project.name} / ${environment.name}`)))));
@@ -44,15 +45,15 @@ function where(state, place) {
 
 async function makeEnvironment(state, place) {
   const project = state.projects[0] || (await api.post(`${state.base}/project`, { name: text.firstProject }));
-  const environment = await api.post(`/project/${project.id}/environment`, { name: "production", mode: "PRODUCTION" });
-  Object.assign(state, { environments: [{ ...environment, project }], environment: environment.id, projects: [project] });
+  state.projects = [project];
+  const environment = await api.post(`/project/${project.id}/environment`, { name: text.firstEnvironment, mode: "PRODUCTION" });
+  Object.assign(state, { environments: [{ ...environment, project }], environment: environment.id });
   place.update();
 }
 
 // An application from a repository
 
 function repository(state, place) {
-  if (!state.environments.length) return null;
   const set = (name) => (event) => (state[name] = event.target.value);
   const look = () => detect(state, place);
   return h("div", { key: "repository" },
@@ -134,6 +135,7 @@ async function create(state, place, thenDeploy) {
   const body = { name: state.name, git_repository: source(state), ...changed };
   if (state.port === "") body.ports = [];
   else if (state.port && Number(state.port) !== found.port) body.ports = [{ internal_port: Number(state.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
+  if (!state.environments.length) await makeEnvironment(state, place);
   const { id } = await api.post(`/environment/${state.environment}/application`, body);
   return finish(place, `/application/${id}`, { variables, thenDeploy });
 }

@@ -51,7 +51,7 @@ export async function read(place, { path, name, above, service }) {
 // A failure leads here with the name of the variable that is missing.
 export function watch(state, place) {
   const wanted = place.query.get("add");
-  if (wanted) edit(state, place, { key: wanted });
+  if (wanted) edit(state, place, { key: wanted, value: place.query.get("value") || "" });
 }
 
 export function draw(state, place) {

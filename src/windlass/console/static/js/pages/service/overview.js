@@ -34,7 +34,7 @@ export function render(state, place) {
   if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), `windlass deploy ${service.name}`);
   return [
     message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
-      ? failure(message || words.readable(status.state), { path, name: service.name, deployments, present: now?.id, place, id: newest?.id })
+      ? failure(message || words.readable(status.state), { path, environment: service.environment.id, name: service.name, deployments, present: now?.id, place, id: newest?.id })
       : message && h("section", { class: "panel" }, h("p", {}, message)),
     h("div", { class: "columns" },
       panel(text.runs, facts([
