@@ -19,7 +19,7 @@ SENTENCES = {
     "Set `ports[0].internal_port` to 3000: shop listens there": "/application/x/settings?section=ports",
     "Choose another root_path: the repository has no such folder": "/application/x/settings?section=source",
     "Create a database, such as main-db, and set the variable DB_URL with `windlass env set DB_URL={{DB}}`": (
-        "/new?kind=database&environment=e"
+        "/new?kind=database&environment=e&name=main-db"
     ),
     # Nothing here can be done with the settings, though it speaks of names, memory and folders.
     "Commit the file main.py: the name of the folder, the port and the memory are right": None,

@@ -37,10 +37,10 @@ function advice(sentence, path, environment) {
   const [, variable, value = ""] = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)(?:.*?=(\{\{\w+\}\}))?/.exec(sentence) || [];
   const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
   if (section) return [does(`${path}/settings?section=${section}`, words.failure.settings(words.settings.sections[section]), true)];
-  const hasDatabase = !/^Create a database\b/.test(sentence);
+  const [, database = ""] = /^Create a database, such as ([\w-]+)/.exec(sentence) || [];
   return [
-    !hasDatabase && does(`/new?kind=database&environment=${environment}`, words.failure.newDatabase, true),
-    variable && does(`${path}/variables?add=${variable}${value && `&value=${encodeURIComponent(value)}`}`, words.failure.addVariable(variable), hasDatabase),
+    database && does(`/new?kind=database&environment=${environment}&name=${database}`, words.failure.newDatabase, true),
+    variable && does(`${path}/variables?add=${variable}${value && `&value=${encodeURIComponent(value)}`}`, words.failure.addVariable(variable), !database),
   ].filter(Boolean);
 }
 

@@ -19,7 +19,7 @@ export async function load({ org, query }) {
   const lists = await Promise.all(projects.map((project) => api.all(`/project/${project.id}/environment`)));
   const environments = projects.flatMap((project, index) => lists[index].map((environment) => ({ ...environment, project })));
   const kinds = document.listsBelow("/environment/x").filter((list) => document.isDeployable(list));
-  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", root: "/", branch: "", settings: {}, variables: "" };
+  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", suggested: query.get("name") || "", root: "/", branch: "", settings: {}, variables: "" };
 }
 
 export function render(state, place) {
@@ -151,7 +151,7 @@ function other(state, place) {
   const rest = Object.keys(schema.properties).filter((name) => !first.includes(name));
   if (!state.form) {
     const choices = state.kind === "database" ? { version: state.versions?.map((version) => [version, version]) } : {};
-    state.form = { first: schemaForm(state.document, schema, { only: first, choices }), rest: schemaForm(state.document, schema, { only: rest }) };
+    state.form = { first: schemaForm(state.document, schema, { only: first, choices, values: state.suggested ? { name: state.suggested } : {} }), rest: schemaForm(state.document, schema, { only: rest }) };
     state.form.node = h("div", {}, state.form.first.node, h("details", {}, h("summary", {}, text.further), state.form.rest.node));
     if (state.kind === "database") offerVersions(state);
   }
