@@ -11,7 +11,7 @@ from windlass.core.declare.resource import Shown
 from windlass.core.declare.traits import has_variables
 
 
-class InjectedVariable(Shown):
+class InjectedVariableShown(Shown):
     """A variable that Windlass sets, such as the address of a database."""
 
     key: Annotated[str, example("ORDERS_URL")]
@@ -35,7 +35,7 @@ of_all = Actions(
     (
         get(
             "injectedVariable",
-            list[InjectedVariable],
+            list[InjectedVariableShown],
             "List the variables that Windlass sets",
             _ABOUT,
             paged=False,
