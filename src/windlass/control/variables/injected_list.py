@@ -10,7 +10,7 @@ from windlass.control.request.permissions import Sight
 from windlass.control.variables.injected import injected_variables, kinds_in
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
-from windlass.core.deploy.injected_variables import LISTED, BuiltIn
+from windlass.core.deploy.injected_variables import LISTED, PREFIX, BuiltIn
 from windlass.store import Reads, Row
 
 
@@ -24,13 +24,17 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     own = {level.id: level for level in levels}
     sight = Sight(source, call.actor, here.org)
     documents = []
-    for variable in injected.built_in:
+    for variable in sorted(injected.built_in, key=_is_by_id):  # names that people know come first
         if variable.key.startswith(LISTED) and not call.dialect.is_full:
             continue
         owner = own.get(variable.owner) or await source.resources.get(variable.owner)
         if owner and (owner.id in own or await sight.includes(owner.family, owner.id, owner.parent)):
             documents.append(_document(ctx, variable, owner))
     return Reply(results([encode(document) for document in documents]))
+
+
+def _is_by_id(variable: BuiltIn) -> bool:
+    return variable.key.startswith(PREFIX)
 
 
 async def _place_of(ctx: Context, source: Reads, levels: list[Row]) -> Place:

@@ -75,7 +75,7 @@ export function draw(state, place) {
 function injected(state) {
   const rows = state.injected.filter((row) => row.key.toLowerCase().includes(state.search.toLowerCase()));
   if (!rows.length) return null;
-  return h("details", { class: "panel", key: "injected" }, h("summary", {}, h("h2", {}, text.injected(rows.length))), h("p", { class: "help" }, text.injectedAbout),
+  return h("details", { class: "panel section", key: "injected" }, h("summary", {}, h("h2", {}, text.injected(rows.length))), h("p", { class: "help" }, text.injectedAbout),
     table([
       { title: text.key, cell: (row) => h("code", { class: "key" }, row.key) },
       { title: text.value, wide: true, cell: (row) => (row.is_secret ? value(state, null, { isSecret: true }) : h("code", { class: "value" }, row.value)) },
