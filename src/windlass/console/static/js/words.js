@@ -101,7 +101,7 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
   unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
   failure: {
