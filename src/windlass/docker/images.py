@@ -59,8 +59,12 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
-        r"toomanyrequests|rate limit",
+        r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429",
         "Deploy again later: the registry of {ref} allows no more pulls for now",
+    ),
+    (
+        r"http (response|status): 5\d\d|http 5\d\d|(internal server error|bad gateway|service unavailable)$",
+        "Deploy again later: the registry of {ref} answers with an error of its own",
     ),
     (
         r"no matching manifest|does not match the (detected|specified|host) platform",
