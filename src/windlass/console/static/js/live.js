@@ -8,6 +8,7 @@ const SILENCE = 45000;
 const AT_ONCE = 200;
 const SOON = 1500;
 const SELDOM = 7; // of these
+const UNSEEN = 5000;
 const GONE = [403, 404];
 
 /**
@@ -24,9 +25,15 @@ async function run(path, { event, state, gone, ended }, signal) {
   let last = "";
   let wait = 500;
   while (!signal.aborted) {
+    await untilSeen(signal);
+    const connection = new AbortController();
+    let isUnseen = false;
+    const stopLooking = whenUnseen(() => ((isUnseen = true), connection.abort()));
+    signal.addEventListener("abort", () => connection.abort(), { signal: connection.signal });
     try {
+      if (signal.aborted) return;
       const more = last ? { "Last-Event-ID": last } : {};
-      const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal });
+      const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal: connection.signal });
       if (answer.status === 401) return endSession();
       if (GONE.includes(answer.status)) return ended();
       if (!answer.ok) throw new Error(String(answer.status));
@@ -43,7 +50,11 @@ async function run(path, { event, state, gone, ended }, signal) {
       if (signal.aborted) return;
     } catch (error) {
       if (signal.aborted) return;
+    } finally {
+      stopLooking();
+      connection.abort();
     }
+    if (isUnseen) continue;
     state(false, Date.now());
     await pause(wait + Math.random() * wait * 0.3, signal);
     wait = Math.min(wait * 2, LONGEST_WAIT);
@@ -100,6 +111,38 @@ export function pause(milliseconds, signal) {
   });
 }
 
+// A browser has six connections to a server for all its tabs. Those that are hidden leave theirs to those that are seen.
+
+/** Resolves as soon as the page is seen, or `signal` ends. */
+function untilSeen(signal) {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+    look();
+  });
+}
+
+/** Calls `leave` when the page was hidden for a while. Returns what ends the looking. */
+function whenUnseen(leave) {
+  let timer;
+  const look = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(leave, UNSEEN);
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", look);
+  };
+}
+
 /** Calls `read` again and again while the page is seen: soon while `isUrgent()`, otherwise seldom. Returns what ends it. */
 export function whileSeen(place, read, isUrgent) {
   let isReading = false;
@@ -136,13 +179,29 @@ function followShared(path, handlers) {
     }
   };
   channel.postMessage(["hello", []]);
-  navigator.locks
-    .request(`windlass:${path}`, { signal: ending.signal }, () => {
-      isLeader = true;
-      const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
-      return new Promise((resolve) => ending.signal.addEventListener("abort", () => (stop(), resolve()), { once: true }));
-    })
-    .catch(() => {}); // Ended before it was this tab's turn.
+  const lead = () => {
+    if (document.hidden) return undefined; // It is the turn of the next tab.
+    isLeader = true;
+    const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
+    return new Promise((resolve) => {
+      const leave = () => {
+        isLeader = false;
+        stopLooking();
+        stop();
+        ending.signal.removeEventListener("abort", leave);
+        resolve();
+      };
+      const stopLooking = whenUnseen(leave);
+      ending.signal.addEventListener("abort", leave);
+    });
+  };
+  const takeTurns = async () => {
+    while (!ending.signal.aborted) {
+      await untilSeen(ending.signal);
+      await navigator.locks.request(`windlass:${path}`, { signal: ending.signal }, lead);
+    }
+  };
+  takeTurns().catch(() => {}); // Ended before it was this tab's turn.
   return () => {
     ending.abort();
     channel.close();
