@@ -117,7 +117,8 @@ async function start() {
   if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve, { once: true }));
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
-  if (handed.get("key") && hasBegunSignIn()) keepKey(handed.get("key"));
+  const hasBegun = hasBegunSignIn(); // A sign-in that was given up does not wait for the key of a link.
+  if (handed.get("key") && hasBegun) keepKey(handed.get("key"));
   // A link does not replace a session: otherwise a link of another person could.
   const isNew = handed.get("code") && !(await isSignedIn());
   if (isNew) {
