@@ -3,6 +3,7 @@
 
 import { endSession, headers } from "./api.js";
 import { seenTime, takeTurn, untilSeen } from "./turns.js";
+import { lookForUpgrade } from "./version.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
@@ -52,6 +53,7 @@ async function readOnce(path, { event, state, gone, ended }, reading, signal) {
   if (GONE.includes(answer.status)) return ended;
   if (!answer.ok) throw new Error(String(answer.status));
   state(true, Date.now());
+  if (reading.wait > 500) lookForUpgrade(); // The server was away.
   reading.wait = 500;
   let hasEnded = false;
   await read(answer.body, signal, (found) => {
