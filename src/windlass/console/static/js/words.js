@@ -195,6 +195,10 @@ export const words = {
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
   operation: { answer: "Answer", noAnswer: "Done. The answer is empty." },
+  upgrade: {
+    told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
+    noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
+  },
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
