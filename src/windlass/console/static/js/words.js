@@ -103,7 +103,7 @@ export const words = {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
     stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
-  unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
+  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
