@@ -2,13 +2,14 @@
 // continued after its last event. The tabs of a browser share one stream of each path.
 
 import { endSession, headers } from "./api.js";
+import { seenTime, takeTurn, untilSeen } from "./turns.js";
+import { lookForUpgrade } from "./version.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
 const AT_ONCE = 200;
 const SOON = 1500;
 const SELDOM = 7; // of these
-const UNSEEN = 5000;
 const GONE = [403, 404];
 
 /**
@@ -21,44 +22,47 @@ export function follow(path, { event, state = () => {}, gone = () => {}, ended =
   return () => ending.abort();
 }
 
-async function run(path, { event, state, gone, ended }, signal) {
-  let last = "";
-  let wait = 500;
+async function run(path, handlers, signal) {
+  const reading = { last: "", wait: 500 };
+  let late = null; // A page whose turn comes soon is not called old.
+  const state = (...values) => (clearTimeout(late), handlers.state(...values));
   while (!signal.aborted) {
-    await untilSeen(signal);
-    const connection = new AbortController();
-    let isUnseen = false;
-    const stopLooking = whenUnseen(() => ((isUnseen = true), connection.abort()));
-    signal.addEventListener("abort", () => connection.abort(), { signal: connection.signal });
-    try {
-      if (signal.aborted) return;
-      const more = last ? { "Last-Event-ID": last } : {};
-      const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal: connection.signal });
-      if (answer.status === 401) return endSession();
-      if (GONE.includes(answer.status)) return ended();
-      if (!answer.ok) throw new Error(String(answer.status));
-      state(true, Date.now());
-      wait = 500;
-      let hasEnded = false;
-      await read(answer.body, signal, (found) => {
-        if (found.id) last = found.id;
-        if (found.event === "end") hasEnded = true;
-        else if (found.event === "gone") gone(JSON.parse(found.data).message);
-        else if (found.data) event(JSON.parse(found.data));
-      });
-      if (hasEnded) return ended();
-      if (signal.aborted) return;
-    } catch (error) {
-      if (signal.aborted) return;
-    } finally {
-      stopLooking();
-      connection.abort();
+    const turn = await takeTurn(signal);
+    const outcome = await readOnce(path, { ...handlers, state }, reading, turn.signal).catch(() => null);
+    const isOver = turn.signal.aborted; // others want to read, or the page is hidden
+    turn.abort();
+    if (signal.aborted) return;
+    if (outcome) return outcome();
+    const since = Date.now();
+    if (isOver) {
+      await untilSeen(signal);
+      late = setTimeout(state, SOON, false, since);
+      continue;
     }
-    if (isUnseen) continue;
-    state(false, Date.now());
-    await pause(wait + Math.random() * wait * 0.3, signal);
-    wait = Math.min(wait * 2, LONGEST_WAIT);
+    state(false, since);
+    await pause(reading.wait + Math.random() * reading.wait * 0.3, signal);
+    reading.wait = Math.min(reading.wait * 2, LONGEST_WAIT);
   }
+}
+
+/** Reads a stream until it breaks. Returns what has to be done if it is not continued. */
+async function readOnce(path, { event, state, gone, ended }, reading, signal) {
+  const more = reading.last ? { "Last-Event-ID": reading.last } : {};
+  const answer = await withTimeout(fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal }));
+  if (answer.status === 401) return endSession;
+  if (GONE.includes(answer.status)) return ended;
+  if (!answer.ok) throw new Error(String(answer.status));
+  state(true, Date.now());
+  if (reading.wait > 500) lookForUpgrade(); // The server was away.
+  reading.wait = 500;
+  let hasEnded = false;
+  await read(answer.body, signal, (found) => {
+    if (found.id) reading.last = found.id;
+    if (found.event === "end") hasEnded = true;
+    else if (found.event === "gone") gone(JSON.parse(found.data).message);
+    else if (found.data) event(JSON.parse(found.data));
+  });
+  return hasEnded ? ended : null;
 }
 
 async function read(body, signal, found) {
@@ -84,7 +88,7 @@ const nextTask = () => globalThis.scheduler?.yield?.() ?? pause(0);
 function withTimeout(reading, reader) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      reader.cancel();
+      reader?.cancel();
       reject(new Error("silent"));
     }, SILENCE);
     reading.then(resolve, reject).finally(() => clearTimeout(timer));
@@ -111,38 +115,6 @@ export function pause(milliseconds, signal) {
   });
 }
 
-// A browser has six connections to a server for all its tabs. Those that are hidden leave theirs to those that are seen.
-
-/** Resolves as soon as the page is seen, or `signal` ends. */
-function untilSeen(signal) {
-  return new Promise((resolve) => {
-    const look = () => {
-      if (document.hidden && !signal.aborted) return;
-      document.removeEventListener("visibilitychange", look);
-      signal.removeEventListener("abort", look);
-      resolve();
-    };
-    document.addEventListener("visibilitychange", look);
-    signal.addEventListener("abort", look);
-    look();
-  });
-}
-
-/** Calls `leave` when the page was hidden for a while. Returns what ends the looking. */
-function whenUnseen(leave) {
-  let timer;
-  const look = () => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(leave, UNSEEN);
-  };
-  document.addEventListener("visibilitychange", look);
-  look();
-  return () => {
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", look);
-  };
-}
-
 /** Calls `read` again and again while the page is seen: soon while `isUrgent()`, otherwise seldom. Returns what ends it. */
 export function whileSeen(place, read, isUrgent) {
   let isReading = false;
@@ -158,55 +130,57 @@ export function whileSeen(place, read, isUrgent) {
   return stop;
 }
 
-/** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */
+/** Follows a stream that all tabs share: a tab that is seen holds the lock, reads the stream and passes it on. */
 function followShared(path, handlers) {
   if (!navigator.locks || !window.BroadcastChannel) return follow(path, handlers);
   const channel = new BroadcastChannel(`windlass:${path}`);
   const ending = new AbortController();
-  let latest = null;
+  const latest = {};
   let isLeader = false;
+  let late = null;
+  const take = (kind, values) => {
+    if (kind === "state") clearTimeout(late);
+    handlers[kind]?.(...values);
+  };
   const pass = (kind, ...values) => {
     if (ending.signal.aborted) return; // The channel is closed.
-    handlers[kind]?.(...values);
+    latest[kind] = values;
+    take(kind, values);
     channel.postMessage([kind, values]);
-    if (kind === "event") latest = values;
   };
   channel.onmessage = ({ data: [kind, values] }) => {
-    if (kind === "hello") {
-      if (isLeader && latest) channel.postMessage(["event", latest]);
-    } else {
-      handlers[kind]?.(...values);
-    }
+    if (kind !== "hello") take(kind, values);
+    else if (isLeader) for (const known of ["state", "event"]) latest[known] && channel.postMessage([known, latest[known]]);
   };
   channel.postMessage(["hello", []]);
-  const lead = () => {
-    if (document.hidden) return undefined; // It is the turn of the next tab.
+  const lead = (signal) => {
     isLeader = true;
-    const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
-    return new Promise((resolve) => {
-      const leave = () => {
-        isLeader = false;
-        stopLooking();
-        stop();
-        ending.signal.removeEventListener("abort", leave);
-        resolve();
-      };
-      const stopLooking = whenUnseen(leave);
-      ending.signal.addEventListener("abort", leave);
+    const stop = follow(path, { event: (data) => pass("event", data), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
+    return aborted(signal).then(() => {
+      stop();
+      isLeader = false;
     });
   };
-  const takeTurns = async () => {
+  const takePart = async () => {
     while (!ending.signal.aborted) {
       await untilSeen(ending.signal);
-      await navigator.locks.request(`windlass:${path}`, { signal: ending.signal }, lead);
+      const seen = seenTime(ending.signal);
+      await navigator.locks.request(`windlass:${path}`, { signal: seen.signal }, () => lead(seen.signal)).catch(() => {}); // Ended before it was this tab's turn.
+      const since = Date.now();
+      await untilSeen(ending.signal);
+      clearTimeout(late);
+      if (!ending.signal.aborted) late = setTimeout(take, SOON, "state", [false, since]); // unless a tab reads
     }
   };
-  takeTurns().catch(() => {}); // Ended before it was this tab's turn.
+  takePart();
   return () => {
+    clearTimeout(late);
     ending.abort();
     channel.close();
   };
 }
+
+const aborted = (signal) => new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", resolve, { once: true })));
 
 /**
  * Keeps the state of a page as the server has it: `state.read` is called after an event of the stream, and after the

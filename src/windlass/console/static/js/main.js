@@ -10,6 +10,7 @@ import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
 import { button, closeDialogs, head, linkButton, showError, errorBox, say } from "./parts.js";
 import { keep, recall } from "./storage.js";
+import { isOfModule, isOutdated, loadUpgraded } from "./version.js";
 import { words } from "./words.js";
 
 const ORGANIZATION = "windlass.organization";
@@ -22,6 +23,10 @@ let shown = location.href;
 export async function go(to, { replace } = {}) {
   if (!replace && !(await mayLeave())) return;
   const url = to.startsWith("/console") ? to : `/console${to}`;
+  if (isOutdated()) {
+    forgetEdits();
+    return location[replace ? "replace" : "assign"](url);
+  }
   history[replace ? "replaceState" : "pushState"]({}, "", url);
   return show();
 }
@@ -60,12 +65,19 @@ async function show() {
     module.watch?.(state, place, draw);
   } catch (error) {
     if (ending.signal.aborted || error.name === "AbortError" || error.status === 401) return;
+    if (isOfModule(error)) return await replaceModules(main);
     fail(error);
     if (!("status" in error)) throw error;
   } finally {
     clearTimeout(waiting);
     main.removeAttribute("aria-busy");
   }
+}
+
+// A module that could not be loaded is asked for again by another loading of the page only.
+async function replaceModules(node) {
+  if (await loadUpgraded()) return;
+  fill(node, errorBox(new Error(words.upgrade.noModule), button(words.tryAgain, () => location.reload())));
 }
 
 function problem(error) {
@@ -181,7 +193,11 @@ document.addEventListener("click", (event) => {
   history.replaceState({ top: scrollY }, "");
   go(anchor.pathname + anchor.search);
 });
-addEventListener("unhandledrejection", ({ reason }) => showError(reason));
+addEventListener("unhandledrejection", ({ reason }) => {
+  if (!isOfModule(reason)) return showError(reason);
+  if (session.account) say(words.upgrade.noModule, { bad: true, action: button(words.upgrade.load, () => location.reload(), { small: true }) });
+  else replaceModules(app);
+});
 
 startKeys(session, go);
 start();

@@ -101,7 +101,7 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
   unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", leave: "Leave" },
   failure: {
@@ -195,6 +195,10 @@ export const words = {
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
   operation: { answer: "Answer", noAnswer: "Done. The answer is empty." },
+  upgrade: {
+    told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
+    noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
+  },
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
