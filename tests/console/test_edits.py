@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.console.servers import Repository, Server
 
@@ -67,7 +67,12 @@ def test_a_page_with_edits_is_left_after_a_question(edited: Page, leave: Callabl
 
 def test_a_window_with_edits_is_closed_after_a_question(edited: Page) -> None:
     asked: list[str] = []
-    edited.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    edited.on("dialog", answer)
     edited.reload()
     assert asked == ["beforeunload"]
 

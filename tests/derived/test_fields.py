@@ -290,6 +290,7 @@ def test_every_list_is_paged_or_says_why_not():
                     "/deploymentHistory",
                     "/deploymentHistoryV2",
                     "/deploymentQueue",
+                    "/injectedVariable",
                     "/parseTerraformVariablesFromGitRepo",
                     "/listTfVarsFilesFromGitRepo",
                     "/availableContainerRegistry",

@@ -82,6 +82,10 @@ async def made(world: World, **fields: Any) -> str:
             {"action_extra_arguments": {"plan": ["-out=/tmp/x"]}},
             "action_extra_arguments.plan[0]: leave out -out=/tmp/x: Windlass itself sets this option",
         ),
+        *(
+            ({"action_extra_arguments": {"plan": [option]}}, "action_extra_arguments.plan[0]: leave out")
+            for option in ("-show-sensitive", "--show-sensitive=true", "-json-into=/tmp/x", "-cloud=false")
+        ),
         ({"dockerfile_fragment": {"type": "inline"}}, "dockerfile_fragment: leave it out"),
     ],
 )

@@ -109,7 +109,7 @@ class Tools:
         self.cache = cache
         self.with_pip = with_pip
         """Pythons that are known to have pip."""
-        self._hidden = {str(cache.parent.parent): "…"}
+        self._hidden = {str(home): "~", str(cache.parent.parent): "…"}
         """Paths of this machine and their stand-ins: readers of a build log see none."""
         self._may_run = 0
         """Number of programs that may have left others running."""

@@ -40,7 +40,7 @@ async def listed_variables(ctx: Context, source: Reads, levels: Sequence[Row]) -
     visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
         visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
-        for kind in _kinds_in(ctx, level):
+        for kind in kinds_in(ctx, level):
             for service in await source.resources.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, source, service)
                 visible += (ServiceVariables(service, variable) for variable in variables)
@@ -51,7 +51,7 @@ def _with_variables(ctx: Context, levels: Iterable[Row]) -> list[Row]:
     return [level for level in levels if has_variables in ctx.registry[level.family].traits]
 
 
-def _kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
+def kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
     """The kinds of service that a resource may contain."""
     family = ctx.registry[level.family]
     return [kind for kind in ctx.kinds.values() if kind.family.parent is family]
@@ -105,10 +105,14 @@ def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
 
 
 class InjectedVariables(NamedTuple):
-    entries: list[DeclaredVariable]
+    built_in: list[BuiltIn]
     counted: list[Row]
     """Services that those depend on that use their variables."""
     warnings: list[str]
+
+    @property
+    def entries(self) -> list[DeclaredVariable]:
+        return [_entry(variable) for variable in self.built_in]
 
 
 async def injected_variables(
@@ -117,11 +121,11 @@ async def injected_variables(
     """All that a service of these levels is given, with the places where they really are."""
     levels = _with_variables(ctx, levels)
     own = [variable for level in levels for variable in of_level(level.family, level.id)]
-    result = InjectedVariables([_entry(variable) for variable in with_twins(own)], [], [])
+    result = InjectedVariables(with_twins(own), [], [])
     for level in levels:
-        for kind in _kinds_in(ctx, level):
+        for kind in kinds_in(ctx, level):
             offer = await kind.offer(ctx, source, level.id, find_address)
-            result.entries.extend(map(_entry, offer.variables))
+            result.built_in.extend(offer.variables)
             result.counted.extend(offer.counted)
             result.warnings.extend(offer.warnings)
     return result

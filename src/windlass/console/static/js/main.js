@@ -1,8 +1,8 @@
 // Starts the console: finds out who is signed in, then shows the page of the address. `show` is called for each address.
 
-import { api, hasBegunSignIn, hasKey, keepKey, whenSignedOut } from "./api.js";
+import { api, hasBegunSignIn, hasKey, keepKey, whenKeyChanges, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
-import { forgetEdits, mayLeave } from "./edits.js";
+import { forgetAllEdits, forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
 import { age, keepFresh } from "./freshness.js";
 import { startKeys } from "./keys.js";
@@ -51,7 +51,7 @@ async function show() {
   shown = location.href;
   forgetEdits();
   closeDialogs(); // They ask about the page before.
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, leave, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place);
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
@@ -179,7 +179,25 @@ async function start() {
 
 const isSignedIn = async () => hasKey() && api.quietly("GET", "/account").then(() => true, () => false);
 
+// The page, its edits and what its modules keep are of the person who was signed in: nothing of them stays for another one.
+function leave(to = location.pathname + location.search) {
+  current.stop();
+  closeDialogs();
+  forgetAllEdits();
+  session.account = null;
+  fill(app); // A browser keeps the page as it is now for its button Back.
+  location.assign(to);
+}
+
+// Another tab has signed in or out.
+async function lookWhoIsSignedIn() {
+  if (!session.account) return start();
+  const account = hasKey() && (await api.quietly("GET", "/account").catch(() => null));
+  if (account?.id !== session.account?.id) leave();
+}
+
 whenSignedOut(() => signIn(words.signIn.ended));
+whenKeyChanges(lookWhoIsSignedIn);
 addEventListener("popstate", async () => {
   if (!session.account || /^#(code|key)=/.test(location.hash)) return;
   if (await mayLeave()) await show();

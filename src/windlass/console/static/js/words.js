@@ -102,9 +102,9 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
-  unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
+  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
@@ -153,6 +153,11 @@ export const words = {
     overrides: (level) => `overrides that of the ${level}`, actionsOf: (key) => `Actions of ${key}`, changeOf: (key) => `Change ${key}`, pending: (count) => `${plural(count, "change")} not saved yet`, stage: "Add to the changes",
     takesEffect: "Takes effect at the next deployment.", save: "Save", saveAndDeploy: "Save and deploy", discard: "Discard", saved: "Saved. It takes effect at the next deployment.",
     empty: "Variables tell a program what differs from place to place, such as the address of its database.",
+    injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
+  },
+  module: {
+    look: "Look at the module", asks: "The module asks for these:", asksNothing: "The module asks for nothing.", needed: "must be set, below or in a file; a sensitive one may have a default", usual: (value) => `usually ${value}`,
+    files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
   },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },

@@ -39,9 +39,10 @@ function changesOf(place, path) {
 }
 
 export async function read(place, { path, name, above, service }) {
-  const state = { path, name, above, service, search: "", changes: changesOf(place, path), revealed: new Set() };
+  const state = { path, name, above, service, search: "", injected: [], changes: changesOf(place, path), revealed: new Set() };
   state.reload = async () => {
-    const [variables, secrets] = await Promise.all([api.all(`${path}/environmentVariable`), api.all(`${path}/secret`)]);
+    const [variables, secrets, injected] = await Promise.all([api.all(`${path}/environmentVariable`), api.all(`${path}/secret`), api.get(`${path}/injectedVariable`)]);
+    state.injected = injected.results;
     state.rows = [...variables.map((row) => ({ ...row, isSecret: false })), ...secrets.map((row) => ({ ...row, isSecret: true }))].sort((one, other) => one.key.localeCompare(other.key));
   };
   await state.reload();
@@ -67,7 +68,20 @@ export function draw(state, place) {
       h("p", { class: "muted" }, text.takesEffect),
       h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true, needs: [creating(state), ["POST", `${state.path}/deploy`]] }))),
     state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value"),
+    injected(state),
   ];
+}
+
+// What other variables may mention, such as the address of a database.
+function injected(state) {
+  const rows = state.injected.filter((row) => row.key.toLowerCase().includes(state.search.toLowerCase()));
+  if (!rows.length) return null;
+  return h("details", { class: "panel section", key: "injected" }, h("summary", {}, h("h2", {}, text.injected(rows.length))), h("p", { class: "help" }, text.injectedAbout),
+    table([
+      { title: text.key, cell: (row) => h("code", { class: "key" }, row.key) },
+      { title: text.value, wide: true, cell: (row) => (row.is_secret ? value(state, null, { isSecret: true }) : h("code", { class: "value" }, row.value)) },
+      { title: text.from, cell: (row) => row.service_name || h("span", { class: "muted" }, "Windlass") },
+    ], rows, { key: (row) => row.key + row.owner_id, label: text.injected(rows.length) }));
 }
 
 const creating = ({ path }) => ["POST", `${path}/environmentVariable`];
