@@ -50,3 +50,10 @@ def test_no_line_of_a_log_hides_the_others(server: Server, new_page, watch, repo
     page.keyboard.type(r"printf '\342\200\256olleh\n'", delay=10)
     page.keyboard.press("Enter")
     expect(terminal).to_contain_text(r"\u202eolleh")
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
+def test_a_name_of_every_object_is_no_text_of_the_console(server: Server, new_page, name: str) -> None:
+    page = new_page(f"/?x#problem={name}", signed_in=False)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.locator("p.trouble").text_content() == ""
