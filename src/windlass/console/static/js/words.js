@@ -205,3 +205,9 @@ export const words = {
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
 };
+
+// Names out of addresses and answers are looked up here: none finds what every object has, such as `constructor`.
+function forgetPrototypes(group) {
+  for (const part of Object.values(Object.setPrototypeOf(group, null))) if (part?.constructor === Object) forgetPrototypes(part);
+}
+forgetPrototypes(words);
