@@ -119,6 +119,34 @@ def test_a_plan_is_seen_before_it_is_applied(
     expect(page.locator(".panel", has_text="Lock on the state")).to_contain_text("No run holds it.")
 
 
+def test_a_new_module_says_what_it_asks_for(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    needs_program()
+    asked = (
+        'variable "bucket" {\n  description = "The name of the bucket"\n}\n'
+        'variable "size" {\n  default = 3\n}\noutput "name" {\n  value = "${var.bucket}-${var.size}"\n}\n'
+    )
+    repository.commit({"main.tf": asked, "blue.tfvars": 'bucket = "blue"\n'}, "A module that asks")
+    environment = server.environment(project="Asking")
+    page = new_page(f"/new?kind=terraform&environment={environment}")
+    page.get_by_label("Name").first.fill("asking")
+    page.get_by_label("Url").fill(repository.url)
+    page.get_by_label("Engine").select_option("TERRAFORM")
+    page.get_by_role("button", name="Look at the module").click()
+    module = page.locator(".facts", has_text="bucket")
+    expect(module).to_contain_text("The name of the bucket")
+    expect(module).to_contain_text("usually 3")
+    expect(page.locator("main")).to_contain_text("blue.tfvars")
+    expect(page.get_by_label("Key")).to_have_value("bucket")
+    page.get_by_label("Value", exact=True).fill("harbour")
+    page.get_by_role("button", name="Create and deploy").click()
+    expect(page.locator(".service-line")).to_contain_text("succeeded", timeout=120_000)
+    service = page.url.split("/terraform/")[1].split("/")[0]
+    (output,) = server.call("GET", f"/terraform/{service}/output")["results"]
+    assert output["value"] == "harbour-3"
+
+
 @pytest.fixture
 def docker_registry(tmp_path: Path) -> Iterator[DockerRegistry]:
     running = DockerRegistry(tmp_path, tls=False, login=False)

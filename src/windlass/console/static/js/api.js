@@ -6,16 +6,25 @@ import { words } from "./words.js";
 const KEY = "windlass.page-key";
 let signedOut = () => {};
 let pageKey = recall("localStorage", KEY);
+let kept = pageKey; // Empty in a browser that keeps nothing.
 
 export function keepKey(key) {
   pageKey = key;
   keep("localStorage", KEY, key);
+  kept = recall("localStorage", KEY);
 }
 
-// Another tab has signed in or out.
-addEventListener("storage", (event) => {
-  if (event.key === KEY) pageKey = event.newValue || "";
-});
+/** Calls `handler` after another tab has signed in or out: at once, or when the browser shows this page again, as with its button Back. */
+export function whenKeyChanges(handler) {
+  const look = () => {
+    const now = recall("localStorage", KEY);
+    if (now === kept) return;
+    pageKey = kept = now;
+    handler();
+  };
+  addEventListener("storage", look);
+  addEventListener("pageshow", look);
+}
 
 const BEGUN = "windlass.sign-in-begun";
 

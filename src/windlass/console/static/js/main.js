@@ -1,8 +1,8 @@
 // Starts the console: finds out who is signed in, then shows the page of the address. `show` is called for each address.
 
-import { api, hasBegunSignIn, hasKey, keepKey, whenSignedOut } from "./api.js";
+import { api, hasBegunSignIn, hasKey, keepKey, whenKeyChanges, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
-import { forgetEdits, mayLeave } from "./edits.js";
+import { forgetAllEdits, forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
 import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
@@ -10,6 +10,7 @@ import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
 import { button, closeDialogs, head, linkButton, showError, errorBox, say } from "./parts.js";
 import { keep, recall } from "./storage.js";
+import { isOfModule, isOutdated, loadUpgraded } from "./version.js";
 import { words } from "./words.js";
 
 const ORGANIZATION = "windlass.organization";
@@ -22,6 +23,10 @@ let shown = location.href;
 export async function go(to, { replace } = {}) {
   if (!replace && !(await mayLeave())) return;
   const url = to.startsWith("/console") ? to : `/console${to}`;
+  if (isOutdated()) {
+    forgetEdits();
+    return location[replace ? "replace" : "assign"](url);
+  }
   history[replace ? "replaceState" : "pushState"]({}, "", url);
   return show();
 }
@@ -38,7 +43,7 @@ async function show() {
   shown = location.href;
   forgetEdits();
   closeDialogs(); // They ask about the page before.
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, leave, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place);
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
@@ -60,12 +65,19 @@ async function show() {
     module.watch?.(state, place, draw);
   } catch (error) {
     if (ending.signal.aborted || error.name === "AbortError" || error.status === 401) return;
+    if (isOfModule(error)) return await replaceModules(main);
     fail(error);
     if (!("status" in error)) throw error;
   } finally {
     clearTimeout(waiting);
     main.removeAttribute("aria-busy");
   }
+}
+
+// A module that could not be loaded is asked for again by another loading of the page only.
+async function replaceModules(node) {
+  if (await loadUpgraded()) return;
+  fill(node, errorBox(new Error(words.upgrade.noModule), button(words.tryAgain, () => location.reload())));
 }
 
 function problem(error) {
@@ -147,7 +159,25 @@ async function start() {
 
 const isSignedIn = async () => hasKey() && api.quietly("GET", "/account").then(() => true, () => false);
 
+// The page, its edits and what its modules keep are of the person who was signed in: nothing of them stays for another one.
+function leave(to = location.pathname + location.search) {
+  current.stop();
+  closeDialogs();
+  forgetAllEdits();
+  session.account = null;
+  fill(app); // A browser keeps the page as it is now for its button Back.
+  location.assign(to);
+}
+
+// Another tab has signed in or out.
+async function lookWhoIsSignedIn() {
+  if (!session.account) return start();
+  const account = hasKey() && (await api.quietly("GET", "/account").catch(() => null));
+  if (account?.id !== session.account?.id) leave();
+}
+
 whenSignedOut(() => signIn(words.signIn.ended));
+whenKeyChanges(lookWhoIsSignedIn);
 addEventListener("popstate", async () => {
   if (!session.account || /^#(code|key)=/.test(location.hash)) return;
   if (await mayLeave()) await show();
@@ -162,7 +192,11 @@ document.addEventListener("click", (event) => {
   history.replaceState({ top: scrollY }, "");
   go(anchor.pathname + anchor.search);
 });
-addEventListener("unhandledrejection", ({ reason }) => showError(reason));
+addEventListener("unhandledrejection", ({ reason }) => {
+  if (!isOfModule(reason)) return showError(reason);
+  if (session.account) say(words.upgrade.noModule, { bad: true, action: button(words.upgrade.load, () => location.reload(), { small: true }) });
+  else replaceModules(app);
+});
 
 startKeys(session, go);
 start();

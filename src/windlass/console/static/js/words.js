@@ -101,9 +101,9 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
-  unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", leave: "Leave" },
+  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
@@ -153,6 +153,10 @@ export const words = {
     empty: "Variables tell a program what differs from place to place, such as the address of its database.",
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
+  module: {
+    look: "Look at the module", asks: "The module asks for these:", asksNothing: "The module asks for nothing.", needed: "must be set, below or in a file; a sensitive one may have a default", usual: (value) => `usually ${value}`,
+    files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
+  },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
     abouts: {
@@ -191,6 +195,10 @@ export const words = {
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
   operation: { answer: "Answer", noAnswer: "Done. The answer is empty." },
+  upgrade: {
+    told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
+    noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
+  },
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },

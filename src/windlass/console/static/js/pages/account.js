@@ -2,6 +2,7 @@
 
 import { api, keepKey } from "../api.js";
 import { h } from "../dom.js";
+import { mayLeave } from "../edits.js";
 import { ago, exactTime } from "../format.js";
 import { button, confirm, facts, head, panel, say, table } from "../parts.js";
 import { words } from "../words.js";
@@ -16,7 +17,7 @@ export async function load() {
 export function render(state, place) {
   const { account, sessions } = state;
   return [
-    head(text.title, { actions: [button(text.signOut, () => signOut())] }),
+    head(text.title, { actions: [button(text.signOut, () => signOut(place))] }),
     panel(text.who, facts([[words.columns.name, account.name], [text.kind, account.is_person ? text.person : text.token], ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]), [text.ends, account.expires_at && exactTime(account.expires_at)]])),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
       { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
@@ -44,8 +45,9 @@ async function end(state, place, session) {
 }
 
 /** Ends the session of this browser, and leads to the page of signing in. */
-export async function signOut(then = "/console/") {
+export async function signOut(place, then = "/console/") {
+  if (!(await mayLeave({ forGood: true }))) return;
   await api.delete("/account/browserSession/current");
   keepKey("");
-  location.assign(then);
+  place.leave(then);
 }

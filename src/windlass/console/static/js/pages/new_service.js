@@ -19,7 +19,7 @@ export async function load({ org, query }) {
   const lists = await Promise.all(projects.map((project) => api.all(`/project/${project.id}/environment`)));
   const environments = projects.flatMap((project, index) => lists[index].map((environment) => ({ ...environment, project })));
   const kinds = document.listsBelow("/environment/x").filter((list) => document.isDeployable(list));
-  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", suggested: query.get("name") || "", root: "/", branch: "", settings: {}, variables: "" };
+  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", suggested: query.get("name") || undefined, values: {}, root: "/", branch: "", settings: {}, variables: "" };
 }
 
 export function render(state, place) {
@@ -29,7 +29,7 @@ export function render(state, place) {
     refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
       const kind = familyOf(list);
-      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, made: null }), place.update()) }, text.kinds[kind] || words.readable(kind));
+      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, made: null, module: null, values: {} }), place.update()) }, text.kinds[kind] || words.readable(kind));
     })),
     where(state, place),
     state.kind === "application" ? repository(state, place) : other(state, place),
@@ -147,18 +147,20 @@ function other(state, place) {
   const path = `/environment/${state.environment}/${state.kind}`;
   const operation = state.document.at("POST", path);
   const schema = state.document.body(operation);
-  const first = [...(schema.required || []), "description"].filter((name, index, all) => all.indexOf(name) === index);
+  const asksInputs = schema.properties.terraform_variables_source;
+  const first = [...(schema.required || []), ...(asksInputs ? ["terraform_variables_source"] : []), "description"].filter((name, index, all) => all.indexOf(name) === index);
   const rest = Object.keys(schema.properties).filter((name) => !first.includes(name));
   if (!state.form) {
     const choices = state.kind === "database" ? { version: state.versions?.map((version) => [version, version]) } : {};
-    state.form = { first: schemaForm(state.document, schema, { only: first, choices, values: state.suggested ? { name: state.suggested } : {} }), rest: schemaForm(state.document, schema, { only: rest }) };
+    state.form = { first: schemaForm(state.document, schema, { only: first, choices, values: { name: state.suggested, ...state.values } }), rest: schemaForm(state.document, schema, { only: rest, values: state.values }) };
     state.form.node = h("div", {}, state.form.first.node, h("details", {}, h("summary", {}, text.further), state.form.rest.node));
     if (state.kind === "database") offerVersions(state);
   }
   return h("section", { class: "panel", key: `other-${state.kind}` },
     aboutKind(state.kind, operation),
+    state.module?.about(),
     own(state.form.node),
-    h("div", { class: "actions" }, button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: [["POST", path], ["POST", `/${state.kind}/x/deploy`]] })));
+    h("div", { class: "actions" }, asksInputs && button(words.module.look, () => lookAtModule(state, place), { needs: ["POST", `${state.base}/parseTerraformVariablesFromGitRepo`] }), button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: [["POST", path], ["POST", `/${state.kind}/x/deploy`]] })));
 }
 
 // The description of a kind without a sentence here is that of the API.
@@ -186,7 +188,21 @@ async function offerVersions(state) {
   offer();
 }
 
+// Fills the form in with the variables that the module needs.
+async function lookAtModule(state, place) {
+  const { about, readInputs, rowsOf } = await import("./module_inputs.js");
+  const filled = { ...state.form.rest.read(), ...state.form.first.read() };
+  const found = await readInputs(state.base, filled.terraform_files_source?.git_repository || {});
+  const source = filled.terraform_variables_source || {};
+  const known = source.tf_vars || [];
+  const missing = rowsOf(found).filter(({ key }) => !known.some((row) => row.key === key));
+  state.values = { ...filled, terraform_variables_source: { ...source, tf_vars: [...known, ...missing] } };
+  Object.assign(state, { form: null, module: { about: () => about(found) } });
+  place.update();
+}
+
 async function createOther(state, place, path, thenDeploy) {
-  const { id } = await api.post(path, { ...state.form.rest.changes(), ...state.form.first.read() });
+  const rest = state.module ? state.form.rest.read() : state.form.rest.changes(); // What was filled in before the look is no change of the form made then.
+  const { id } = await api.post(path, { ...rest, ...state.form.first.read() });
   return finish(place, `/${state.kind}/${id}`, { thenDeploy });
 }

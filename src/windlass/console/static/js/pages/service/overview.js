@@ -2,6 +2,7 @@
 
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
+import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
@@ -31,7 +32,7 @@ export function render(state, place) {
   const now = isLasting ? serving(state) : deployments.find(isMade);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
-  if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), `windlass deploy ${service.name}`);
+  if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), commandFor("windlass deploy", service.name));
   return [
     message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
       ? failure(message || words.readable(status.state), { path, environment: service.environment.id, name: service.name, deployments, present: now?.id, place, id: newest?.id })

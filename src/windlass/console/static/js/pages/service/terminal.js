@@ -25,8 +25,8 @@ class Terminal {
 
   open() {
     this.close();
-    this.screen = new Screen();
-    const columns = Math.max(40, Math.floor(this.output.clientWidth / 8.2));
+    const columns = Math.min(1000, Math.max(40, Math.floor(this.output.clientWidth / 8.2)));
+    this.screen = new Screen(columns);
     const query = new URLSearchParams([["command", "/bin/sh"], ["tty", "true"], ["columns", String(columns)], ["rows", "30"]]);
     const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${this.path}/exec?${query}`;
     const socket = new WebSocket(url, protocols());
