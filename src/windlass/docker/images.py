@@ -63,8 +63,9 @@ _REASONS: Final = (
         "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
     (
-        r"http (response|status): 5\d\d|http 5\d\d|(internal server error|bad gateway|service unavailable)$",
-        "Deploy again later: the registry of {ref} answers with an error of its own",
+        # The engine repeats this answer, which may be that of any program of its network.
+        r"response body|looking for beginning of value|token response|unexpected (http )?status",
+        "Check the host of {ref}: another program than a registry answers the Docker engine there",
     ),
     (
         r"no matching manifest|does not match the (detected|specified|host) platform",
