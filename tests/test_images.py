@@ -48,6 +48,24 @@ def test_no_address_of_the_network_of_the_engine_is_shown() -> None:
     assert "10.1.2.3" not in said
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "error parsing HTTP 404 response body: invalid character '<' looking for beginning of: \"<b>{}\"",
+        'Head "http://10.0.0.9/v2/x": error parsing HTTP 403 response body: bad: "denied, not found: {}"',
+        "unable to decode token response: json: cannot unmarshal string {} into Go value",
+        'invalid character "{}" looking for beginning of value',
+        "received unexpected HTTP status: 500 {}",
+        "failed to resolve reference: unexpected status from GET request to http://10.0.0.9/{}: 500",
+    ],
+)
+def test_no_answer_of_another_program_in_the_network_of_the_engine_is_shown(message: str) -> None:
+    said = why_not_pulled(REF, message.format("CANARY"))
+    assert said.startswith(f"Check the host of {REF}: another program")
+    assert "CANARY" not in said
+    assert "10.0.0.9" not in said
+
+
 def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
     said = why_not_pulled(REF, "the moon is full")
     assert said == f"Check the name and the tag of the image: {REF} cannot be pulled: the moon is full"

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -199,7 +200,8 @@ def summary(ended: EndedDeployment, url: str) -> str:
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_took(deployment)}, {version}"
     if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
-        return f"Look at its log, with `windlass logs {name}`: {name} was deployed, and fails now ({facts})"
+        command = f"windlass logs {quote(name)}"
+        return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
     return f"{name} is {place} ({facts})"
 

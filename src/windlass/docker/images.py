@@ -59,6 +59,11 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
+        # The engine repeats this answer, which may be that of any program of its network.
+        r"response body|looking for beginning of value|token response|unexpected (http )?status",
+        "Check the host of {ref}: another program than a registry answers the Docker engine there",
+    ),
+    (
         r"toomanyrequests|rate limit",
         "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
