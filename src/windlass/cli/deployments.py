@@ -168,6 +168,14 @@ _VERBS: Final[Mapping[Do, str]] = {
 }
 
 
+_LOOKS: Final = {
+    "TERRAFORM_PLAN_ONLY": "is planned, and nothing is changed",
+    "TERRAFORM_FORCE_UNLOCK_STATE": "has no lock on its state now, and nothing else is changed",
+    "TERRAFORM_MIGRATE_STATE": "has its state in the present backend now",
+}
+"""The result of a run that deploys nothing, by its action."""
+
+
 def is_under_way(status: Mapping[str, Any]) -> bool:
     state = str(status["state"])
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
@@ -184,7 +192,8 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
     if action is Do.RUN:
-        return f"{name} is deployed ({_took(deployment)}, v{deployment['number']})"
+        what = _LOOKS.get((deployment.get("status_details") or {}).get("sub_action", ""), "is deployed")
+        return f"{name} {what} ({_took(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""

@@ -100,10 +100,16 @@ function source(service) {
   const parts = [service, service.source?.docker, service.source?.image, service.terraform_files_source].filter(Boolean);
   const repository = parts.find((part) => part.git_repository)?.git_repository;
   const image = parts.find((part) => part.image_name);
-  if (repository?.url) return [outside(repository.url, repository.url), ` (${repository.branch}${repository.root_path && repository.root_path !== "/" ? `, ${repository.root_path}` : ""})`];
+  if (repository?.url) return [outside(repository.url, repository.url), inside(repository)];
   if (image) return h("code", {}, `${image.image_name}:${image.tag || ""}`);
   if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;
   return service.source === "UPLOAD" ? text.uploaded : "";
+}
+
+// The branch and the folder, if the service names them: without a branch, the default one is meant.
+function inside({ branch, root_path: folder }) {
+  const parts = [branch, folder !== "/" && folder].filter(Boolean);
+  return parts.length ? ` (${parts.join(", ")})` : "";
 }
 
 export function deploymentColumns(path) {
