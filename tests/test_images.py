@@ -1,12 +1,17 @@
 """Messages for people when an image cannot be pulled."""
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from windlass.core.deploy.registries import PullRequest
 from windlass.docker import EngineRefused
+from windlass.docker import images as pulls
 from windlass.docker.images import why_not_pulled
 from windlass.engines.docker import images
 from windlass.engines.engine import EngineError
@@ -86,6 +91,15 @@ class SilentRegistry:
             await asyncio.Event().wait()
         raise EngineRefused(404, "No such image")
 
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[SilentRegistry]:
+        yield self
+
+    async def objects(self) -> AsyncIterator[dict[str, str]]:
+        for line in ("Pulling from acme/shop", "Downloading"):
+            yield {"status": line}
+        await asyncio.Event().wait()
+
 
 async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
     monkeypatch: pytest.MonkeyPatch,
@@ -94,3 +108,6 @@ async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_eng
     engine: Any = SilentRegistry()
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
         await images.DockerImages(engine).resolve(PullRequest(REF), print)
+    monkeypatch.setattr(pulls, "SILENT", 0.01)
+    with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
+        await images.DockerImages(engine).have(REF)
