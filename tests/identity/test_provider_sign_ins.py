@@ -164,6 +164,17 @@ async def test_an_answer_with_another_state_opens_nothing(world, issuer, browser
     assert "windlass_session" not in browser.cookies
 
 
+async def test_a_sign_in_that_a_page_of_another_address_begins_leads_to_the_console(world, browser):
+    start = "/account/signInProvider/acme/start"
+    for site in ("same-site", "cross-site"):
+        answer = await browser.call("GET", start, headers={"sec-fetch-site": site})
+        assert (answer.status, answer.headers["location"]) == (302, "/console/")
+        assert "set-cookie" not in answer.headers
+    for site in ("same-origin", "none"):
+        answer = await browser.call("GET", start, headers={"sec-fetch-site": site})
+        assert "set-cookie" in answer.headers
+
+
 async def test_an_answer_in_another_browser_opens_nothing(world, issuer, browser):
     """A link to an answer, sent to another person, does not sign that person in as the sender."""
     await invite(world, ADA, Scope.READ)

@@ -3,6 +3,8 @@
 
 const MOST = 5000;
 const SIGN = /^\x1b(?:\[([?0-9;]*)([A-Za-z@`])|\]([^\x07\x1b]*)(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])/;
+const BEGUN = /^\x1b(?:\[[?0-9;]*|\][^\x07\x1b]*\x1b?|[()])?$/; // its end comes later
+const LONGEST = 4096;
 
 export class Screen {
   constructor(columns = 80) {
@@ -19,9 +21,9 @@ export class Screen {
     for (let index = 0; index < text.length; index++) {
       const letter = text[index];
       if (letter === "\x1b") {
-        const sign = SIGN.exec(text.slice(index));
+        const sign = SIGN.exec(text.slice(index, index + LONGEST));
         if (!sign) {
-          if (text.length - index < 64) return void (this.rest = text.slice(index)); // its end comes later
+          if (text.length - index < LONGEST && BEGUN.test(text.slice(index))) return void (this.rest = text.slice(index));
           continue;
         }
         this.obey(sign[2], (sign[1] || "").split(";").map(Number));

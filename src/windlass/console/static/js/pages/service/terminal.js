@@ -2,7 +2,7 @@
 // few signs of terminals that shells use in lines.
 
 import { protocols } from "../../api.js";
-import { fill, h, own } from "../../dom.js";
+import { fill, h, own, seen } from "../../dom.js";
 import { button } from "../../parts.js";
 import { Screen } from "../../terminal_screen.js";
 import { words } from "../../words.js";
@@ -48,7 +48,7 @@ class Terminal {
   draw() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.output.textContent = this.screen.text();
+      this.output.textContent = seen(this.screen.text());
       this.output.scrollTop = this.output.scrollHeight;
     });
   }
