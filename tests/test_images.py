@@ -1,8 +1,20 @@
 """Messages for people when an image cannot be pulled."""
 
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 
+from windlass.core.deploy.registries import PullRequest
+from windlass.docker import EngineRefused
+from windlass.docker import images as pulls
 from windlass.docker.images import why_not_pulled
+from windlass.engines.docker import images
+from windlass.engines.engine import EngineError
 
 REF = "ghcr.io/acme/shop:9.9"
 
@@ -74,3 +86,33 @@ def test_no_answer_of_another_program_in_the_network_of_the_engine_is_shown(mess
 def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
     said = why_not_pulled(REF, "the moon is full")
     assert said == f"Check the name and the tag of the image: {REF} cannot be pulled: the moon is full"
+
+
+class SilentRegistry:
+    """A Docker engine that answers, beside a registry that does not."""
+
+    async def json(self, method: str, path: str, **_: Any) -> Any:
+        if path.startswith("/distribution/"):
+            await asyncio.Event().wait()
+        raise EngineRefused(404, "No such image")
+
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[SilentRegistry]:
+        yield self
+
+    async def objects(self) -> AsyncIterator[dict[str, str]]:
+        for line in ("Pulling from acme/shop", "Downloading"):
+            yield {"status": line}
+        await asyncio.Event().wait()
+
+
+async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "LOOKING", 0.01)
+    engine: Any = SilentRegistry()
+    with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
+        await images.DockerImages(engine).resolve(PullRequest(REF), print)
+    monkeypatch.setattr(pulls, "SILENT", 0.01)
+    with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
+        await images.DockerImages(engine).have(REF)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -13,7 +14,9 @@ from windlass.docker.client import Docker
 from windlass.docker.failures import EngineRefused
 
 PULLING: Final = 600.0
-"""Seconds that a registry may be silent."""
+"""Seconds that an engine may be silent while it pulls or pushes."""
+SILENT: Final = 300.0
+"""Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
@@ -39,10 +42,18 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     # Without a tag the engine would fetch every one there is.
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     auth = registry_auth(login)
-    async with docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer:
-        async for message in answer.objects():
-            if "error" in message:
-                raise EngineRefused(404, str(message["error"]))
+    now = asyncio.get_running_loop().time
+    try:
+        async with (
+            asyncio.timeout(SILENT) as limit,
+            docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer,
+        ):
+            async for message in answer.objects():
+                limit.reschedule(now() + SILENT)
+                if "error" in message:
+                    raise EngineRefused(404, str(message["error"]))
+    except TimeoutError as error:  # the engine answers: its registry does not
+        raise EngineRefused(504, "timed out") from error
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
