@@ -66,6 +66,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_state import shared_outputs, variable_name
 from windlass.core.deploy.workload import Artifact, Volume, Workload
+from windlass.core.words.masking import Mask
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
@@ -311,14 +312,17 @@ def _is_watched(spec: Terraform) -> bool:
 
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    """Returns the outputs as variables. One that holds the value of a secret variable is a secret, whatever
+    the module says."""
     _, state = await newest_state(ctx, source, service.id)
+    mask = Mask(secrets_of(ctx, service).values())
     prefix, _ = prefixes_of(terraform.enum_value, service.id)
     return [
         BuiltIn(
             owner=service.id,
             key=prefix + variable_name(output),
             value=output.value,
-            secret=output.is_sensitive,
+            secret=output.is_sensitive or mask.text(output.value) != output.value,
         )
         for output in (shared_outputs(state) if state else ())
     ]

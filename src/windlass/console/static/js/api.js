@@ -1,5 +1,6 @@
 // All requests to the API. The cookie identifies the session, and the key of the page proves that a page of the console asks.
 
+import { noteTime } from "./clock.js";
 import { keep, recall } from "./storage.js";
 import { words } from "./words.js";
 
@@ -100,6 +101,7 @@ async function sendWithRetries(url, request, method) {
 }
 
 async function read(answer, quiet) {
+  noteTime(answer.headers.get("date"));
   const text = await answer.text();
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const data = text && isJson ? JSON.parse(text) : null;

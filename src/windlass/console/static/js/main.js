@@ -4,6 +4,7 @@ import { api, hasBegunSignIn, hasKey, keepKey, whenKeyChanges, whenSignedOut } f
 import { announce, fill, h, morph, settle } from "./dom.js";
 import { forgetAllEdits, forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
+import { age, keepFresh } from "./freshness.js";
 import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
@@ -14,6 +15,8 @@ import { isOfModule, isOutdated, loadUpgraded } from "./version.js";
 import { words } from "./words.js";
 
 const ORGANIZATION = "windlass.organization";
+const AWAY = [0, 502, 503, 504];
+const AGAIN = 10000;
 const app = document.getElementById("app");
 const session = { account: null, org: null };
 let current = { stop: () => {} };
@@ -37,7 +40,12 @@ async function show() {
   const ending = new AbortController();
   const stops = [];
   const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
-  const fail = (error) => (page.stop(), fill(main, problem(error)), name(main));
+  const fail = (error) => {
+    page.stop();
+    fill(main, problem(error));
+    name(main);
+    if (AWAY.includes(error.status)) tryLater(page);
+  };
   current.stop();
   current = page;
   shown = location.href;
@@ -52,10 +60,12 @@ async function show() {
     if (ending.signal.aborted) return;
     const draw = () => {
       if (ending.signal.aborted) return;
-      main = morph(main, h("main", { id: "main" }, module.render(state, place), state?.path && apiEquivalents(state.path)));
+      main = morph(main, h("main", { id: "main" }, state && age(state), module.render(state, place), state?.path && apiEquivalents(state.path)));
       settle(main);
     };
     place.update = draw;
+    const refreshing = state?.refreshing || state?.content?.refreshing;
+    if (refreshing) keepFresh(state, place, draw, refreshing);
     fill(main);
     draw();
     name(main, state);
@@ -78,6 +88,15 @@ async function show() {
 async function replaceModules(node) {
   if (await loadUpgraded()) return;
   fill(node, errorBox(new Error(words.upgrade.noModule), button(words.tryAgain, () => location.reload())));
+}
+
+// A page that the server could not answer for comes by itself once it can.
+function tryLater(page) {
+  const timer = setInterval(() => {
+    if (current === page && document.hidden) return;
+    clearInterval(timer);
+    if (current === page) show();
+  }, AGAIN);
 }
 
 function problem(error) {
@@ -129,7 +148,8 @@ async function start() {
   if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve, { once: true }));
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
-  if (handed.get("key") && hasBegunSignIn()) keepKey(handed.get("key"));
+  const hasBegun = hasBegunSignIn(); // A sign-in that was given up does not wait for the key of a link.
+  if (handed.get("key") && hasBegun) keepKey(handed.get("key"));
   // A link does not replace a session: otherwise a link of another person could.
   const isNew = handed.get("code") && !(await isSignedIn());
   if (isNew) {
@@ -146,6 +166,7 @@ async function start() {
     session.account = await api.quietly("GET", "/account");
   } catch (error) {
     app.removeAttribute("aria-busy");
+    if (AWAY.includes(error.status)) setTimeout(start, AGAIN);
     if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, button(words.tryAgain, start))));
     return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
   }

@@ -30,6 +30,7 @@ export const words = {
   asApi: "The same with the API and the command line", asCommand: "As a command",
   typeName: (name) => `Type ${name} to confirm`,
   between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
+  asOf: "As of", refresh: "Refresh",
   lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
   doneWith: (what) => `${what}: done.`,
 
@@ -133,6 +134,7 @@ export const words = {
     matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${count} lines${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
+    silent: (time) => `Nothing was measured since ${time}: the instances have ended, or are not measured.`,
     empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {

@@ -10,8 +10,13 @@ import { words } from "../words.js";
 const text = words.account;
 
 export async function load() {
-  const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
-  return { account, sessions: results, path: "/account", title: text.title };
+  const state = { path: "/account", title: text.title };
+  const read = async () => {
+    const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
+    Object.assign(state, { account, sessions: results });
+  };
+  await read();
+  return Object.assign(state, { refreshing: { refresh: read } });
 }
 
 export function render(state, place) {

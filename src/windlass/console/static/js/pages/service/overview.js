@@ -19,11 +19,15 @@ const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
 export async function load(state) {
-  return state.has("metrics") ? { metrics: await metrics.load(state) } : {};
+  if (!state.has("metrics")) return {};
+  const loaded = await metrics.load(state).catch(absent);
+  return { metrics: loaded, refreshing: loaded.refreshing && { ...loaded.refreshing, isQuiet: true } };
 }
 
-export function watch(state, place, draw) {
-  if (state.content.metrics) metrics.watch({ ...state, content: state.content.metrics }, place, draw);
+// Another machine may measure the service: its page is shown without charts, with the reason.
+function absent(error) {
+  if (error.status !== 503) throw error;
+  return { error };
 }
 
 export function render(state, place) {
@@ -49,7 +53,8 @@ export function render(state, place) {
       isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
-    state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
+    state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
+    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
