@@ -27,7 +27,7 @@ def test_a_list_with_the_name_of_a_part_of_every_object_is_not_there(
 @pytest.mark.parametrize("kind", ["constructor", "__proto__", "nothing", "../project"])
 def test_a_kind_that_is_not_offered_is_not_taken(server: Server, new_page: NewPage, kind: str) -> None:
     page = new_page(f"/new?{urlencode({'kind': kind})}")
-    expect(page.get_by_role("button", name="Application")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".switch-row [aria-pressed=true]")).to_have_text("Application from git")
 
 
 def test_a_new_service_comes_into_the_environment_that_is_shown(
