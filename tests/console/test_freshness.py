@@ -1,4 +1,4 @@
-"""What a page shows has an age: it follows a stream, or says of which moment it is and is read again."""
+"""Each page has an age: it follows a stream, or says of which moment it is and is read again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_page_without_a_stream_says_of_which_moment_it_is(
         expect(page.locator(".age"), name).to_have_count(int(aged))
 
 
-def test_what_another_person_adds_is_seen_without_a_reload(server: Server, new_page) -> None:
+def test_additions_of_another_person_are_seen_without_a_reload(server: Server, new_page) -> None:
     page, seen = new_page("/"), new_page("/")
     tokens = f"/organization/{server.org}/apiToken"
     later(page, server, tokens)

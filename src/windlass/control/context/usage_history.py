@@ -64,7 +64,7 @@ class Series:
 
     def put(self, slot: int, point: Point) -> None:
         """Adds a point; those between it and the one before are unknown. A point that is a little older is
-        left out. One that is much older begins anew, since the clock was set back."""
+        left out. One that is much older begins the series again: the clock was set back."""
         if slot < self.newest - _IDLE:
             self._begin(slot)
         if slot < self.newest:
