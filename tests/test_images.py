@@ -33,6 +33,11 @@ REF = "ghcr.io/acme/shop:9.9"
         ("Get https://ghcr.io/v2/: x509: certificate signed by unknown authority", "Ask the operator to let"),
         ("http: server gave HTTP response to HTTPS client", "Ask the operator to let"),
         ("toomanyrequests: You have reached your pull rate limit", "Deploy again later"),
+        (
+            'error parsing HTTP 429 response body: unexpected end of JSON input: ""',
+            "Deploy again later",
+        ),
+        ("received unexpected HTTP status: 429 Too Many Requests", "Deploy again later"),
         ("no matching manifest for linux/s390x in the manifest list entries", "Choose another tag"),
         ("write /var/lib/docker/tmp/x: no space left on device", "Ask the operator for space"),
     ],

@@ -59,13 +59,13 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
+        r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429",
+        "Deploy again later: the registry of {ref} allows no more pulls for now",
+    ),
+    (
         # The engine repeats this answer, which may be that of any program of its network.
         r"response body|looking for beginning of value|token response|unexpected (http )?status",
         "Check the host of {ref}: another program than a registry answers the Docker engine there",
-    ),
-    (
-        r"toomanyrequests|rate limit",
-        "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
     (
         r"no matching manifest|does not match the (detected|specified|host) platform",
