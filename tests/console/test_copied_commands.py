@@ -68,4 +68,5 @@ def test_a_name_in_a_copied_command_is_one_word_of_it(
                         assert words, f"{shell} cannot run {command}"
                         named += words[-1] == name and (not name.startswith("-") or words[-2] == "--")
             assert named >= 2 * len(SHELLS), f"commands about the {kind} {name}"
+            page.goto("about:blank")  # It would go on reading what is deleted.
             server.call("DELETE", path)
