@@ -176,7 +176,7 @@ async def test_an_application_with_a_repository_is_deployed_from_an_upload_too(w
 @pytest.mark.parametrize(
     ("chosen", "status", "message"),
     [
-        ("nothing", 409, "Upload a folder first, with windlass up"),
+        ("nothing", 409, "Upload a folder first, with `windlass up`"),
         ("another application's", 404, "upload_id: choose an upload of this application"),
         ("an open one", 409, "upload_id: complete the upload first"),
         ("an unknown version", 409, "git_commit_id: choose a version that is kept"),

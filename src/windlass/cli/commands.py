@@ -184,7 +184,7 @@ def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool)
 def _wait_for_run(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
     _, job = invocation.service()
     run = invocation.send(path).json
-    is_cancel = invocation.command.takes_numbers  # the other one, of a job, makes a run
+    is_cancel = invocation.command.takes_numbers  # it names the run; the command that starts one does not
     wait_for_run(api, job.name, run, cancelled=is_cancel, as_json=as_json)
 
 

@@ -168,7 +168,7 @@ _VERBS: Final[Mapping[Do, str]] = {
 }
 
 
-_LOOKS: Final = {
+_OTHER_OUTCOMES: Final = {
     "TERRAFORM_PLAN_ONLY": "is planned, and nothing is changed",
     "TERRAFORM_FORCE_UNLOCK_STATE": "has no lock on its state now, and nothing else is changed",
     "TERRAFORM_MIGRATE_STATE": "has its state in the present backend now",
@@ -192,7 +192,9 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
     if action is Do.RUN:
-        what = _LOOKS.get((deployment.get("status_details") or {}).get("sub_action", ""), "is deployed")
+        what = _OTHER_OUTCOMES.get(
+            (deployment.get("status_details") or {}).get("sub_action", ""), "is deployed"
+        )
         return f"{name} {what} ({_took(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 import click
@@ -54,4 +55,4 @@ def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
 
 def say_how_to_follow(run: Mapping[str, Any], job: str) -> None:
     """Says where the output of a run appears."""
-    say(f"Follow it with: windlass job-run log {run['number']} --job {plain(job)} --follow")
+    say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")

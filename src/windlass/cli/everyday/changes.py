@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -113,7 +114,7 @@ def _scale(call: EverydayCall, service: FoundService, fields: dict[str, int], *,
         change(call, service, "redeploy", None, detach=detach)
         if not fields["max_running_instances"]:
             name = plain(service.name)
-            say(f"{name} has no instances now. Start one with: windlass scale {name}=1")
+            say(f"{name} has no instances now. Start one with: windlass scale {quote(name)}=1")
     elif call.as_json:
         print_json(answer)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -90,5 +91,5 @@ def _show_begun(started: StartedDeployment, answer: Mapping[str, Any], *, as_jso
         print_json(answer)
     else:
         version = f"v{answer['number']}"
-        follow = f"windlass deployment log {version} --follow --application {plain(started.name)}"
+        follow = f"windlass deployment log {version} --follow --application {quote(plain(started.name))}"
         click.echo(f"{plain(started.name)}: the command runs as {version}. See: {follow}")

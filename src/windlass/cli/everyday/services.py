@@ -136,6 +136,6 @@ def _why_no_address(service: FoundService) -> str:
         return f"deploy {name} first, with `windlass deploy {quote(name)}`: it has no address before"
     family = registry().service_of_type(service.row["service_type"])
     if option := next((field.short for field in fields_of(family.spec) if field.short), None):
-        edit = f"windlass {kebab(family.name)} edit {name} --{option.name} NUMBER"
+        edit = f"windlass {kebab(family.name)} edit {quote(name)} --{option.name} NUMBER"
         return f"give {name} a public port, with `{edit}`: it has no address"
     return f"name a service with pages for browsers: {name} is a {family.name}, and has no such address"

@@ -75,7 +75,7 @@ def _refuse(service: Row, version: ChosenVersion) -> NoReturn:
     name = service.read(NamedDocument).name
     if version.git_commit_id:
         raise Conflict(f"git_commit_id: choose a version that is kept, or upload the folder of {name} again")
-    raise Conflict(f"Upload a folder first, with windlass up: {name} has no upload that is complete")
+    raise Conflict(f"Upload a folder first, with `windlass up`: {name} has no upload that is complete")
 
 
 async def unpack_upload(ctx: Context, row: Row, into: Path) -> None:
