@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
@@ -21,16 +23,25 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     levels = await source.tree.above(here.id)
     place = await _place_of(ctx, source, levels)
     injected = await injected_variables(ctx, source, levels, place.engine.neighbour_address)
-    own = {level.id: level for level in levels}
-    sight = Sight(source, call.actor, here.org)
-    documents = []
-    for variable in sorted(injected.built_in, key=_is_by_id):  # names that people know come first
-        if variable.key.startswith(LISTED) and not call.dialect.is_full:
-            continue
-        owner = own.get(variable.owner) or await source.resources.get(variable.owner)
-        if owner and (owner.id in own or await sight.includes(owner.family, owner.id, owner.parent)):
-            documents.append(_document(ctx, variable, owner))
-    return Reply(results([encode(document) for document in documents]))
+    owners = {level.id: level for level in levels} | {
+        row.id: row
+        for row in await _seen_neighbours(source, call, {variable.owner for variable in injected.built_in})
+    }
+    shown = [
+        variable
+        for variable in sorted(injected.built_in, key=_is_by_id)  # names that people know come first
+        if variable.owner in owners and (call.dialect.is_full or not variable.key.startswith(LISTED))
+    ]
+    return Reply(results([encode(_document(ctx, variable, owners[variable.owner])) for variable in shown]))
+
+
+async def _seen_neighbours(source: Reads, call: Call, owners: Collection[str]) -> list[Row]:
+    """Returns those of the owners that the caller may see."""
+    rows = [row for id in owners if (row := await source.resources.get(id))]
+    if not rows:
+        return []
+    sight = Sight(source, call.actor, rows[0].org)
+    return [row for row in rows if await sight.includes(row.family, row.id, row.parent)]
 
 
 def _is_by_id(variable: BuiltIn) -> bool:
