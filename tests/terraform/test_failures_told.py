@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.control.workloads.terraform_failures import explain_output
+from windlass.core.deploy.terraform_failures import explain_output
 
 UNSET = """\
 windlass: terraform plan

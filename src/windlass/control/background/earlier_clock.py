@@ -1,6 +1,6 @@
-"""What has to change when the clock was set back while no server ran.
+"""Brings work and timetables nearer after the clock was set back while no server ran.
 
-Times are stored as they will come: what was due soon by a clock that was ahead would wait for days.
+Due times are stored: by a clock that was ahead, work that was due soon would wait for days.
 """
 
 from __future__ import annotations

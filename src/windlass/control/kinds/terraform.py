@@ -33,7 +33,6 @@ from windlass.control.workloads.branch_choice import BranchChoice, watch_created
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
-from windlass.control.workloads.terraform_failures import LINES, explain_output
 from windlass.control.workloads.terraform_inputs import (
     SECRETS,
     action_of,
@@ -67,6 +66,7 @@ from windlass.core.deploy.engine_limits import Demand
 from windlass.core.deploy.injected_variables import BuiltIn, prefixes_of, with_twins
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Progress
+from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs, variable_name
 from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.core.words.masking import Mask

@@ -133,6 +133,7 @@ def _note(past: PastDeployment, at: int, state: State, step: State, message: str
 
 def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
     line = _lines.decode(encoded)
+    # A line of an older version names no stage.
     starts = line.stage in _STARTED or is_of_release(line.pod_name)
     step = past.words.under_way if starts else State.BUILDING
     return LogEntry(line.created_at, line.id, past, step, step, line.message)

@@ -25,12 +25,12 @@ def explain_output(lines: Sequence[str]) -> str:
     if last.startswith(_REMARK) and not _COMMAND.match(last):
         remedy = last.removeprefix(_REMARK)
         return remedy[:1].upper() + remedy[1:]
-    begin = max((place for place, line in enumerate(bare) if _COMMAND.match(line)), default=-1) + 1
+    begin = max((index for index, line in enumerate(bare) if _COMMAND.match(line)), default=-1) + 1
     return _explain_error(bare[begin:])
 
 
 def _explain_error(lines: Sequence[str]) -> str:
-    errors = [(place, match[1]) for place, line in enumerate(lines) if (match := _ERROR.match(line))]
+    errors = [(index, match[1]) for index, line in enumerate(lines) if (match := _ERROR.match(line))]
     if not errors:
         return ""
     begin, error = errors[0]
