@@ -156,7 +156,7 @@ export const words = {
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
   module: {
-    look: "Look at the module", asks: "The module asks for these:", asksNothing: "The module asks for nothing.", needed: "must be set, below or in a file; a sensitive one may have a default", usual: (value) => `usually ${value}`,
+    look: "Look at the module", asks: "The module asks for these:", asksNothing: "The module asks for nothing.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
     files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
   },
   newService: {

@@ -1,4 +1,4 @@
-// What a Terraform module asks for, read from its repository before a service is made of it.
+// The input variables of a Terraform module, read from its repository before a service is made of it.
 
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
@@ -24,6 +24,6 @@ const isNeeded = (input) => input.default === null;
 export function about({ inputs, files }) {
   return h("div", {},
     h("p", {}, inputs.length ? text.asks : text.asksNothing),
-    facts(inputs.map((input) => [h("code", {}, input.key), [input.description && [prose(input.description), " "], h("span", { class: "muted" }, isNeeded(input) ? text.needed : text.usual(input.default))]])),
+    facts(inputs.map((input) => [h("code", {}, input.key), [input.description && [prose(input.description), " "], h("span", { class: "muted" }, input.sensitive ? text.sensitive : isNeeded(input) ? text.needed : text.usual(input.default))]])),
     files.length > 0 && h("p", { class: "muted" }, text.files(files.map(({ source }) => source).join(", "))));
 }

@@ -32,7 +32,7 @@ export function render(state, place) {
     refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
       const kind = familyOf(list);
-      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, made: null, module: null, values: {} }), place.update()) }, text.kinds[kind] || words.readable(kind));
+      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, module: null, values: {} }), place.update()) }, text.kinds[kind] || words.readable(kind));
     })),
     where(state, place),
     state.kind === "application" ? repository(state, place) : other(state, place),
