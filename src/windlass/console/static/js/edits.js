@@ -15,7 +15,7 @@ export const holdInWindow = (hasChanges) => void waiting.push(hasChanges);
 /** Forgets the edits of the present page: they are saved, or there is nothing any more to save them to. */
 export const forgetEdits = () => held.clear();
 
-export const hasEdits = () => [...held].some((form) => form.node.isConnected && isEdited(form));
+export const hasEdits = () => [...document.querySelectorAll("dialog[open]")].some((dialog) => dialog.isEdited) || [...held].some((form) => form.node.isConnected && isEdited(form));
 
 function isEdited(form) {
   try {
