@@ -1,8 +1,20 @@
 """Messages for people when an image cannot be pulled."""
 
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 
+from windlass.core.deploy.registries import PullRequest
+from windlass.docker import EngineRefused
+from windlass.docker import images as pulls
 from windlass.docker.images import why_not_pulled
+from windlass.engines.docker import images
+from windlass.engines.engine import EngineError
 
 REF = "ghcr.io/acme/shop:9.9"
 
@@ -33,6 +45,11 @@ REF = "ghcr.io/acme/shop:9.9"
         ("Get https://ghcr.io/v2/: x509: certificate signed by unknown authority", "Ask the operator to let"),
         ("http: server gave HTTP response to HTTPS client", "Ask the operator to let"),
         ("toomanyrequests: You have reached your pull rate limit", "Deploy again later"),
+        (
+            'error parsing HTTP 429 response body: unexpected end of JSON input: ""',
+            "Deploy again later",
+        ),
+        ("received unexpected HTTP status: 429 Too Many Requests", "Deploy again later"),
         ("no matching manifest for linux/s390x in the manifest list entries", "Choose another tag"),
         ("write /var/lib/docker/tmp/x: no space left on device", "Ask the operator for space"),
     ],
@@ -48,6 +65,54 @@ def test_no_address_of_the_network_of_the_engine_is_shown() -> None:
     assert "10.1.2.3" not in said
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "error parsing HTTP 404 response body: invalid character '<' looking for beginning of: \"<b>{}\"",
+        'Head "http://10.0.0.9/v2/x": error parsing HTTP 403 response body: bad: "denied, not found: {}"',
+        "unable to decode token response: json: cannot unmarshal string {} into Go value",
+        'invalid character "{}" looking for beginning of value',
+        "received unexpected HTTP status: 500 {}",
+        "failed to resolve reference: unexpected status from GET request to http://10.0.0.9/{}: 500",
+    ],
+)
+def test_no_answer_of_another_program_in_the_network_of_the_engine_is_shown(message: str) -> None:
+    said = why_not_pulled(REF, message.format("CANARY"))
+    assert said.startswith(f"Check the host of {REF}: another program")
+    assert "CANARY" not in said
+    assert "10.0.0.9" not in said
+
+
 def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
     said = why_not_pulled(REF, "the moon is full")
     assert said == f"Check the name and the tag of the image: {REF} cannot be pulled: the moon is full"
+
+
+class SilentRegistry:
+    """A Docker engine that answers, beside a registry that does not."""
+
+    async def json(self, method: str, path: str, **_: Any) -> Any:
+        if path.startswith("/distribution/"):
+            await asyncio.Event().wait()
+        raise EngineRefused(404, "No such image")
+
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[SilentRegistry]:
+        yield self
+
+    async def objects(self) -> AsyncIterator[dict[str, str]]:
+        for line in ("Pulling from acme/shop", "Downloading"):
+            yield {"status": line}
+        await asyncio.Event().wait()
+
+
+async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "LOOKING", 0.01)
+    engine: Any = SilentRegistry()
+    with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
+        await images.DockerImages(engine).resolve(PullRequest(REF), print)
+    monkeypatch.setattr(pulls, "SILENT", 0.01)
+    with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
+        await images.DockerImages(engine).have(REF)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.cli.waits import held, meanwhile, states, watch
@@ -17,24 +16,13 @@ from tests.logs.streams import settled
 from tests.schemathesis.serving import served
 from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import DeploymentFailed, ServiceDeleted, StartedDeployment
-from windlass.cli.derived_commands import commands_of
 from windlass.cli.names import ResolvedResource
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.control.deploying.still_serving import with_remarks
-from windlass.core.access import Scope
-from windlass.families import registry
 from windlass.terminal.stopped import Stopped
 
 REFUSAL = "Ask the server that runs this service, that of the place local: lines are only known there"
-EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
-
-
-@pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
-def test_only_commands_that_start_a_deployment_can_wait(deed):
-    said = say(deed.group, deed.word, "--help").out
-    has_place = deed.family is not None  # a request is named by its id alone
-    assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY and has_place)
 
 
 async def test_a_deployment_is_watched_until_it_runs(windlass):

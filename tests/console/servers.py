@@ -28,7 +28,7 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(("Hello " + os.environ.get("GREETING", "world") + VERSION).encode())
 
     def log_message(self, *words):
-        print("GET", self.path, flush=True)
+        print(f"GET {self.path}\\n", end="", flush=True)  # in one piece: there are other threads
 
 VERSION = ""
 http.server.ThreadingHTTPServer(("0.0.0.0", int(os.environ["PORT"])), Page).serve_forever()

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from windlass.base.errors import Unavailable
 from windlass.console.files import ROOT, ConsoleFiles
 from windlass.console.joining import MAIN, STYLE, UnknownForm, join
 
@@ -77,4 +78,5 @@ def test_modules_that_import_one_another_are_refused() -> None:
 def test_the_files_of_another_version_are_not_there() -> None:
     files = ConsoleFiles()
     assert files.find(f"/console/{files.version}/{MAIN}")
-    assert files.find(f"/console/0123456789abcdef/{MAIN}") is None
+    with pytest.raises(Unavailable):
+        files.find(f"/console/0123456789abcdef/{MAIN}")

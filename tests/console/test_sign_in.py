@@ -95,3 +95,17 @@ def test_a_browser_that_keeps_nothing_is_signed_in_as_long_as_the_page(
     expect(page.get_by_role("heading", name="Account", level=1)).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_sign_in_that_was_given_up_does_not_wait_for_the_key_of_a_link(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
+    _, key = another_session(server, "trudy")
+    page = new_page("/account")
+    page.evaluate("sessionStorage.setItem('windlass.sign-in-begun', '1')")  # as the button of a provider does
+    page.reload()
+    expect(page.locator(".facts").first).to_contain_text("operator")
+    page.evaluate("(key) => { location.hash = `key=${key}`; }", key)
+    page.wait_for_function("!location.hash")
+    page.reload()
+    expect(page.locator(".facts").first).to_contain_text("operator")

@@ -96,7 +96,9 @@ def test_a_plan_is_seen_before_it_is_applied(
     (repository.folder / "infra").mkdir()
     repository.commit({"infra/main.tf": MODULE.replace("SIZE", "1")}, "A module")
     environment = server.environment(project="Terraform")
-    made = server.call("POST", f"/environment/{environment}/terraform", document(repository.url))
+    body = document(repository.url)
+    del body["terraform_files_source"]["git_repository"]["branch"]  # that of the repository is meant
+    made = server.call("POST", f"/environment/{environment}/terraform", body)
     page = new_page(f"/terraform/{made['id']}")
     tab(page, "Plan")
     expect(page.locator(".empty")).to_contain_text("It changes nothing.")
@@ -108,6 +110,9 @@ def test_a_plan_is_seen_before_it_is_applied(
     plan.get_by_text("The plan as text").click()
     expect(plan.locator(".lines")).to_contain_text("will be created")
     assert server.call("GET", f"/terraform/{made['id']}/stateVersion")["results"] == []
+    tab(page, "Overview")
+    expect(page.locator(".panel", has_text="What runs")).to_contain_text(f"{repository.url} (/infra)")
+    tab(page, "Plan")
 
     plan.get_by_role("button", name="Apply this plan").click()
     confirm(page, "Apply this plan")

@@ -14,6 +14,10 @@ class Browser:
         self.cookies: dict[str, str] = {}
         self.key = ""
 
+    def go_to(self, world: World) -> None:
+        """Goes on with the same cookies where the server was started again."""
+        self._world = world
+
     async def call(
         self, method: str, path: str, *args: Any, key: str | None = None, **options: Any
     ) -> Answer:

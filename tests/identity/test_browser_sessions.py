@@ -68,6 +68,23 @@ async def test_a_token_opens_a_session_and_a_jwt_does_not(world, browser):
     assert (await world.post("/account/browserSession", {}, token=f"Bearer {session}")).status == 400
 
 
+@pytest.mark.parametrize("site", ["same-site", "cross-site"])
+async def test_a_page_of_another_address_opens_no_session(world, browser, site):
+    """The cookie of such a session would replace that of the reader."""
+    await browser.sign_in()
+    code = (await world.post("/account/signInLink"))["url"].partition("#code=")[2]
+    for token in (None, await world.new_token("Read")):
+        body = {} if token else {"code": code}
+        answer = await world.call(
+            "POST", "/account/browserSession", body, token=token, headers={"sec-fetch-site": site}
+        )
+        assert (answer.status, answer.headers.get("set-cookie")) == (403, None)
+    assert await browser.is_signed_in()
+    # The link is not used up: a page of the console opens it, and so does a program.
+    sent = {"sec-fetch-site": "same-origin"}
+    assert (await browser.call("POST", "/account/browserSession", {"code": code}, headers=sent)).status == 201
+
+
 # The two secrets
 
 

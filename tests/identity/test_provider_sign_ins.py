@@ -16,6 +16,7 @@ from tests.identity.browsers import Browser
 from tests.identity.issuer import Issuer, invite
 from tests.world import Answer, World, make_world
 from windlass.base.http_out import HttpResult, NoAnswer
+from windlass.config import BadSetting
 from windlass.config.settings import OidcProvider
 from windlass.core.access import Scope
 
@@ -80,6 +81,12 @@ class CodeIssuer(Issuer):
         """Has nothing to close."""
 
 
+def provider_of(issuer: CodeIssuer) -> tuple[OidcProvider]:
+    """The setting with the issuer as the only provider."""
+    options = {"client_id": CLIENT, "client_secret": "s/3cret", "title": "Acme"}
+    return (OidcProvider(name="acme", issuer=issuer.address, **options),)
+
+
 @pytest.fixture
 def issuer(clock):
     return CodeIssuer(clock)
@@ -87,11 +94,8 @@ def issuer(clock):
 
 @pytest.fixture
 async def world(database_url, clock, issuer):
-    provider = OidcProvider(
-        name="acme", issuer=issuer.address, client_id=CLIENT, client_secret="s/3cret", title="Acme"
-    )
     async with make_world(
-        database_url, clock=clock, fetcher=issuer.fetch, out=issuer, oidc_providers=(provider,)
+        database_url, clock=clock, fetcher=issuer.fetch, out=issuer, oidc_providers=provider_of(issuer)
     ) as made:
         yield made
 
@@ -158,6 +162,17 @@ async def test_an_answer_with_another_state_opens_nothing(world, issuer, browser
     await invite(world, ADA, Scope.READ)
     assert problem(await come_back(browser, issuer, state="guessed")) == "lost"
     assert "windlass_session" not in browser.cookies
+
+
+async def test_a_sign_in_that_a_page_of_another_address_begins_leads_to_the_console(world, browser):
+    start = "/account/signInProvider/acme/start"
+    for site in ("same-site", "cross-site"):
+        answer = await browser.call("GET", start, headers={"sec-fetch-site": site})
+        assert (answer.status, answer.headers["location"]) == (302, "/console/")
+        assert "set-cookie" not in answer.headers
+    for site in ("same-origin", "none"):
+        answer = await browser.call("GET", start, headers={"sec-fetch-site": site})
+        assert "set-cookie" in answer.headers
 
 
 async def test_an_answer_in_another_browser_opens_nothing(world, issuer, browser):
@@ -254,3 +269,44 @@ async def test_the_providers_token_is_no_credential_of_the_api(world, issuer):
     await invite(world, ADA, Scope.READ)
     header = issuer.person(ADA, aud=CLIENT)
     assert (await world.get("/organization", token=header)).status == 401
+
+
+async def test_only_the_people_of_the_issuer_of_the_api_join_without_an_invitation(
+    database_url, clock, issuer
+):
+    """At another provider of the console, anybody in the world may have an account."""
+    providers = provider_of(issuer)
+    for trusted, is_in in (("https://another.example", False), (issuer.address, True)):
+        async with make_world(
+            database_url,
+            clock=clock,
+            fetcher=issuer.fetch,
+            out=issuer,
+            oidc_providers=providers,
+            oidc_issuer=trusted,
+            oidc_join="Admin",
+        ) as world:
+            answer = await come_back(Browser(world), issuer)
+            assert ("#key=" in answer.headers["location"]) is is_in, trusted
+
+
+async def test_a_role_for_everybody_needs_an_issuer(issuer):
+    with pytest.raises(BadSetting, match="oidc_join: set oidc_issuer too"):
+        async with make_world(oidc_providers=provider_of(issuer), oidc_join="Read"):
+            pass
+
+
+async def test_sessions_of_a_provider_end_when_it_is_taken_out_of_the_settings(
+    database_url, clock, issuer, tmp_path
+):
+    """The provider may have been taken out because its accounts are in wrong hands."""
+    settings = {"database_url": database_url, "clock": clock, "fetcher": issuer.fetch, "out": issuer}
+    async with make_world(folder=tmp_path, oidc_providers=provider_of(issuer), **settings) as world:
+        await invite(world, ADA, Scope.WRITE)
+        browser = Browser(world)
+        answer = await come_back(browser, issuer)
+        browser.key = answer.headers["location"].partition("#key=")[2]
+    for kept, status in ((provider_of(issuer), 200), ((), 401)):
+        async with make_world(folder=tmp_path, oidc_providers=kept, **settings) as world:
+            browser.go_to(world)
+            assert (await browser.call("GET", "/account")).status == status

@@ -188,3 +188,19 @@ async def test_a_deleted_job_leaves_no_run_behind(database_url: str) -> None:
         await world.settle()
         reads = world.installation.ctx.store.reads
         assert (await reads.runs.count(job), await reads.timetables.get(job)) == (0, None)
+
+
+async def test_the_audit_has_who_starts_and_cancels_a_run(world: World) -> None:
+    programs = Programs(world)
+    programs.gate = asyncio.Event()
+    job = await ready_job(world)
+    run = (await world.post(f"/job/{job}/run", {"arguments": ["--token", "not-for-the-audit"]})).json
+    assert (await world.post(f"/job/{job}/run/{run['id']}/cancel")).status == 202
+    for kind in ("FORCE_RUN_QUEUED", "TRIGGER_CANCEL"):
+        listed = await world.get(f"/organization/{world.org}/events?eventType={kind}")
+        (event,) = listed.json["events"]
+        assert event["target_id"] == job
+        assert run["id"] in str(event)
+        assert "not-for-the-audit" not in str(event)
+    programs.gate.set()
+    await world.settle()

@@ -156,6 +156,19 @@ async def test_a_rate_limit_is_told_and_respected():
     ]
 
 
+async def test_a_limit_of_one_login_stops_no_other_login_of_the_same_user_name():
+    def answer(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], object]:
+        return 429, {"retry-after": "90"}, {}
+
+    servers, pauses = Servers(answer), RequestPauses()
+    for password in ("guessed", "guessed", "right"):
+        login = RegistryLogin("acme", password)
+        client = RegistryClient(servers, "DOCKER_HUB", "https://docker.io", login, pauses)
+        with pytest.raises(RegistryFailure, match="allows no more requests for now"):
+            await client.tags("nginx", 10)
+    assert len(servers.asked) == 2
+
+
 async def test_docker_hub_tells_how_many_pulls_are_left():
     def answer(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], object]:
         if urlsplit(url).netloc == "auth.docker.io":

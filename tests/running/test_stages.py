@@ -29,7 +29,7 @@ async def test_the_stages_follow_one_another(world: World) -> None:
     Release(world)
     world.builder.lines = MISLEADING
     app = await deployed(world)
-    assert await stages_of_newest(world, app) == ["FETCH", "BUILD", "RELEASE_COMMAND", "START"]
+    assert await stages_of_newest(world, app) == ["FETCH", "BUILD", "COMMAND", "START"]
 
 
 @pytest.mark.parametrize("action", ["restart-service", "rollback"])

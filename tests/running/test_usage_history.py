@@ -156,3 +156,25 @@ def test_an_answer_has_the_newest_instances_of_a_service():
         history.note_usage(at(1000 + generation), {("one", f"{generation}-0"): POINT})
     shown = history.of("one", at(1000 + MOST_SHOWN + 5)).instances
     assert {*shown} == {f"{generation}-0" for generation in range(5, MOST_SHOWN + 5)}
+
+
+def test_after_the_clock_was_set_back_points_are_kept_again():
+    """A machine that started with a clock hours ahead would otherwise measure nothing for hours."""
+    history = UsageHistory()
+    note(history, 1000, "web")
+    count(history, 1000, "web", "other")
+    for point in (100, 101, 102):
+        note(history, point, "web")
+        count(history, point, "web")
+    found = history.of("web", at(102))
+    assert found.times == [at(point) for point in (100, 101, 102)]
+    assert found.instances["1-0"]["memory"] == [2.0, 2.0, 2.0]
+    assert requests(history, "web", 102) == [1.0, 1.0, 1.0]
+    assert requests(history, "other", 102) is None
+
+
+def test_a_point_that_is_a_little_late_ends_no_hour():
+    history = UsageHistory()
+    for point in (100, 101, 102, 101):
+        note(history, point, "web")
+    assert history.of("web", at(102)).instances["1-0"]["memory"] == [2.0, 2.0, 2.0]

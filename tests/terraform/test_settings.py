@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from windlass.control.workloads.terraform_programs import (
 from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.terraform import RunServer
+from windlass.launch.terraform_environment import program_environment
 
 URL = "https://git.example/acme/infra.git"
 
@@ -81,6 +83,10 @@ async def made(world: World, **fields: Any) -> str:
         (
             {"action_extra_arguments": {"plan": ["-out=/tmp/x"]}},
             "action_extra_arguments.plan[0]: leave out -out=/tmp/x: Windlass itself sets this option",
+        ),
+        *(
+            ({"action_extra_arguments": {"plan": [option]}}, "action_extra_arguments.plan[0]: leave out")
+            for option in ("-show-sensitive", "--show-sensitive=true", "-json-into=/tmp/x", "-cloud=false")
         ),
         ({"dockerfile_fragment": {"type": "inline"}}, "dockerfile_fragment: leave it out"),
     ],
@@ -279,3 +285,15 @@ async def test_a_copy_has_the_secret_values_and_no_state(world: World):
     assert copied["environment"] == {"id": other}
     assert await values_of(world, copied["id"]) == {"password": "hunter2-hunter2"}
     assert (await world.get(f"/terraform/{copied['id']}/stateVersion"))["results"] == []
+
+
+@pytest.mark.parametrize(("length", "is_refused"), [(10_000, False), (20_000, True)])
+def test_values_that_no_program_could_take_are_refused_with_the_way_out(
+    tmp_path: Path, length: int, is_refused: bool
+):
+    keys = [f"v{number}" for number in range(8)]
+    variables = {f"TF_VAR_{key}": "x" * length for key in keys} | {"TMPDIR": str(tmp_path)}
+    request = {"var_files": [], "vars": keys, "mirror": "", "downloads": False}
+    with pytest.raises(LaunchRefused, match="tf_vars: give shorter") if is_refused else nullcontext():
+        environment = program_environment(variables, request, tmp_path, keeps_state=False)
+        subprocess.run(["true"], env=dict(environment), check=True)

@@ -19,7 +19,7 @@ from windlass.api.requests import COOKIE, SECURE_COOKIE, Receive, Request, recei
 from windlass.api.router import allow_header
 from windlass.api.wrong_paths import not_allowed
 from windlass.base.clock import SECOND, stamp
-from windlass.base.errors import Failure, Invalid, Unauthorized
+from windlass.base.errors import Failure, Forbidden, Invalid, Unauthorized
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.people.account import account_of
@@ -129,6 +129,9 @@ class AccountRequests:
         return HttpAnswer(201, encode(link))
 
     async def _open_session(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        if _is_sent_by_another_site(request):
+            self._callers.exempt(request)
+            raise Forbidden("Open /console and sign in there: a page of another address asked for this")
         body = await receive_body(request.headers, receive)
         sent = parse_body(body, request.headers.get(b"content-type"), SignInCode)
         assert isinstance(sent, SignInCode)
@@ -163,6 +166,9 @@ class AccountRequests:
         return HttpAnswer(200, encode({"results": shown}))
 
     async def _start(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
+        if _is_sent_by_another_site(request):
+            self._callers.exempt(request)
+            return _lead("/console/")
         self._callers.count_failure(request)  # each asks the provider: strangers have a budget for it
         try:
             started = await self._sign_in.start(name)
@@ -198,6 +204,12 @@ class AccountRequests:
             name = SECURE_COOKIE if name == COOKIE else self._name_of(name)
             rules += "; Secure"
         return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
+
+
+def _is_sent_by_another_site(request: Request) -> bool:
+    """True if the browser says that a page of another origin began this request. Such a page, as of an
+    application on the same domain, would replace the session of the person who looks at it."""
+    return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
 
 
 def _answer_in(query: bytes) -> tuple[str, str]:

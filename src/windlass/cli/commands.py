@@ -32,6 +32,7 @@ from windlass.cli.overviews import (
 from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import no_such_option
 from windlass.cli.waiting_for_all import EnvironmentWait
+from windlass.cli.waiting_for_runs import say_how_to_follow, wait_for_run
 from windlass.core.declare.resource import Trait
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
@@ -140,6 +141,8 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
             answer["results"] = with_status(api, operation, path, answer["results"])
         show(operation, answer, wide=wide)
         note_next(operation, answer)
+        if derived.starts_run and not derived.takes_numbers:
+            say_how_to_follow(answer, arguments["subject_0"])
     elif answer is not None:
         print_json(answer)
     return note_shown_once(operation)
@@ -159,7 +162,9 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
 
 def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
     with ended_by_hand("It goes on by itself."):
-        if invocation.operation.family is invocation.place:
+        if invocation.command.starts_run:
+            _wait_for_run(api, invocation, path, as_json=as_json)
+        elif invocation.operation.family is invocation.place:
             _wait_for_all(api, invocation, path, as_json=as_json)
         else:
             _wait_for_one(api, invocation, path, as_json=as_json)
@@ -174,6 +179,13 @@ def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool)
     started = StartedDeployment(home, service.name, answer["deployment_request_id"])
     family, cancels = invocation.operation.family, invocation.command.cancels
     wait_and_show(api, started, family, as_json=as_json, cancelled=cancels)
+
+
+def _wait_for_run(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+    _, job = invocation.service()
+    run = invocation.send(path).json
+    is_cancel = invocation.command.takes_numbers  # the other one, of a job, makes a run
+    wait_for_run(api, job.name, run, cancelled=is_cancel, as_json=as_json)
 
 
 def _wait_for_all(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:

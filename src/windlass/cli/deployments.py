@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -167,6 +168,14 @@ _VERBS: Final[Mapping[Do, str]] = {
 }
 
 
+_LOOKS: Final = {
+    "TERRAFORM_PLAN_ONLY": "is planned, and nothing is changed",
+    "TERRAFORM_FORCE_UNLOCK_STATE": "has no lock on its state now, and nothing else is changed",
+    "TERRAFORM_MIGRATE_STATE": "has its state in the present backend now",
+}
+"""The result of a run that deploys nothing, by its action."""
+
+
 def is_under_way(status: Mapping[str, Any]) -> bool:
     state = str(status["state"])
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
@@ -183,14 +192,16 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
     if action is Do.RUN:
-        return f"{name} is deployed ({_took(deployment)}, v{deployment['number']})"
+        what = _LOOKS.get((deployment.get("status_details") or {}).get("sub_action", ""), "is deployed")
+        return f"{name} {what} ({_took(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
     # A static site has none: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_took(deployment)}, {version}"
     if deployment.get("state") == _FAILS:  # it ended after it was taken for healthy
-        return f"Look at its log, with `windlass logs {name}`: {name} was deployed, and fails now ({facts})"
+        command = f"windlass logs {quote(name)}"
+        return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
     return f"{name} is {place} ({facts})"
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from windlass.cli.kebab import kebab
 from windlass.core.access import Scope
+from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Family, Verb
@@ -91,9 +92,17 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts(self) -> bool:
-        """True if it starts something in a resource that goes on after its answer: exactly these operations
-        need Deploy."""
-        return self.operation.need is Scope.DEPLOY and self.family is not None
+        """True if it starts something in a service or an environment that goes on after its answer."""
+        if self.operation.need is not Scope.DEPLOY or self.family is None or self.family.parent is None:
+            return False
+        answer = self.operation.answer
+        return answer is None or self.starts_run or "deployment_request_id" in answer.__struct_fields__
+
+    @property
+    def starts_run(self) -> bool:
+        """True if what goes on is a run of a job, and no deployment."""
+        answer = self.operation.answer
+        return self.operation.need is Scope.DEPLOY and answer is not None and issubclass(answer, JobRun)
 
     @property
     def cancels(self) -> bool:

@@ -114,7 +114,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     oidc_join: Annotated[
         str,
         _says(
-            "Role that its people get in the first organization; empty: only invited people may sign in",
+            "Role that the people of oidc_issuer get in the first organization; empty: only invited people "
+            "may sign in",
             pattern=r"^(Read|Deploy|Write|Admin)?\Z",
         ),
     ] = ""

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.errors import Unavailable
 from windlass.console.joining import join
 
 ROOT: Final = Path(__file__).with_name("static")
 BASE: Final = "/console"
 _VERSION_MARK: Final = b"{version}"
+_OTHER_VERSION: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
 _TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -69,10 +72,14 @@ class ConsoleFiles:
         }
 
     def find(self, path: str) -> ConsoleFile | None:
-        """Returns the file at a path. All other paths of the console are places in the page; a file of
-        another version is not there."""
+        """Returns the file at a path. All other paths of the console are places in the page.
+
+        A file of another version is unavailable, so that a proxy asks the other servers while they are
+        upgraded one after the other."""
         if file := self._files.get(path):
             return file
+        if _OTHER_VERSION.fullmatch(path):
+            raise Unavailable("Load the page again: this server has another version of the console")
         is_place = path == BASE or path.startswith(f"{BASE}/")
         return self._page if is_place and Path(path).suffix not in _TYPES else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -13,7 +14,9 @@ from windlass.docker.client import Docker
 from windlass.docker.failures import EngineRefused
 
 PULLING: Final = 600.0
-"""Seconds that a registry may be silent."""
+"""Seconds that an engine may be silent while it pulls or pushes."""
+SILENT: Final = 300.0
+"""Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
@@ -39,10 +42,18 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     # Without a tag the engine would fetch every one there is.
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     auth = registry_auth(login)
-    async with docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer:
-        async for message in answer.objects():
-            if "error" in message:
-                raise EngineRefused(404, str(message["error"]))
+    now = asyncio.get_running_loop().time
+    try:
+        async with (
+            asyncio.timeout(SILENT) as limit,
+            docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer,
+        ):
+            async for message in answer.objects():
+                limit.reschedule(now() + SILENT)
+                if "error" in message:
+                    raise EngineRefused(404, str(message["error"]))
+    except TimeoutError as error:  # the engine answers: its registry does not
+        raise EngineRefused(504, "timed out") from error
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
@@ -59,8 +70,13 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.
 _REASONS: Final = (
     (
-        r"toomanyrequests|rate limit",
+        r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429",
         "Deploy again later: the registry of {ref} allows no more pulls for now",
+    ),
+    (
+        # The engine repeats this answer, which may be that of any program of its network.
+        r"response body|looking for beginning of value|token response|unexpected (http )?status",
+        "Check the host of {ref}: another program than a registry answers the Docker engine there",
     ),
     (
         r"no matching manifest|does not match the (detected|specified|host) platform",

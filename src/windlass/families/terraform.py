@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
+from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.cloning import can_be_cloned
 from windlass.core.declare.fields import (
@@ -106,7 +107,7 @@ def normalise(spec: Terraform) -> None:
 
 _RESTORE: Final = (
     "The content of the version becomes the newest version; the versions in between stay. 409 while a run "
-    "is under way or the state is locked."
+    "is under way or the state is locked. It decides what the next run destroys, so it needs Deploy."
 )
 _OUTPUT: Final = "Each with the variable by which the services of the environment get it."
 _PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
@@ -174,6 +175,8 @@ terraform = Family(
             "Restore a version of the state",
             _RESTORE,
             id="restoreTerraformState",
+            need=Scope.DEPLOY,
+            status=200,
             body=RestoreRequest,
             also=(409,),
         ),

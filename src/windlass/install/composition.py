@@ -17,6 +17,7 @@ from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
+from windlass.control.background.earlier_clock import follow_earlier_clock
 from windlass.control.background.holdings import INSTALLATION, put_aside
 from windlass.control.background.housekeeping import (
     SCALE,
@@ -207,6 +208,7 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     await veil_stored(ctx, tx)
     await connect_older_clusters(ctx, tx)
     await give_queues(tx)
+    await follow_earlier_clock(tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.ask(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
     await tx.work.ask(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_EVERY)

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from windlass.launch.launcher import Variables
+from windlass.launch.launcher import LaunchRefused, Variables
 
 RUN: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
+MOST_OF_VALUES: Final = 128 * 1024 - 256
+"""Bytes of the options with the values of input variables: Linux starts no program with a longer variable."""
 _OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
 
 
@@ -28,7 +30,7 @@ def program_environment(
         "TF_CLI_CONFIG_FILE": str(_write_config(Path(variables["TMPDIR"]), request)),
         "CHECKPOINT_DISABLE": "1",
         # Not in the command line, which others may see. Values win over files that are named before them.
-        "TF_CLI_ARGS_plan": shlex.join(_inputs(variables, request)),
+        "TF_CLI_ARGS_plan": _plan_arguments(variables, request),
     }
     if keeps_state:
         address = f"{request['url']}/state"
@@ -44,6 +46,17 @@ def program_environment(
             "TF_HTTP_RETRY_WAIT_MAX": "5",
         }
     return environment
+
+
+def _plan_arguments(variables: Variables, request: dict[str, Any]) -> str:
+    joined = shlex.join(_inputs(variables, request))
+    if len(joined.encode()) > MOST_OF_VALUES:
+        raise LaunchRefused(
+            "terraform_variables_source.tf_vars: give shorter values, or put them into a file of the "
+            "repository and name that in tf_var_file_paths: all values together have at most "
+            f"{MOST_OF_VALUES} bytes"
+        )
+    return joined
 
 
 def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:

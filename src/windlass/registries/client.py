@@ -65,19 +65,23 @@ _LIMIT_IMAGE: Final = "ratelimitpreview/test"
 """The image with which Docker Hub tells the limit; a HEAD request does not count."""
 
 
+PauseKey = tuple[str, int]
+"""A registry, and the hash of a whole login: who knows a user name alone does not stop its requests."""
+
+
 class RequestPauses:
     """Remembers which registries allow no more requests for now, and when they may be asked again."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, str], float] = {}
+        self._until: dict[PauseKey, float] = {}
 
-    def left(self, key: tuple[str, str]) -> int:
+    def left(self, key: PauseKey) -> int:
         left = self._until.get(key, 0.0) - time.monotonic()
         if left <= 0:
             self._until.pop(key, None)
         return max(0, round(left))
 
-    def note(self, key: tuple[str, str], seconds: int) -> None:
+    def note(self, key: PauseKey, seconds: int) -> None:
         now = time.monotonic()
         self._until = {other: until for other, until in self._until.items() if until > now}
         self._until[key] = time.monotonic() + seconds
@@ -240,7 +244,7 @@ class RegistryClient:
         return f"Bearer {value}"
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str]) -> HttpResult:
-        key = (self._host, self._login.username if self._login else "")
+        key = (self._host, hash(self._login))
         if left := self._pauses.left(key):
             raise self._failures.limit_failure(left)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -132,7 +133,7 @@ def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:
 def _why_no_address(service: FoundService) -> str:
     name = plain(service.name)
     if service.row.get("state") == "STOPPED":
-        return f"deploy {name} first, with `windlass deploy {name}`: it has no address before"
+        return f"deploy {name} first, with `windlass deploy {quote(name)}`: it has no address before"
     family = registry().service_of_type(service.row["service_type"])
     if option := next((field.short for field in fields_of(family.spec) if field.short), None):
         edit = f"windlass {kebab(family.name)} edit {name} --{option.name} NUMBER"

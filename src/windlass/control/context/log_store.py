@@ -137,7 +137,7 @@ class Logs:
         """Writes the output of an instance. That of a release command belongs to its deployment."""
         first = lines[0]
         if is_of_release(first.pod):
-            staged = [msgspec.structs.replace(line, stage=DeploymentStage.RELEASE_COMMAND) for line in lines]
+            staged = [msgspec.structs.replace(line, stage=DeploymentStage.COMMAND) for line in lines]
             self._write(_stream(service, first.version), staged, mask)
         else:
             self._write(service, lines, mask)

@@ -63,7 +63,10 @@ class Series:
         self.since = self.newest = slot
 
     def put(self, slot: int, point: Point) -> None:
-        """Adds a point; those between it and the one before are unknown. An older point is left out."""
+        """Adds a point; those between it and the one before are unknown. A point that is a little older is
+        left out. One that is much older begins the series again: the clock was set back."""
+        if slot < self.newest - _IDLE:
+            self._begin(slot)
         if slot < self.newest:
             return
         for missed in range(max(self.newest, slot - KEPT) + 1, slot):
@@ -73,6 +76,11 @@ class Series:
             number = point.get(name)
             ring[slot % KEPT] = math.nan if number is None else number
         self.newest = slot
+
+    def _begin(self, slot: int) -> None:
+        for ring in self._rings.values():
+            ring[:] = array(ring.typecode, [math.nan]) * KEPT
+        self.since = self.newest = slot
 
     def numbers(self, name: str, slots: range) -> Numbers:
         ring = self._rings[name]
@@ -92,7 +100,9 @@ class SeriesTable(Generic[Key]):
         """From this slot on, whatever was measured has been kept."""
 
     def put(self, slot: int, points: Mapping[Key, Point]) -> None:
-        for key in [key for key, series in self.series.items() if series.newest <= slot - KEPT]:
+        self.complete_since = min(self.complete_since, slot + 1)  # The clock may have been set back.
+        gone = [key for key, series in self.series.items() if not slot - KEPT < series.newest <= slot + _IDLE]
+        for key in gone:
             del self.series[key]
         for key in self._make_room(slot, [key for key in points if key not in self.series]):
             self.series[key] = Series(self._names, slot)
@@ -123,14 +133,20 @@ class UsageHistory:
 
     def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
         """Adds what instances used."""
-        self._newest = max(self._newest, slot := slot_of(at))
+        slot = self._go_on(at)
         self._instances.put(slot, points)
 
     def note_requests(self, at: int, points: Mapping[str, Point]) -> None:
         """Adds the requests of all services that had any; all others had none."""
-        self._newest = max(self._newest, slot := slot_of(at))
+        slot = self._go_on(at)
         self._requests.put(slot, points)
         self._told.put(slot, {_TOLD: 0.0})
+
+    def _go_on(self, at: int) -> int:
+        """Returns the slot of a time. After the clock was set back, it is the newest."""
+        slot = slot_of(at)
+        self._newest = slot if slot < self._newest - _IDLE else max(self._newest, slot)
+        return slot
 
     def of(self, service: str, now: int) -> UsagePoints:
         """Returns the last hour of a service, from its first point on."""

@@ -5,6 +5,7 @@ The run itself is `launch.terraform`; its state, lock and plans are in `records.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.base.segments import line_filter
 from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
@@ -31,6 +33,7 @@ from windlass.control.workloads.branch_choice import BranchChoice, watch_created
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.modules import fetch_module
+from windlass.control.workloads.terraform_failures import LINES, explain_output
 from windlass.control.workloads.terraform_inputs import (
     SECRETS,
     action_of,
@@ -66,6 +69,7 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_state import shared_outputs, variable_name
 from windlass.core.deploy.workload import Artifact, Volume, Workload
+from windlass.core.words.masking import Mask
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
@@ -214,7 +218,10 @@ class TerraformKind(ServiceKind[Terraform]):
         return {"terraform_files_source": {"git_repository": shown, "git": {"git_repository": shown}}}
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        return await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id)
+        if lock := await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id):
+            return lock
+        lines = await asyncio.to_thread(ctx.logs.tail, service.id, LINES, line_filter(version=deployment.id))
+        return explain_output([msgspec.json.decode(line)["message"] for line in lines])
 
     # For its neighbours
 
@@ -311,14 +318,17 @@ def _is_watched(spec: Terraform) -> bool:
 
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    """Returns the outputs as variables. One that holds the value of a secret variable is a secret, whatever
+    the module says."""
     _, state = await newest_state(ctx, source, service.id)
+    mask = Mask(secrets_of(ctx, service).values())
     prefix, _ = prefixes_of(terraform.enum_value, service.id)
     return [
         BuiltIn(
             owner=service.id,
             key=prefix + variable_name(output),
             value=output.value,
-            secret=output.is_sensitive,
+            secret=output.is_sensitive or mask.text(output.value) != output.value,
         )
         for output in (shared_outputs(state) if state else ())
     ]

@@ -243,6 +243,8 @@ class Authenticator:
         kind, _, rest = holder.partition(":")
         if kind == "jwt":
             issuer, _, subject = rest.partition("|")
+            if all(provider.issuer != issuer for provider in self._ctx.settings.oidc_providers):
+                raise refusal("Sign in again: the provider of this session is not in the settings any more")
             identity = IssuerIdentity(issuer=issuer, subject=subject, email="", name="")
             return await self._member(identity)
         if self._operator and holder == mark_of_operator(self._ctx):
@@ -312,6 +314,8 @@ def _trusted_issuer(ctx: Context) -> TokenIssuer | None:
     """The issuer of the settings, if one is; what cannot be right is said at the start."""
     settings = ctx.settings
     if not settings.oidc_issuer:
+        if settings.oidc_join:
+            raise BadSetting("oidc_join: set oidc_issuer too, because the people of this issuer join")
         return None
     from windlass.base.oidc import TokenIssuer  # noqa: PLC0415 (see above)
 

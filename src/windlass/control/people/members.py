@@ -195,7 +195,7 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     invitees = []
-    for invitee in [*await _invitations_of(source, person), *await _open_organizations(ctx, source)]:
+    for invitee in [*await _invitations_of(source, person), *await _open_organizations(ctx, source, person)]:
         if invitee.org.id in inside or await source.resources.named(
             invitee.org.id, member.name, person.shown.casefold()
         ):
@@ -227,8 +227,10 @@ async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee
     return invitees
 
 
-async def _open_organizations(ctx: Context, source: Reads) -> list[Invitee]:
-    if not ctx.settings.oidc_join:
+async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+    """Returns the organization that everybody of the issuer joins. A provider of the console may be one at
+    which anybody in the world has an account."""
+    if not ctx.settings.oidc_join or person.issuer != ctx.settings.oidc_issuer:
         return []
     first = await source.resources.first("", organization.name)
     return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []

@@ -58,7 +58,7 @@ class _Line(Struct, gc=False):
 _lines = msgspec.json.Decoder(_Line)
 
 
-_STARTED: Final = frozenset({DeploymentStage.RELEASE_COMMAND, DeploymentStage.START})
+_STARTED: Final = frozenset({DeploymentStage.COMMAND, DeploymentStage.START})
 
 
 @reads("environment.deploymentLog")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Final
 
 from windlass.base import ids
@@ -134,8 +135,8 @@ def _why_no_instance(name: str, workload: Workload | None) -> str:
     if workload.artifact.static is not None:
         return f"Choose another service: {name} is a static site, which has no instance to run a command in"
     return (
-        f"Give {name} an instance, with min_running_instances or `windlass scale {name}=1`, or look at its "
-        "status: none runs"
+        f"Give {name} an instance, with min_running_instances or `windlass scale {quote(name)}=1`, or look "
+        "at its status: none runs"
     )
 
 

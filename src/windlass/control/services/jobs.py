@@ -12,6 +12,7 @@ from windlass.base.errors import Conflict, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_below_deleted
+from windlass.control.records.recording import about, emit, origin_of
 from windlass.control.records.runs import (
     NewRun,
     add_run,
@@ -32,6 +33,7 @@ from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.runs import OPEN_RUNS, Cause, RunCommand
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, next_due, zone
+from windlass.core.words.events import Event
 from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
 from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job
@@ -77,7 +79,16 @@ async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict(f"Choose a run that waits or is under way: run {run.number} is {run.status}")
     if run_details(run).is_cancelled:
         raise Conflict(f"Wait until run {run.number} has ended: it is being cancelled")
-    return Reply(encode(shown_run(await cancel_run(tx, run, f"Cancelled by {call.actor.name}"))))
+    cancelled = await cancel_run(tx, run, f"Cancelled by {call.actor.name}")
+    await _record(ctx, tx, Event.CANCEL_ASKED, row, run, call)
+    return Reply(encode(shown_run(cancelled)))
+
+
+async def _record(ctx: Context, tx: Tx, kind: Event, row: Row, run: RunRow, call: Call) -> None:
+    """Writes the event of what a person does with a run. The command is left to the run, which shows it."""
+    data = {"name": name_of(row), "environment_id": row.parent, "run_id": run.id, "number": run.number}
+    actor = call.actor
+    emit(tx, kind, row.org, await about(ctx, tx, row), actor.id, actor.name, origin_of(call), data)
 
 
 async def _find(source: Reads, row: Row, id: str) -> RunRow:
@@ -112,6 +123,7 @@ async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
         ),
     )
     assert run is not None
+    await _record(ctx, tx, Event.RUN_ASKED, row, run, call)
     return Reply(encode(shown_run(run)))
 
 

@@ -209,9 +209,10 @@ def _with_next_serial(content: bytes, newest: int) -> bytes:
     """Returns the state with a serial that no plan was made for: all plans become stale."""
     if not content:
         return content
-    document: Document = msgspec.json.decode(content)
-    document["serial"] = newest + 1
-    return encode(document)
+    # All else stays as it is written: the program has numbers with more digits than are read here.
+    document = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    document["serial"] = msgspec.Raw(msgspec.json.encode(newest + 1))
+    return msgspec.json.encode(document)
 
 
 def _shown_version(version: StateVersion, newest: StateVersion) -> Document:

@@ -45,7 +45,7 @@ _EXTRA_FOR: Final = ("init", "plan", "apply", "destroy")
 _OURS: Final = re.compile(
     r"--?(out|json|state|state-out|backup|backend|backend-config|chdir|lock|input|destroy|help|"
     r"auto-approve|migrate-state|reconfigure|force-copy|from-module|plugin-dir|detailed-exitcode|var|"
-    r"generate-config-out)(=|\Z)"
+    r"generate-config-out|show-sensitive|json-into|cloud)(=|\Z)"
 )
 """Arguments that Windlass gives to the program itself, or that would undo what it promises."""
 ExtraArgument = Annotated[

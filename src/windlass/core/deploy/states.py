@@ -63,7 +63,8 @@ class DeploymentStage(StrEnum):
 
     FETCH = "FETCH"
     BUILD = "BUILD"
-    RELEASE_COMMAND = "RELEASE_COMMAND"
+    COMMAND = "COMMAND"
+    """The release command runs, or that of a one-off run."""
     START = "START"
 
 

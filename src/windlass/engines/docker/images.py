@@ -6,8 +6,9 @@ was pulled with the login of another. Only the operator puts images with a tag t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from windlass.core.deploy.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
 from windlass.core.words.images import is_digest, is_named_by_id, is_ours
@@ -15,6 +16,9 @@ from windlass.docker import Docker, EngineRefused
 from windlass.docker.built_images import BuiltImages
 from windlass.docker.images import image, pull, registry_auth, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError, Say
+
+LOOKING: Final = 30.0
+"""Seconds in which a registry says what a tag stands for: other deployments wait for the end of this one."""
 
 
 def _say_nothing(line: str) -> None:
@@ -75,7 +79,11 @@ class DockerImages:
     async def _ask_registry(self, request: PullRequest) -> str:
         """Returns the digest of a tag. The engine asks: its network decides what can be pulled."""
         auth = registry_auth(request.login)
-        answer = await self._docker.json("GET", f"/distribution/{request.ref}/json", auth=auth)
+        try:
+            async with asyncio.timeout(LOOKING):
+                answer = await self._docker.json("GET", f"/distribution/{request.ref}/json", auth=auth)
+        except TimeoutError as error:  # the engine answers: its registry does not
+            raise EngineRefused(504, "timed out") from error
         digest = str((answer.get("Descriptor") or {}).get("digest", ""))
         if not is_digest(digest):
             raise EngineRefused(404, "manifest unknown")

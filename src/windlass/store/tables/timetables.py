@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.tables.table import ChangeSession, Table, columns, places
+from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
 
 
 class TimetableRow(Struct, frozen=True, gc=False):
@@ -22,6 +22,7 @@ class TimetableRow(Struct, frozen=True, gc=False):
 _COLUMNS: Final = columns(TimetableRow)
 GET: Final = f"SELECT {_COLUMNS} FROM timetable WHERE job = $1"
 DUE: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due <= $1 ORDER BY due, job LIMIT $2"
+AFTER: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due > $1 AND due < $2"
 NEXT: Final = "SELECT min(due) FROM timetable"
 SET: Final = f"""
 INSERT INTO timetable ({_COLUMNS}) VALUES ({places(len(TimetableRow.__struct_fields__))})
@@ -40,6 +41,10 @@ class TimetableTable(Table):
     async def due(self, until: int, most: int) -> list[TimetableRow]:
         """Returns timetables that are due, those first that have waited longest."""
         return [TimetableRow(*row) for row in await self._session.all(DUE, until, most)]
+
+    async def after(self, moment: int) -> list[TimetableRow]:
+        """Returns timetables that are due later."""
+        return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, FAR)]
 
     async def next_due(self) -> int | None:
         """Returns the time at which the next timetable is due; None if there is none."""

@@ -184,6 +184,8 @@ UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attemp
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
+NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND lane <> $2 AND due > $3 AND due < $4"
+END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
 # Workers of the former owner find that they have lost their claims.
 REVOKE: Final = """
 UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4)"""
@@ -318,6 +320,13 @@ class WorkChanges(WorkTable):
         released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
         self._session.nudge("work")
         return released is not None
+
+    async def bring_nearer(self, moment: int) -> None:
+        """Makes work due now that is due after a moment, without deliveries, which may wait longer. Leases
+        that end later have ended."""
+        now = self._session.now
+        await self._session.all(NEARER, now, Queue.DELIVER, moment, FAR)
+        await self._session.all(END_LEASES, now, moment)
 
     async def forget(self, id: str) -> None:
         await self._session.all(FORGET, id)

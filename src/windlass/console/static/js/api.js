@@ -1,21 +1,31 @@
 // All requests to the API. The cookie identifies the session, and the key of the page proves that a page of the console asks.
 
+import { noteTime } from "./clock.js";
 import { keep, recall } from "./storage.js";
 import { words } from "./words.js";
 
 const KEY = "windlass.page-key";
 let signedOut = () => {};
 let pageKey = recall("localStorage", KEY);
+let kept = pageKey; // Empty in a browser that keeps nothing.
 
 export function keepKey(key) {
   pageKey = key;
   keep("localStorage", KEY, key);
+  kept = recall("localStorage", KEY);
 }
 
-// Another tab has signed in or out.
-addEventListener("storage", (event) => {
-  if (event.key === KEY) pageKey = event.newValue || "";
-});
+/** Calls `handler` after another tab has signed in or out: at once, or when the browser shows this page again, as with its button Back. */
+export function whenKeyChanges(handler) {
+  const look = () => {
+    const now = recall("localStorage", KEY);
+    if (now === kept) return;
+    pageKey = kept = now;
+    handler();
+  };
+  addEventListener("storage", look);
+  addEventListener("pageshow", look);
+}
 
 const BEGUN = "windlass.sign-in-begun";
 
@@ -91,6 +101,7 @@ async function sendWithRetries(url, request, method) {
 }
 
 async function read(answer, quiet) {
+  noteTime(answer.headers.get("date"));
   const text = await answer.text();
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const data = text && isJson ? JSON.parse(text) : null;

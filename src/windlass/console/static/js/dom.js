@@ -28,9 +28,15 @@ function build(node, props, children) {
 function append(node, children) {
   for (const child of children.flat(Infinity)) {
     if (child === undefined || child === null || child === false || child === "") continue;
-    node.append(child instanceof Node ? child : String(child));
+    node.append(child instanceof Node ? child : seen(textOf(child)));
   }
 }
+
+/** A text of any value: in JSON of a program, an object without `toString` may stand in the place of a text. */
+export const textOf = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
+
+/** A text in which signs that show what follows in another order are seen: another text would be copied than is read. */
+export const seen = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16)}`);
 
 // One listener for each kind of event calls the present handler, so that `morph` can exchange handlers.
 function listen(node, kind, handler) {

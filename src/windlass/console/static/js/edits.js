@@ -15,7 +15,12 @@ export const holdInWindow = (hasChanges) => void waiting.push(hasChanges);
 /** Forgets the edits of the present page: they are saved, or there is nothing any more to save them to. */
 export const forgetEdits = () => held.clear();
 
+/** Forgets all edits, because their person has left. */
+export const forgetAllEdits = () => (held.clear(), (waiting.length = 0));
+
 export const hasEdits = () => [...document.querySelectorAll("dialog[open]")].some((dialog) => dialog.isEdited) || [...held].some((form) => form.node.isConnected && isEdited(form));
+
+const isSomethingWaiting = () => waiting.some((hasChanges) => hasChanges());
 
 function isEdited(form) {
   try {
@@ -25,9 +30,9 @@ function isEdited(form) {
   }
 }
 
-/** Resolves with true if the page may be left. */
-export async function mayLeave() {
-  return !hasEdits() || Boolean(await confirm(words.unsaved.title, words.unsaved.text, { action: words.unsaved.leave, danger: true }));
+/** Resolves with true if the page may be left; `forGood`: with all that waits to be saved. */
+export async function mayLeave({ forGood } = {}) {
+  return !(hasEdits() || (forGood && isSomethingWaiting())) || Boolean(await confirm(words.unsaved.title, words.unsaved.text, { action: words.unsaved.leave, danger: true }));
 }
 
-addEventListener("beforeunload", (event) => (hasEdits() || waiting.some((hasChanges) => hasChanges())) && event.preventDefault());
+addEventListener("beforeunload", (event) => (hasEdits() || isSomethingWaiting()) && event.preventDefault());

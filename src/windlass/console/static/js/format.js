@@ -1,5 +1,6 @@
 // Times, durations and amounts, as people read them.
 
+import { now } from "./clock.js";
 import { words } from "./words.js";
 import { h } from "./dom.js";
 
@@ -28,7 +29,7 @@ export function ago(text, { none = "" } = {}) {
 
 function agoText(text) {
   const then = new Date(text);
-  const seconds = (Date.now() - then) / 1000;
+  const seconds = (now() - then) / 1000;
   if (seconds < -5) return words.time.in(duration(-seconds * 1000));
   if (seconds < 10) return words.time.now;
   if (seconds < 7 * 86400) return words.time.ago(duration(seconds * 1000, true));

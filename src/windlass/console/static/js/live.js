@@ -2,6 +2,8 @@
 // continued after its last event. The tabs of a browser share one stream of each path.
 
 import { endSession, headers } from "./api.js";
+import { seenTime, takeTurn, untilSeen } from "./turns.js";
+import { lookForUpgrade } from "./version.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
@@ -20,34 +22,47 @@ export function follow(path, { event, state = () => {}, gone = () => {}, ended =
   return () => ending.abort();
 }
 
-async function run(path, { event, state, gone, ended }, signal) {
-  let last = "";
-  let wait = 500;
+async function run(path, handlers, signal) {
+  const reading = { last: "", wait: 500 };
+  let late = null; // A page whose turn comes soon is not called old.
+  const state = (...values) => (clearTimeout(late), handlers.state(...values));
   while (!signal.aborted) {
-    try {
-      const more = last ? { "Last-Event-ID": last } : {};
-      const answer = await fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal });
-      if (answer.status === 401) return endSession();
-      if (GONE.includes(answer.status)) return ended();
-      if (!answer.ok) throw new Error(String(answer.status));
-      state(true, Date.now());
-      wait = 500;
-      let hasEnded = false;
-      await read(answer.body, signal, (found) => {
-        if (found.id) last = found.id;
-        if (found.event === "end") hasEnded = true;
-        else if (found.event === "gone") gone(JSON.parse(found.data).message);
-        else if (found.data) event(JSON.parse(found.data));
-      });
-      if (hasEnded) return ended();
-      if (signal.aborted) return;
-    } catch (error) {
-      if (signal.aborted) return;
+    const turn = await takeTurn(signal);
+    const outcome = await readOnce(path, { ...handlers, state }, reading, turn.signal).catch(() => null);
+    const isOver = turn.signal.aborted; // others want to read, or the page is hidden
+    turn.abort();
+    if (signal.aborted) return;
+    if (outcome) return outcome();
+    const since = Date.now();
+    if (isOver) {
+      await untilSeen(signal);
+      late = setTimeout(state, SOON, false, since);
+      continue;
     }
-    state(false, Date.now());
-    await pause(wait + Math.random() * wait * 0.3, signal);
-    wait = Math.min(wait * 2, LONGEST_WAIT);
+    state(false, since);
+    await pause(reading.wait + Math.random() * reading.wait * 0.3, signal);
+    reading.wait = Math.min(reading.wait * 2, LONGEST_WAIT);
   }
+}
+
+/** Reads a stream until it breaks. Returns what has to be done if it is not continued. */
+async function readOnce(path, { event, state, gone, ended }, reading, signal) {
+  const more = reading.last ? { "Last-Event-ID": reading.last } : {};
+  const answer = await withTimeout(fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal }));
+  if (answer.status === 401) return endSession;
+  if (GONE.includes(answer.status)) return ended;
+  if (!answer.ok) throw new Error(String(answer.status));
+  state(true, Date.now());
+  if (reading.wait > 500) lookForUpgrade(); // The server was away.
+  reading.wait = 500;
+  let hasEnded = false;
+  await read(answer.body, signal, (found) => {
+    if (found.id) reading.last = found.id;
+    if (found.event === "end") hasEnded = true;
+    else if (found.event === "gone") gone(JSON.parse(found.data).message);
+    else if (found.data) event(JSON.parse(found.data));
+  });
+  return hasEnded ? ended : null;
 }
 
 async function read(body, signal, found) {
@@ -73,7 +88,7 @@ const nextTask = () => globalThis.scheduler?.yield?.() ?? pause(0);
 function withTimeout(reading, reader) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      reader.cancel();
+      reader?.cancel();
       reject(new Error("silent"));
     }, SILENCE);
     reading.then(resolve, reject).finally(() => clearTimeout(timer));
@@ -115,39 +130,57 @@ export function whileSeen(place, read, isUrgent) {
   return stop;
 }
 
-/** Follows a stream that all tabs share: the tab that holds the lock reads it and passes it on. */
+/** Follows a stream that all tabs share: a tab that is seen holds the lock, reads the stream and passes it on. */
 function followShared(path, handlers) {
   if (!navigator.locks || !window.BroadcastChannel) return follow(path, handlers);
   const channel = new BroadcastChannel(`windlass:${path}`);
   const ending = new AbortController();
-  let latest = null;
+  const latest = {};
   let isLeader = false;
+  let late = null;
+  const take = (kind, values) => {
+    if (kind === "state") clearTimeout(late);
+    handlers[kind]?.(...values);
+  };
   const pass = (kind, ...values) => {
     if (ending.signal.aborted) return; // The channel is closed.
-    handlers[kind]?.(...values);
+    latest[kind] = values;
+    take(kind, values);
     channel.postMessage([kind, values]);
-    if (kind === "event") latest = values;
   };
   channel.onmessage = ({ data: [kind, values] }) => {
-    if (kind === "hello") {
-      if (isLeader && latest) channel.postMessage(["event", latest]);
-    } else {
-      handlers[kind]?.(...values);
-    }
+    if (kind !== "hello") take(kind, values);
+    else if (isLeader) for (const known of ["state", "event"]) latest[known] && channel.postMessage([known, latest[known]]);
   };
   channel.postMessage(["hello", []]);
-  navigator.locks
-    .request(`windlass:${path}`, { signal: ending.signal }, () => {
-      isLeader = true;
-      const stop = follow(path, { event: (...values) => pass("event", ...values), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
-      return new Promise((resolve) => ending.signal.addEventListener("abort", () => (stop(), resolve()), { once: true }));
-    })
-    .catch(() => {}); // Ended before it was this tab's turn.
+  const lead = (signal) => {
+    isLeader = true;
+    const stop = follow(path, { event: (data) => pass("event", data), state: (...values) => pass("state", ...values), ended: () => pass("ended") });
+    return aborted(signal).then(() => {
+      stop();
+      isLeader = false;
+    });
+  };
+  const takePart = async () => {
+    while (!ending.signal.aborted) {
+      await untilSeen(ending.signal);
+      const seen = seenTime(ending.signal);
+      await navigator.locks.request(`windlass:${path}`, { signal: seen.signal }, () => lead(seen.signal)).catch(() => {}); // Ended before it was this tab's turn.
+      const since = Date.now();
+      await untilSeen(ending.signal);
+      clearTimeout(late);
+      if (!ending.signal.aborted) late = setTimeout(take, SOON, "state", [false, since]); // unless a tab reads
+    }
+  };
+  takePart();
   return () => {
+    clearTimeout(late);
     ending.abort();
     channel.close();
   };
 }
+
+const aborted = (signal) => new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", resolve, { once: true })));
 
 /**
  * Keeps the state of a page as the server has it: `state.read` is called after an event of the stream, and after the

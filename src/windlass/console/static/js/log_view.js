@@ -1,7 +1,7 @@
 // Shows a log of many lines: only the visible ones are nodes. New lines are collected and drawn a few times a second,
 // and a line that stays visible keeps its node.
 
-import { fill, h } from "./dom.js";
+import { fill, h, textOf } from "./dom.js";
 import { clockTime, exactTime, number } from "./format.js";
 import { follow } from "./live.js";
 import { LogLines } from "./log_lines.js";
@@ -251,7 +251,7 @@ class LogView {
   content(line, data) {
     const opener = data && [h("button", { type: "button", class: "fold", "aria-label": text.open, onclick: () => openLine(line, data) }, "{…}"), " "];
     if (this.log.search) return [opener, highlighted(line.message, this.log.search)];
-    const head = data && [data.level, data.message ?? data.msg ?? data.event].filter((part) => part !== undefined).join(" ");
+    const head = data && [data.level, data.message ?? data.msg ?? data.event].filter((part) => part !== undefined).map(textOf).join(" ");
     return [opener, head || line.message];
   }
 

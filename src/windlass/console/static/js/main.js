@@ -1,18 +1,22 @@
 // Starts the console: finds out who is signed in, then shows the page of the address. `show` is called for each address.
 
-import { api, hasBegunSignIn, hasKey, keepKey, whenSignedOut } from "./api.js";
+import { api, hasBegunSignIn, hasKey, keepKey, whenKeyChanges, whenSignedOut } from "./api.js";
 import { announce, fill, h, morph, settle } from "./dom.js";
-import { forgetEdits, mayLeave } from "./edits.js";
+import { forgetAllEdits, forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
+import { age, keepFresh } from "./freshness.js";
 import { startKeys } from "./keys.js";
 import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
 import { button, closeDialogs, head, linkButton, showError, errorBox, say } from "./parts.js";
 import { keep, recall } from "./storage.js";
+import { isOfModule, isOutdated, loadUpgraded } from "./version.js";
 import { words } from "./words.js";
 
 const ORGANIZATION = "windlass.organization";
+const AWAY = [0, 502, 503, 504];
+const AGAIN = 10000;
 const app = document.getElementById("app");
 const session = { account: null, org: null };
 let current = { stop: () => {} };
@@ -22,6 +26,10 @@ let shown = location.href;
 export async function go(to, { replace } = {}) {
   if (!replace && !(await mayLeave())) return;
   const url = to.startsWith("/console") ? to : `/console${to}`;
+  if (isOutdated()) {
+    forgetEdits();
+    return location[replace ? "replace" : "assign"](url);
+  }
   history[replace ? "replaceState" : "pushState"]({}, "", url);
   return show();
 }
@@ -32,13 +40,18 @@ async function show() {
   const ending = new AbortController();
   const stops = [];
   const page = { stop: () => (ending.abort(), stops.forEach((stop) => stop())) };
-  const fail = (error) => (page.stop(), fill(main, problem(error)), name(main));
+  const fail = (error) => {
+    page.stop();
+    fill(main, problem(error));
+    name(main);
+    if (AWAY.includes(error.status)) tryLater(page);
+  };
   current.stop();
   current = page;
   shown = location.href;
   forgetEdits();
   closeDialogs(); // They ask about the page before.
-  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
+  const place = { account: session.account, org: session.org, params, query: new URLSearchParams(location.search), go, signal: ending.signal, chooseOrganization, belongsTo, leave, fail, onStop: (stop) => void (ending.signal.aborted ? stop() : stops.push(stop)) };
   let main = drawShell(app, place);
   const waiting = setTimeout(() => main.setAttribute("aria-busy", "true"), 150);
   try {
@@ -47,10 +60,12 @@ async function show() {
     if (ending.signal.aborted) return;
     const draw = () => {
       if (ending.signal.aborted) return;
-      main = morph(main, h("main", { id: "main" }, module.render(state, place), state?.path && apiEquivalents(state.path)));
+      main = morph(main, h("main", { id: "main" }, state && age(state), module.render(state, place), state?.path && apiEquivalents(state.path)));
       settle(main);
     };
     place.update = draw;
+    const refreshing = state?.refreshing || state?.content?.refreshing;
+    if (refreshing) keepFresh(state, place, draw, refreshing);
     fill(main);
     draw();
     name(main, state);
@@ -60,12 +75,28 @@ async function show() {
     module.watch?.(state, place, draw);
   } catch (error) {
     if (ending.signal.aborted || error.name === "AbortError" || error.status === 401) return;
+    if (isOfModule(error)) return await replaceModules(main);
     fail(error);
     if (!("status" in error)) throw error;
   } finally {
     clearTimeout(waiting);
     main.removeAttribute("aria-busy");
   }
+}
+
+// A module that could not be loaded is asked for again by another loading of the page only.
+async function replaceModules(node) {
+  if (await loadUpgraded()) return;
+  fill(node, errorBox(new Error(words.upgrade.noModule), button(words.tryAgain, () => location.reload())));
+}
+
+// A page that the server could not answer for comes by itself once it can.
+function tryLater(page) {
+  const timer = setInterval(() => {
+    if (current === page && document.hidden) return;
+    clearInterval(timer);
+    if (current === page) show();
+  }, AGAIN);
 }
 
 function problem(error) {
@@ -117,7 +148,8 @@ async function start() {
   if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve, { once: true }));
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
-  if (handed.get("key") && hasBegunSignIn()) keepKey(handed.get("key"));
+  const hasBegun = hasBegunSignIn(); // A sign-in that was given up does not wait for the key of a link.
+  if (handed.get("key") && hasBegun) keepKey(handed.get("key"));
   // A link does not replace a session: otherwise a link of another person could.
   const isNew = handed.get("code") && !(await isSignedIn());
   if (isNew) {
@@ -134,6 +166,7 @@ async function start() {
     session.account = await api.quietly("GET", "/account");
   } catch (error) {
     app.removeAttribute("aria-busy");
+    if (AWAY.includes(error.status)) setTimeout(start, AGAIN);
     if (error.status !== 401 && error.status !== 403) return fill(app, h("main", {}, errorBox(error, button(words.tryAgain, start))));
     return signIn(words.signIn.problems[handed.get("problem")] || (error.status === 403 ? error.message : ""));
   }
@@ -147,7 +180,25 @@ async function start() {
 
 const isSignedIn = async () => hasKey() && api.quietly("GET", "/account").then(() => true, () => false);
 
+// The page, its edits and what its modules keep are of the person who was signed in: nothing of them stays for another one.
+function leave(to = location.pathname + location.search) {
+  current.stop();
+  closeDialogs();
+  forgetAllEdits();
+  session.account = null;
+  fill(app); // A browser keeps the page as it is now for its button Back.
+  location.assign(to);
+}
+
+// Another tab has signed in or out.
+async function lookWhoIsSignedIn() {
+  if (!session.account) return start();
+  const account = hasKey() && (await api.quietly("GET", "/account").catch(() => null));
+  if (account?.id !== session.account?.id) leave();
+}
+
 whenSignedOut(() => signIn(words.signIn.ended));
+whenKeyChanges(lookWhoIsSignedIn);
 addEventListener("popstate", async () => {
   if (!session.account || /^#(code|key)=/.test(location.hash)) return;
   if (await mayLeave()) await show();
@@ -162,7 +213,11 @@ document.addEventListener("click", (event) => {
   history.replaceState({ top: scrollY }, "");
   go(anchor.pathname + anchor.search);
 });
-addEventListener("unhandledrejection", ({ reason }) => showError(reason));
+addEventListener("unhandledrejection", ({ reason }) => {
+  if (!isOfModule(reason)) return showError(reason);
+  if (session.account) say(words.upgrade.noModule, { bad: true, action: button(words.upgrade.load, () => location.reload(), { small: true }) });
+  else replaceModules(app);
+});
 
 startKeys(session, go);
 start();

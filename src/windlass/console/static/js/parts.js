@@ -124,14 +124,14 @@ export function tabs(entries, current) {
 
 // Notices
 
-/** Says what happened, with a way back where there is one. */
-export function say(text, { action, bad } = {}) {
+/** Says what happened, with a way back where there is one. What `stays` is there until it is closed. */
+export function say(text, { action, bad, stays } = {}) {
   const box = document.getElementById("notices") || document.body.appendChild(h("div", { id: "notices" }));
   const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, prose(text)), action,
     h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
   if (bad) for (const other of [...box.children]) if (other.textContent === notice.textContent) other.remove();
   box.append(notice);
-  setTimeout(() => notice.remove(), bad ? 15000 : 7000);
+  if (!stays) setTimeout(() => notice.remove(), bad ? 15000 : 7000);
 }
 
 /** Shows an error next to the field that it names, or as a notice. */

@@ -24,6 +24,7 @@ const TAB = `(${Object.keys(TABS).join("|")})`;
 
 // Lists of families that have pages made by hand; all others have derived ones.
 const LISTS = {
+  __proto__: null, // Its names are those of addresses.
   member: { load: () => import("./pages/members.js"), shows: ["inviteMember"] },
 };
 

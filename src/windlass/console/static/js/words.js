@@ -32,6 +32,7 @@ export const words = {
   asApi: "The same with the API and the command line", asCommand: "As a command",
   typeName: (name) => `Type ${name} to confirm`,
   between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
+  asOf: "As of", refresh: "Refresh",
   yourTime: "In your time zone", lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
   doneWith: (what) => `${what}: done.`,
 
@@ -103,9 +104,9 @@ export const words = {
   },
   deployment: {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
-    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", RELEASE_COMMAND: "Release command", START: "Start and switch" },
+    stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
-  unsaved: { title: "Leave without saving?", text: "The edits on this page are not saved, and would be lost.", inDialog: "What you typed here is not saved, and would be lost.", leave: "Leave" },
+  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", inDialog: "What you typed here is not saved, and would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
@@ -135,6 +136,7 @@ export const words = {
     matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${count} lines${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
+    silent: (time) => `Nothing was measured since ${time}: the instances have ended, or are not measured.`,
     empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {
@@ -197,7 +199,17 @@ export const words = {
     field: "Field", theirs: "There now", mine: "Yours", stays: "stays as it is", saveMine: "Save mine",
   },
   operation: { answer: "Answer", noAnswer: "Done. The answer is empty." },
+  upgrade: {
+    told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
+    noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
+  },
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
 };
+
+// Names out of addresses and answers are looked up here: none finds what every object has, such as `constructor`.
+function forgetPrototypes(group) {
+  for (const part of Object.values(Object.setPrototypeOf(group, null))) if (part?.constructor === Object) forgetPrototypes(part);
+}
+forgetPrototypes(words);

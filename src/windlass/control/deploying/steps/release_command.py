@@ -28,7 +28,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
     if not workload.artifact.release:
         return
     say = ledger.say
-    say.begin(DeploymentStage.RELEASE_COMMAND)
+    say.begin(DeploymentStage.COMMAND)
     report, is_first = await _begin(ledger)
     if is_first:
         say("Running the release command")
@@ -41,6 +41,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
             say_start(ledger)
     if report.exit_code != 0:
         raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
+    say.begin(DeploymentStage.START)
 
 
 async def release_output(ledger: Ledger) -> str:

@@ -2,6 +2,7 @@
 
 import { api, keepKey } from "../api.js";
 import { h } from "../dom.js";
+import { mayLeave } from "../edits.js";
 import { ago, exactTime } from "../format.js";
 import { button, confirm, facts, head, panel, say, table } from "../parts.js";
 import { words } from "../words.js";
@@ -9,14 +10,19 @@ import { words } from "../words.js";
 const text = words.account;
 
 export async function load() {
-  const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
-  return { account, sessions: results, path: "/account", title: text.title };
+  const state = { path: "/account", title: text.title };
+  const read = async () => {
+    const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
+    Object.assign(state, { account, sessions: results });
+  };
+  await read();
+  return Object.assign(state, { refreshing: { refresh: read } });
 }
 
 export function render(state, place) {
   const { account, sessions } = state;
   return [
-    head(text.title, { actions: [button(text.signOut, () => signOut())] }),
+    head(text.title, { actions: [button(text.signOut, () => signOut(place))] }),
     panel(text.who, facts([[words.columns.name, account.name], [text.kind, account.is_person ? text.person : text.token], ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]), [text.ends, account.expires_at && exactTime(account.expires_at)]])),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
       { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
@@ -44,8 +50,9 @@ async function end(state, place, session) {
 }
 
 /** Ends the session of this browser, and leads to the page of signing in. */
-export async function signOut(then = "/console/") {
+export async function signOut(place, then = "/console/") {
+  if (!(await mayLeave({ forGood: true }))) return;
   await api.delete("/account/browserSession/current");
   keepKey("");
-  location.assign(then);
+  place.leave(then);
 }

@@ -8,21 +8,31 @@ import { button, empty, head } from "../parts.js";
 import { words } from "../words.js";
 
 const text = words.audit;
+const PAGE = 50;
 const TEXTS = ["triggeredBy"];
 const FILTERS = ["eventType", "targetType", "origin"];
 
 export async function load({ params, query }) {
   const state = { path: `/organization/${params.organization}/events`, query: Object.fromEntries(query), title: text.title };
   await read(state);
+  state.refreshing = { refresh: () => readNewest(state) };
   state.document = await loadDocument();
   state.operation = state.document.at("GET", state.path);
   return state;
 }
 
-async function read(state, more) {
-  const answer = await api.get(state.path, { ...state.query, pageSize: 50, ...(more ? { continueToken: new URL(state.next).searchParams.get("continueToken") } : {}) });
+async function read(state, more, keepsNext) {
+  const answer = await api.get(state.path, { ...state.query, pageSize: PAGE, ...(more ? { continueToken: new URL(state.next).searchParams.get("continueToken") } : {}) });
   state.events = more ? [...state.events, ...answer.events] : answer.events;
-  state.next = answer.links.next;
+  if (!keepsNext) state.next = answer.links.next;
+}
+
+// Older events that were asked for stay.
+async function readNewest(state) {
+  const known = state.events;
+  await read(state, false, known.length > PAGE);
+  const fresh = new Set(state.events.map((event) => event.id));
+  if (known.some((event) => fresh.has(event.id))) state.events = [...state.events, ...known.filter((event) => !fresh.has(event.id))];
 }
 
 export function render(state, place) {

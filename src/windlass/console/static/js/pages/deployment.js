@@ -1,6 +1,7 @@
 // A deployment by the stages that its log names, with the time of each: queued, fetched, built, started.
 
 import { api } from "../api.js";
+import { now } from "../clock.js";
 import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { ago, clockTime, duration, exactTime } from "../format.js";
@@ -95,7 +96,7 @@ function story({ deployment, lines }) {
   return h("ol", { class: "story" }, parts.map((stage, index) => {
     const isNow = isOpen && stage.isLast;
     const hasFailed = deployment.status === "FAILED" && stage.isLast;
-    const length = (stage.end ? new Date(stage.end) : new Date()) - new Date(stage.at);
+    const length = (stage.end ? new Date(stage.end) : now()) - new Date(stage.at);
     const kind = isNow ? "busy" : hasFailed ? "bad" : "ok";
     return h("li", { key: `${stage.name}${index}`, class: kind },
       h("details", { open: isNow || hasFailed || stage.name === "BUILD" },

@@ -35,10 +35,16 @@ export async function load(place) {
   await Promise.race([reading, pause(PATIENCE)]);
   const name = nameOf(item);
   const edit = operations.PATCH && hold(schemaForm(document, document.body(operations.PATCH), { values: item }));
-  return {
+  const state = {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
     lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
   };
+  // The form keeps the version that it began with, so that an edit of another person is told when this one is saved.
+  const refresh = async () => {
+    state.item = await api.get(path);
+    await Promise.all(lists.map((operation, index) => read(path, state.lists[index])));
+  };
+  return Object.assign(state, { refreshing: { refresh } });
 }
 
 // Some parts are read from other servers, such as a registry: they may take long, or fail with a reason to be shown.

@@ -26,6 +26,7 @@ export async function load(place) {
   const state = { path, base, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
   [state.parent] = await Promise.all([api.get(base), read(state)]);
   await enterOrganizationOf(place, state.parent);
+  state.refreshing = { refresh: () => readAgain(state) };
   return state;
 }
 
@@ -33,6 +34,13 @@ async function read(state) {
   const answer = await api.get(state.path, { page: state.page, page_size: 100 });
   state.rows = state.page > 1 ? [...state.rows, ...answer.results] : answer.results;
   state.isMore = answer.pagination && answer.pagination.page < answer.pagination.total_pages;
+}
+
+// All pages that are shown.
+async function readAgain(state) {
+  const reading = { path: state.path, rows: [] };
+  for (reading.page = 1; reading.page <= state.page; reading.page++) await read(reading);
+  Object.assign(state, { rows: reading.rows, isMore: reading.isMore });
 }
 
 export function render(state, place) {

@@ -13,6 +13,6 @@ export function render(state, place) {
   return [
     head(text.title),
     panel(null, h("p", {}, text.present(place.account.name)), h("p", {}, text.how),
-      h("div", { class: "actions" }, button(text.again, () => signOut(location.pathname), { main: true }), linkButton(place, "/", words.places.overview))),
+      h("div", { class: "actions" }, button(text.again, () => signOut(place, location.pathname), { main: true }), linkButton(place, "/", words.places.overview))),
   ];
 }

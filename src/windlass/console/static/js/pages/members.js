@@ -19,6 +19,7 @@ export async function load({ params }) {
     const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);
     Object.assign(state, { organization, members, invitations, roles });
   };
+  state.refreshing = { refresh: state.read };
   await Promise.all([state.read(), loadDocument()]);
   return state;
 }

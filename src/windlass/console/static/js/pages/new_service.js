@@ -21,7 +21,10 @@ export async function load({ org, query }) {
   const lists = await Promise.all(projects.map((project) => api.all(`/project/${project.id}/environment`)));
   const environments = projects.flatMap((project, index) => lists[index].map((environment) => ({ ...environment, project })));
   const kinds = document.listsBelow("/environment/x").filter((list) => document.isDeployable(list));
-  return { base, projects, environments, document, tokens: tokens || [], kinds, kind: query.get("kind") || "application", environment: query.get("environment") || environments[0]?.id || "", title: text.title, url: query.get("url") || "", suggested: query.get("name") || undefined, values: {}, root: "/", branch: "", settings: {}, variables: "", forms: {} };
+  // What an address names is taken only where it is offered.
+  const kind = kinds.map(familyOf).find((name) => name === query.get("kind")) || "application";
+  const { id: environment = "" } = environments.find(({ id }) => id === query.get("environment")) || environments[0] || {};
+  return { base, projects, environments, document, tokens: tokens || [], kinds, kind, environment, title: text.title, url: query.get("url") || "", suggested: query.get("name") || undefined, values: {}, root: "/", branch: "", settings: {}, variables: "", forms: {} };
 }
 
 export const watch = (state, { query }) => void hold({ node: document.getElementById("app"), changes: () => (isFilledIn(state, query.get("url") || "") ? state : {}) });

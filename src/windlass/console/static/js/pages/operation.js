@@ -19,7 +19,7 @@ export async function load({ params, org, query }) {
   const names = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const services = names.some((name) => name !== "org_id") ? await api.all(`/organization/${org.id}/services`) : [];
   const body = document.body(operation);
-  return { document, operation, names, ids: { org_id: org.id, ...Object.fromEntries(query) }, options: optionsFor(document, names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
+  return { document, operation, names, ids: { ...Object.fromEntries(query), org_id: org.id }, options: optionsFor(document, names, services), form: body.properties ? schemaForm(document, body) : null, title: operation.summary, answer: undefined };
 }
 
 // The choices for a parameter: services by their kind, and the environments and projects that have services.
@@ -34,7 +34,7 @@ function optionsFor(document, names, services) {
 
 export function render(state, place) {
   const { operation, names, ids, options, form } = state;
-  const path = names.reduce((found, name) => found.replace(`{${name}}`, ids[name] || `{${name}}`), operation.path);
+  const path = names.reduce((found, name) => found.replace(`{${name}}`, () => (ids[name] ? encodeURIComponent(ids[name]) : `{${name}}`)), operation.path); // An id of an address stays one word of the path.
   const set = (name) => (event) => ((ids[name] = event.target.value.trim()), place.update());
   const isReady = names.every((name) => ids[name]);
   return [

@@ -47,6 +47,7 @@ export async function read(place, { path, name, above, service }) {
     state.rows = [...variables.map((row) => ({ ...row, isSecret: false })), ...secrets.map((row) => ({ ...row, isSecret: true }))].sort((one, other) => one.key.localeCompare(other.key));
   };
   await state.reload();
+  state.refreshing = { refresh: state.reload };
   return state;
 }
 

@@ -2,6 +2,7 @@
 
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
+import { commandFor } from "../../equivalents.js";
 import { button, confirm, empty, table } from "../../parts.js";
 import { openNewest, version } from "../../services.js";
 import { words } from "../../words.js";
@@ -15,7 +16,7 @@ export function render(state, place) {
   const seen = new Set(deployments.map((deployment) => deployment.id));
   const rows = [...deployments, ...content.more.filter((deployment) => !seen.has(deployment.id))];
   const now = serving(state)?.id;
-  if (!rows.length) return empty(words.serviceOverview.neverDeployed, null, `windlass deploy ${state.service.name}`);
+  if (!rows.length) return empty(words.serviceOverview.neverDeployed, null, commandFor("windlass deploy", state.service.name));
   const back = { title: "", cell: (deployment) => (deployment.id === now ? h("span", { class: "tag" }, words.deployment.serves) : goBack(state, place, deployment)) };
   return [
     table([...deploymentColumns(path), back], rows, { to: (deployment) => `${path}/deployments/${deployment.id}`, label: words.tabs.deployments }),

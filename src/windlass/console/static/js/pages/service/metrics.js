@@ -3,27 +3,29 @@
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { chart } from "../../charts.js";
-import { bytes, number } from "../../format.js";
+import { bytes, clockTime, number } from "../../format.js";
 import { empty } from "../../parts.js";
 import { words } from "../../words.js";
 
 const EVERY = 15000;
+const SILENT = 5; // samples: more than a minute
 const text = words.metrics;
 
 export async function load({ path }) {
-  return { data: await api.get(`${path}/metrics`) };
-}
-
-export function watch(state, place, draw) {
-  const timer = setInterval(async () => {
-    if (document.hidden) return;
-    state.content.data = await api.get(`${state.path}/metrics`).catch(() => state.content.data);
-    draw();
-  }, EVERY);
-  place.onStop(() => clearInterval(timer));
+  const content = {};
+  const refresh = async () => Object.assign(content, { data: await api.get(`${path}/metrics`) });
+  await refresh();
+  return Object.assign(content, { refreshing: { refresh, every: EVERY } });
 }
 
 export const render = ({ content }) => charts(content, {});
+
+// Old values do not pass for present ones: the instances have ended, or nothing measures them.
+function silence({ times, instances }) {
+  if (!times?.length || !instances.length) return null;
+  const newest = times.findLastIndex((_, index) => instances.some(({ cpu, memory }) => cpu[index] !== null || memory[index] !== null));
+  return newest >= 0 && newest < times.length - SILENT ? h("p", { class: "stale", role: "status" }, text.silent(clockTime(times[newest]))) : null;
+}
 
 export function charts({ data }, { small }) {
   const { times, instances, requests } = data;
@@ -35,5 +37,5 @@ export function charts({ data }, { small }) {
     requests && chart({ title: text.requests, times, lines: Object.entries(requests.by_status).map(([name, values]) => ({ name, values })), format: (value) => text.perSecond(number(Math.round(value * 10) / 10)) }),
     requests && chart({ title: text.latency, times, lines: ["p50", "p90", "p99"].map((name) => ({ name, values: requests[name] })), format: (value) => `${Math.round(value)} ms` }),
   ];
-  return h("div", { class: small ? "charts small" : "charts" }, drawn);
+  return [silence(data), h("div", { class: small ? "charts small" : "charts" }, drawn)];
 }

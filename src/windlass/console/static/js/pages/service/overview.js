@@ -2,6 +2,7 @@
 
 import { api } from "../../api.js";
 import { h, prose } from "../../dom.js";
+import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
@@ -18,11 +19,15 @@ const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
 export async function load(state) {
-  return state.has("metrics") ? { metrics: await metrics.load(state) } : {};
+  if (!state.has("metrics")) return {};
+  const loaded = await metrics.load(state).catch(absent);
+  return { metrics: loaded, refreshing: loaded.refreshing && { ...loaded.refreshing, isQuiet: true } };
 }
 
-export function watch(state, place, draw) {
-  if (state.content.metrics) metrics.watch({ ...state, content: state.content.metrics }, place, draw);
+// Another machine may measure the service: its page is shown without charts, with the reason.
+function absent(error) {
+  if (error.status !== 503) throw error;
+  return { error };
 }
 
 export function render(state, place) {
@@ -31,7 +36,7 @@ export function render(state, place) {
   const now = isLasting ? serving(state) : deployments.find(isMade);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
-  if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), `windlass deploy ${service.name}`);
+  if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), commandFor("windlass deploy", service.name));
   return [
     message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
       ? failure(message || words.readable(status.state), { path, environment: service.environment.id, name: service.name, deployments, present: now?.id, place, id: newest?.id })
@@ -48,7 +53,8 @@ export function render(state, place) {
       isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
-    state.content.metrics?.data.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
+    state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
+    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
     panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
@@ -94,10 +100,16 @@ function source(service) {
   const parts = [service, service.source?.docker, service.source?.image, service.terraform_files_source].filter(Boolean);
   const repository = parts.find((part) => part.git_repository)?.git_repository;
   const image = parts.find((part) => part.image_name);
-  if (repository?.url) return [outside(repository.url, repository.url), ` (${repository.branch}${repository.root_path && repository.root_path !== "/" ? `, ${repository.root_path}` : ""})`];
+  if (repository?.url) return [outside(repository.url, repository.url), inside(repository)];
   if (image) return h("code", {}, `${image.image_name}:${image.tag || ""}`);
   if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;
   return service.source === "UPLOAD" ? text.uploaded : "";
+}
+
+// The branch and the folder, if the service names them: without a branch, the default one is meant.
+function inside({ branch, root_path: folder }) {
+  const parts = [branch, folder !== "/" && folder].filter(Boolean);
+  return parts.length ? ` (${parts.join(", ")})` : "";
 }
 
 export function deploymentColumns(path) {

@@ -2,6 +2,7 @@
 
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
+import { commandFor } from "../../equivalents.js";
 import { ago, bytes, duration } from "../../format.js";
 import { whileSeen } from "../../live.js";
 import { button, confirm, copyButton, empty, facts, panel, say, table } from "../../parts.js";
@@ -40,7 +41,7 @@ export function render(state, place) {
   const make = button(text.make, () => run(state, place, { action: "PLAN" }), { main: !plan?.applicable, disabled: Boolean(now), key: "plan", needs: ["POST", `${path}/deploy`] });
   return [
     now && h("section", { class: "panel" }, h("p", {}, badge(now.status), " ", deploymentLink(path, now, text.underWay(now.number)))),
-    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, `windlass terraform deploy ${service.name} --action PLAN --wait`),
+    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, commandFor("windlass terraform deploy --action PLAN --wait", service.name)),
     content.plans.length > 1 && earlier(state, place, plan),
     h("div", { class: "columns" }, content.lock && lock(state, place), state.has("stateVersion") && versions(state, place)),
   ];

@@ -2,6 +2,7 @@
 
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
+import { commandFor } from "../../equivalents.js";
 import { schemaForm } from "../../forms.js";
 import { ago, clockTime, dayTime, duration, exactTime } from "../../format.js";
 import { whileSeen } from "../../live.js";
@@ -35,7 +36,7 @@ export function render(state, place) {
   const start = state.can("run") && button(text.start, () => runNow(state, place), { main: true, key: "run", needs: ["POST", `${state.path}/run`] });
   return [
     content.due?.scheduled_at && timetable(content.due),
-    rows.length ? [h("div", { class: "tools" }, start), table(columns(path), rows, { to: (run) => `${path}/runs/${run.id}`, label: words.tabs.runs })] : empty(text.empty, start, `windlass job run ${state.service.name}`),
+    rows.length ? [h("div", { class: "tools" }, start), table(columns(path), rows, { to: (run) => `${path}/runs/${run.id}`, label: words.tabs.runs })] : empty(text.empty, start, commandFor("windlass job run", state.service.name)),
     content.page < content.pages && button(words.showMore, () => more(state, place)),
   ];
 }

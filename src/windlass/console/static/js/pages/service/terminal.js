@@ -2,7 +2,7 @@
 // few signs of terminals that shells use in lines.
 
 import { protocols } from "../../api.js";
-import { fill, h, own } from "../../dom.js";
+import { fill, h, own, seen } from "../../dom.js";
 import { button } from "../../parts.js";
 import { Screen } from "../../terminal_screen.js";
 import { words } from "../../words.js";
@@ -25,8 +25,8 @@ class Terminal {
 
   open() {
     this.close();
-    this.screen = new Screen();
-    const columns = Math.max(40, Math.floor(this.output.clientWidth / 8.2));
+    const columns = Math.min(1000, Math.max(40, Math.floor(this.output.clientWidth / 8.2)));
+    this.screen = new Screen(columns);
     const query = new URLSearchParams([["command", "/bin/sh"], ["tty", "true"], ["columns", String(columns)], ["rows", "30"]]);
     const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${this.path}/exec?${query}`;
     const socket = new WebSocket(url, protocols());
@@ -48,7 +48,7 @@ class Terminal {
   draw() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.output.textContent = this.screen.text();
+      this.output.textContent = seen(this.screen.text());
       this.output.scrollTop = this.output.scrollHeight;
     });
   }

@@ -1,0 +1,35 @@
+"""What has to change when the clock was set back while no server ran.
+
+Times are stored as they will come: what was due soon by a clock that was ahead would wait for days.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.clock import HOUR, MINUTE
+from windlass.control.records.runs import TIMETABLES, due_after, plan_of
+from windlass.core.words.due_times import UnknownZone
+from windlass.store import TimetableRow, Tx
+
+LONGEST_WAIT: Final = HOUR
+"""Work that is due later may have been asked for by a clock that was ahead. An early look is harmless."""
+
+
+async def follow_earlier_clock(tx: Tx) -> None:
+    """Brings nearer what the present clock has sooner. A due time that had its run gets no other one."""
+    await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
+    for timetable in await tx.timetables.after(tx.now):
+        with suppress(UnknownZone):  # it is looked at once an hour
+            await _bring_nearer(tx, timetable)
+
+
+async def _bring_nearer(tx: Tx, timetable: TimetableRow) -> None:
+    plan = plan_of(timetable)
+    due = due_after(plan, tx.now)
+    # One that waits for the data of its time zone has a time that is not due, with missed ones before it.
+    is_due = due_after(plan, timetable.due - MINUTE) == timetable.due
+    if is_due and due < timetable.due:
+        await tx.timetables.move(timetable.job, due)
+        await tx.work.ask(TIMETABLES, TIMETABLES, due)

@@ -1,0 +1,44 @@
+"""Reads in the output of Terraform or OpenTofu why a run failed, and what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+LINES: Final = 100
+"""Last lines of the log in which the reason is looked for."""
+_BOX: Final = "│╷╵ "
+_ERROR: Final = re.compile(r"Error: (.+)")
+_PLACE: Final = re.compile(r"on (\S+) line (\d+)")
+_COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
+_REMARK: Final = "windlass: "
+"""The launcher says the remedy that it knows in its last line."""
+_NO_VALUE: Final = "No value for required variable"
+_VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
+
+
+def explain_output(lines: Sequence[str]) -> str:
+    """Returns the remedy and the first error of the last command; empty if the output has none."""
+    bare = [line.strip(_BOX) for line in lines]
+    last = next((line for line in reversed(bare) if line), "")
+    if last.startswith(_REMARK) and not _COMMAND.match(last):
+        remedy = last.removeprefix(_REMARK)
+        return remedy[:1].upper() + remedy[1:]
+    begin = max((place for place, line in enumerate(bare) if _COMMAND.match(line)), default=-1) + 1
+    return _explain_error(bare[begin:])
+
+
+def _explain_error(lines: Sequence[str]) -> str:
+    errors = [(place, match[1]) for place, line in enumerate(lines) if (match := _ERROR.match(line))]
+    if not errors:
+        return ""
+    begin, error = errors[0]
+    end = errors[1][0] if len(errors) > 1 else len(lines)
+    if error == _NO_VALUE and (names := _VARIABLE.findall(" ".join(lines))):
+        return (
+            f"Give a value to the input {'variables' if names[1:] else 'variable'} {', '.join(names)}, in "
+            "terraform_variables_source.tf_vars or a file of values: the module has no default"
+        )
+    place = _PLACE.search(" ".join(lines[begin:end]))
+    return f"Look at {place[1]}, line {place[2]}: {error}" if place else f"Look at its log: {error}"

@@ -1,0 +1,49 @@
+"""An output that holds the value of a secret input variable, and is not declared as sensitive."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.terraform.modules import SECRET
+from tests.terraform.test_settings import body
+from tests.variables.town import inputs
+from tests.world import World
+from windlass.control.records.terraform_states import add_version
+from windlass.store import Tx
+
+VALUES = {"url": f"https://run:{SECRET}@vault.example", "list": [SECRET], "size": 3}
+
+
+async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
+    environment = await world.environment()
+    app = await world.application(environment)
+    password = {"key": "password", "value": SECRET, "secret": True}
+    source = {"terraform_variables_source": {"tf_vars": [password]}}
+    service = await world.made(f"/environment/{environment}/terraform", body(**source))
+    outputs = {name: {"value": value} for name, value in VALUES.items()}
+
+    async def store(tx: Tx) -> None:
+        row = await tx.resources.get(service)
+        assert row is not None
+        content = msgspec.json.encode({"version": 4, "serial": 1, "outputs": outputs})
+        await add_version(world.installation.ctx, tx, row, service, content)
+
+    await world.installation.ctx.store.write(store)
+
+    prefix = f"WINDLASS_TERRAFORM_Z{service[:8].upper()}_"
+    got = await inputs(world, app)
+    assert got.variables[f"{prefix}URL"] == VALUES["url"], "the control: its neighbours get it"
+    assert {key for key in got.secrets if key.startswith(prefix)} == {f"{prefix}URL", f"{prefix}LIST"}
+    ids = {"{terraform_id}": service, "{env_id}": environment, "{app_id}": app}
+    paths = [f"/variable?parent_id={app}&scope=APPLICATION"]
+    for operation in world.installation.ctx.registry.operations:
+        is_quick = operation.method == "GET" and not (operation.streams or operation.outside)
+        path = operation.path
+        for name, id in ids.items():
+            path = path.replace(name, id)
+        if is_quick and path != operation.path and "{" not in path:
+            paths.append(path)
+    assert {f"/terraform/{service}/output", f"/environment/{environment}/environmentVariable"} <= {*paths}
+    for path in paths:
+        for base in ("/api/v1", "/compat"):
+            assert SECRET.encode() not in (await world.get(base + path)).body, path
