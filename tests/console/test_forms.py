@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import DOCUMENT, Watch
+from tests.console.conftest import DOCUMENT
 from tests.console.servers import Repository, Server
 
 pytestmark = pytest.mark.elsewhere
