@@ -44,7 +44,7 @@ async def test_the_five_verbs_follow_from_the_declaration(world):
     ("body", "message"),
     [
         (STEPS, "name: is required"),
-        ({"name": "x", "steps": []}, "steps: must have a length >= 1"),
+        ({"name": "x", "steps": []}, "steps: must have a length of at least 1"),
         ({"name": "x", "steps": [5]}, "steps[0]: must be a string, not an integer"),
         ({"name": "x", **STEPS, "colour": "red"}, "colour: is not a field here"),
         (

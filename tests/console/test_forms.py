@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import DOCUMENT, Watch
+from tests.console.conftest import DOCUMENT
 from tests.console.servers import Repository, Server
 
 pytestmark = pytest.mark.elsewhere
@@ -113,15 +113,14 @@ def test_a_terraform_module_chooses_where_its_state_is_kept(
 
 
 def test_a_pasted_line_that_is_no_variable_is_named(
-    server: Server, new_page: Callable[..., Page], watch: Watch, repository: Repository
+    server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
-    watch.expected.append("write it as KEY=value")
     app = server.application(server.environment(project="Pasted"), repository, "pasted")
     page = new_page(f"/application/{app}/variables")
     page.get_by_role("button", name="Paste a .env file").click()
-    page.get_by_role("textbox", name="Paste a .env file").fill("GREETING=hello\nNOT A PAIR")
+    page.get_by_role("textbox", name="Lines").fill("GREETING=hello\nNOT A PAIR")
     page.locator("dialog[open] button.main").click()
-    expect(page.locator("#notices")).to_contain_text("Line 2: write it as KEY=value.")
+    expect(page.locator("dialog .field-error")).to_have_text("Line 2: write it as KEY=value.")
 
 
 def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(

@@ -54,7 +54,7 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page.get_by_label("Severity").select_option("HIGH")
     page.get_by_label("Steps").fill("look at the graphs\nbuy a disk")
     page.get_by_role("button", name="Create", exact=True).click()
-    expect(page.locator("#notices")).to_contain_text("pager_key: set it")  # the dialog stays open
+    expect(page.locator("dialog [data-field=pager_key]")).to_contain_text("Set it")  # the dialog stays
     page.get_by_label("Pager key").fill("canary")
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("link", name="Disk full").click()

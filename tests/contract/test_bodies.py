@@ -105,7 +105,7 @@ async def test_a_port_alone_is_one_public_port(embedded, method) -> None:
     ("body", "message"),
     [
         ({"port": "8080"}, "ports[0].internal_port: must be an integer, not a string"),
-        ({"port": 0}, "ports[0].internal_port: must be >= 1"),
+        ({"port": 0}, "ports[0].internal_port: must be at least 1"),
         ({"port": 8080, "ports": []}, "port: leave it out, or ports: it is the short form of that list"),
         ({"port": 8080, "colour": "teal"}, "colour: is not a field here"),
     ],

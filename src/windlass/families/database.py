@@ -43,7 +43,7 @@ class Database(Spec):
         Meta(
             max_length=64,
             pattern=shaped(r"^[0-9A-Za-z][0-9A-Za-z._-]*\Z", "must be a version such as 16"),
-            description="Version such as 16; databaseConfiguration lists them",
+            description="Version such as 16; the environment lists the versions that it can run",
             examples=["16"],
         ),
     ]

@@ -20,7 +20,7 @@ of_databases = Actions(
         get(
             "application",
             list[application.view],  # type: ignore[name-defined]
-            "List the applications whose variables refer to it",
+            "List the applications that use it",
             _LINKED,
             id="listDatabaseApplications",
             paged=False,

@@ -72,8 +72,7 @@ Name = Annotated[
             rf"^{_SIGN}([{_INNER_BLANKS}]*{_SIGN})*\Z",
             "must have no blank at either end, and no characters that are not seen",
         ),
-        description="Unique among its siblings, compared without regard to case. No blanks at either end, "
-        "and no characters that are not seen.",
+        description="No other one here has this name, in letters of any case. No blanks at its ends.",
     ),
 ]
 _LINES: Final = Meta(extra={"several_lines": True})

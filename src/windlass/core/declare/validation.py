@@ -46,7 +46,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
     (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
     (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
-    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length {1} {2}"),
+    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length of {1} {2}"),
     (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
     (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
     (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
@@ -55,6 +55,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 _KINDS: Mapping[str, str] = {
     "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
     "float": "a number with a fraction", "null": "null",
+    "<=": "at most", ">=": "at least", "<": "less than", ">": "more than",
 }  # fmt: skip
 
 

@@ -40,5 +40,5 @@ function part(document, field, schema, value, group, isOneOfMany) {
     if (isChosen && (!box || box.checked)) return { [field]: inner ? inner.read() : {} };
     return isPresent ? { [field]: null } : {};
   };
-  return { isPresent, read, node: h("div", { class: box ? "part" : null }, box && h("label", {}, box, " ", title(field)), help, inner?.node) };
+  return { isPresent, read, node: h("div", { class: box ? "part" : null, "data-field": field }, box && h("label", {}, box, " ", title(field)), help, inner?.node) };
 }

@@ -1,23 +1,24 @@
 // Reads lines of a .env file as `windlass env import` does.
 
+import { fieldError } from "./field_errors.js";
 import { words } from "./words.js";
 
-/** Returns pairs of key and value; throws with the number of a line that cannot be read. */
-export function parseDotenv(text) {
+/** Returns pairs of key and value; throws with the number of a line that cannot be read, as an error of the `field` of a form. */
+export function parseDotenv(text, field) {
   const pairs = [];
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   for (let index = 0; index < lines.length; index++) {
     const line = lines[index].trim();
     if (!line || line.startsWith("#")) continue;
     const match = /^(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([^]*)$/.exec(line);
-    if (!match) throw new Error(words.dotenv.notPair(index + 1));
+    if (!match) throw fieldError(field, words.dotenv.notPair(index + 1));
     let [, key, rest] = match;
     const quote = /^["'`]/.exec(rest)?.[0];
     if (quote) {
       const first = index;
       rest = rest.slice(1);
       while (closing(rest, quote) < 0) {
-        if (++index >= lines.length) throw new Error(words.dotenv.openQuote(first + 1));
+        if (++index >= lines.length) throw fieldError(field, words.dotenv.openQuote(first + 1));
         rest += `\n${lines[index]}`;
       }
       rest = rest.slice(0, closing(rest, quote));

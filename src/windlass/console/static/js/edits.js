@@ -18,7 +18,7 @@ export const forgetEdits = () => held.clear();
 /** Forgets all edits, because their person has left. */
 export const forgetAllEdits = () => (held.clear(), (waiting.length = 0));
 
-export const hasEdits = () => [...held].some((form) => form.node.isConnected && isEdited(form));
+export const hasEdits = () => [...document.querySelectorAll("dialog[open]")].some((dialog) => dialog.isEdited) || [...held].some((form) => form.node.isConnected && isEdited(form));
 
 const isSomethingWaiting = () => waiting.some((hasChanges) => hasChanges());
 

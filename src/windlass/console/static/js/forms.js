@@ -2,6 +2,7 @@
 
 import { alternatives } from "./alternatives.js";
 import { h, prose } from "./dom.js";
+import { fieldError } from "./field_errors.js";
 import { fieldTime, title } from "./format.js";
 import { words } from "./words.js";
 
@@ -65,17 +66,19 @@ function field(document, name, schema, value, { isRequired, choices, folds }) {
   const id = `field-${name}-${Math.random().toString(36).slice(2, 8)}`;
   control.input?.setAttribute("id", id);
   if (isRequired) control.input?.setAttribute("aria-required", "true");
-  const help = [schema.description, limits(schema)].filter(Boolean).join(". ");
+  const help = [schema.format === "date-time" ? words.yourTime : schema.description, !control.isChoice && limits(schema)].filter(Boolean).join(". ");
   if (help && control.input) control.input.setAttribute("aria-describedby", `${id}-help`);
   const heading = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, title(name), isRequired && h("span", { class: "muted" }, ` (${words.required})`));
   const node = control.isGroup
-    ? h("fieldset", { class: "field group" }, h("legend", {}, title(name)), help && h("p", { class: "help" }, prose(help)), control.node)
-    : h("div", { class: control.isSwitch ? "field switch" : "field" }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
+    ? h("fieldset", { class: "field group", "data-field": name }, h("legend", {}, title(name)), help && h("p", { class: "help" }, prose(help)), control.node)
+    : h("div", { class: control.isSwitch ? "field switch" : "field", "data-field": name }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
   return { node, read: control.read, start: control.read(), limit: control.limit };
 }
 
+const MOST = 2 ** 31 - 1; // a limit of the store, and none that people reach
+
 function limits({ minimum, maximum, maxItems }) {
-  if (minimum !== undefined && maximum !== undefined) return words.between(minimum, maximum);
+  if (minimum !== undefined && maximum < MOST) return words.between(minimum, maximum);
   if (minimum !== undefined) return words.atLeast(minimum);
   return maxItems ? words.atMostItems(maxItems) : "";
 }
@@ -152,7 +155,7 @@ function list(document, name, items, value) {
 
 function many(options, values, unless) {
   const boxes = options.map(([option, about]) => [option, about, h("input", { type: "checkbox", checked: values.includes(option) })]);
-  return { node: h("div", { class: "choices" }, boxes.map(([option, about, box]) => h("label", {}, box, " ", option, about && h("span", { class: "muted" }, ` ${about}`)))), isGroup: true, read: () => unless(boxes.filter(([, , box]) => box.checked).map(([option]) => option)) };
+  return { node: h("div", { class: "choices" }, boxes.map(([option, about, box]) => h("label", {}, box, " ", option, about && h("span", { class: "muted" }, ` ${about}`)))), isGroup: true, isChoice: true, read: () => unless(boxes.filter(([, , box]) => box.checked).map(([option]) => option)) };
 }
 
 function group(document, schema, value, { isRequired = false, folds = false } = {}) {
@@ -180,7 +183,7 @@ function json(name, value) {
       try {
         return JSON.parse(input.value);
       } catch {
-        throw new Error(words.mustBeJson(title(name)));
+        throw fieldError(name, words.mustBeJson);
       }
     },
   };

@@ -73,7 +73,7 @@ export function match(entries, text) {
   const found = [];
   for (const entry of entries) {
     const name = entry.name.toLowerCase();
-    const whole = `${name} ${(entry.about || "").toLowerCase()}`;
+    const whole = `${name} ${(entry.about || "").toLowerCase()} ${entry.id?.toLowerCase() || ""}`;
     if (!parts.every((part) => whole.includes(part))) continue;
     const rank = name === text.toLowerCase() ? 0 : name.startsWith(parts[0]) ? 1 : name.includes(parts[0]) ? 2 : 3;
     found.push([rank + (entry.isAction && !entry.isHere ? 0.5 : 0), entry]);
@@ -122,7 +122,7 @@ async function operations() {
     .map((operation) => {
       const known = [...operation.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).filter((name) => here[name]);
       const query = new URLSearchParams(known.map((name) => [name, here[name]]));
-      return { name: operation.summary, about: (operation.tags || []).join(" ") || title(operation.id), to: `/do/${operation.id}${known.length ? `?${query}` : ""}`, isAction: true, isHere: known.length > 0 };
+      return { name: operation.summary, about: (operation.tags || []).join(" ") || title(operation.id), to: `/do/${operation.id}${known.length ? `?${query}` : ""}`, isAction: true, isHere: known.length > 0, id: operation.id };
     });
 }
 

@@ -1,6 +1,7 @@
 // The parts of all pages: links, buttons, tables, dialogs, notices.
 
 import { announce, fill, h, prose } from "./dom.js";
+import { showAtField } from "./field_errors.js";
 import { readRights, refusalOf } from "./rights.js";
 import { words } from "./words.js";
 
@@ -79,9 +80,9 @@ export function head(heading, { about, actions = [] } = {}) {
     h("div", { class: "actions" }, ...actions));
 }
 
-/** Shown instead of an empty list: what the list is for, a button, and a command. */
-export function empty(text, action, command) {
-  return h("div", { class: "empty" }, h("p", {}, text), action, command && code(command));
+/** Shown instead of an empty list: what the list is for, a button, and a command with what it is for. */
+export function empty(text, action, command, how) {
+  return h("div", { class: "empty" }, h("p", {}, text), action, how && h("p", { class: "muted" }, how), command && code(command));
 }
 
 export function code(text) {
@@ -128,13 +129,16 @@ export function say(text, { action, bad, stays } = {}) {
   const box = document.getElementById("notices") || document.body.appendChild(h("div", { id: "notices" }));
   const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, prose(text)), action,
     h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
+  if (bad) for (const other of [...box.children]) if (other.textContent === notice.textContent) other.remove();
   box.append(notice);
   if (!stays) setTimeout(() => notice.remove(), bad ? 15000 : 7000);
 }
 
+/** Shows an error next to the field that it names, or as a notice. */
 export function showError(error) {
   if (error?.name === "AbortError") return;
   if (error?.status === 401) return; // the page of signing in is shown
+  if (showAtField(error)) return;
   say(errorText(error), { bad: true });
   if (!error?.status && error?.status !== 0) console.error(error);
 }
@@ -156,6 +160,7 @@ export function stale({ isLive, since }) {
 
 // Dialogs
 
+const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=search])";
 const MAIN_ACTION = ".dialog-actions .main, .dialog-actions .danger";
 
 /** Makes a handler of keys: Enter in a field of one line does what the main button does. */
@@ -172,8 +177,8 @@ export function closeDialogs() {
   for (const node of document.querySelectorAll("dialog[open]")) node.close();
 }
 
-/** Opens a dialog; resolves with what `finish` is called with, or undefined. */
-export function dialog(heading, content, { wide } = {}) {
+/** Opens a dialog; resolves with what `finish` is called with, or undefined. What was typed in it is not lost without a question, unless it `isQuestion` itself. */
+export function dialog(heading, content, { wide, isQuestion } = {}) {
   return new Promise((resolve) => {
     const before = document.activeElement;
     const node = h("dialog", { class: wide ? "dialog wide" : "dialog", "aria-label": heading });
@@ -187,7 +192,10 @@ export function dialog(heading, content, { wide } = {}) {
       before?.focus?.();
       resolve(result);
     });
-    node.addEventListener("mousedown", (event) => event.target === node && finish());
+    const leave = async () => (!node.isEdited || (await confirm(words.unsaved.title, words.unsaved.inDialog, { action: words.unsaved.leave, danger: true }))) && finish();
+    node.addEventListener("input", ({ target }) => (node.isEdited ||= !isQuestion && target.matches(TYPED)));
+    node.addEventListener("cancel", (event) => node.isEdited && event.target === node && (event.preventDefault(), leave()));
+    node.addEventListener("mousedown", (event) => event.target === node && leave());
     fill(node, h("form", { class: "dialog-form", onkeydown: onEnter(() => node.querySelector(MAIN_ACTION)?.click()), onsubmit: (event) => event.preventDefault() }, h("h2", {}, heading), content(finish)));
     document.body.append(node);
     node.showModal();
@@ -206,7 +214,7 @@ export function confirm(heading, text, { action, danger, name, wide } = {}) {
       typed,
       h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel), run),
     ];
-  }, { wide });
+  }, { wide, isQuestion: true });
 }
 
 /** A menu of further actions. */
@@ -219,10 +227,10 @@ export function menu(label, entries) {
 
 let fields = 0;
 
-/** A field of a form: its title, the control, and a help that is read after both. */
-export function field(title, control, help, { isSwitch } = {}) {
+/** A field of a form: its title, the control, and a help that is read after both. `name`: as errors of the API call it. */
+export function field(title, control, help, { isSwitch, name } = {}) {
   const id = control.id || `f${++fields}`;
   control.id = id;
   if (help) control.setAttribute("aria-describedby", `${id}-help`);
-  return h("div", { class: isSwitch ? "field switch" : "field" }, h("label", { class: "field-title", for: id }, title), control, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
+  return h("div", { class: isSwitch ? "field switch" : "field", "data-field": name }, h("label", { class: "field-title", for: id }, title), control, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
 }

@@ -24,6 +24,7 @@ export async function deploy(place, path, body = {}) {
 
 /** Sets variables of a service that was created just now, and deploys it. If one of them fails, its page is open: it is there. */
 export async function finish(place, path, { variables = [], thenDeploy }) {
+  forgetEdits();
   let page = `${path}/variables`;
   try {
     for (const [key, value] of variables) await api.post(`${path}/environmentVariable`, { key, value });

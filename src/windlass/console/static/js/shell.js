@@ -6,7 +6,7 @@ import { link } from "./parts.js";
 import { words } from "./words.js";
 
 const PLACES = (org) => [
-  ["/", words.places.overview, "▦"],
+  ["/", words.places.overview, "▦", words.places.overviewShort],
   ["/new", words.places.new, "+", words.places.newShort],
   [`/organization/${org}`, words.places.organization, "⚙", words.places.organizationShort],
   [`/organization/${org}/audit`, words.places.audit, "≡"],

@@ -4,6 +4,8 @@ let numbers;
 const grouped = (count) => (count < 1000 ? count : (numbers ||= new Intl.NumberFormat()).format(count)); // to make one costs milliseconds
 const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
 
+const products = { POSTGRESQL: "PostgreSQL", MYSQL: "MySQL", MONGODB: "MongoDB", REDIS: "Redis" };
+
 const states = {
   RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",
   STOPPED: "stopped", READY: "never deployed", QUEUED: "queued", BUILDING: "building", DEPLOYING: "deploying", STOPPING: "stopping",
@@ -15,7 +17,7 @@ const states = {
 
 export const words = {
   states,
-  readable: (word) => states[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
+  readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
 
@@ -23,7 +25,7 @@ export const words = {
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
   nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
-  environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: (field) => `${field}: write it as JSON.`,
+  environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: "Write it as JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
@@ -31,10 +33,10 @@ export const words = {
   typeName: (name) => `Type ${name} to confirm`,
   between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
   asOf: "As of", refresh: "Refresh",
-  lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
+  yourTime: "In your time zone", lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
   doneWith: (what) => `${what}: done.`,
 
-  places: { overview: "Overview", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
+  places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
@@ -66,7 +68,7 @@ export const words = {
   },
 
   overview: {
-    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
     noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
     running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
@@ -104,7 +106,7 @@ export const words = {
     serves: "serves now", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
     stages: { QUEUED: "Queued", FETCH: "Fetch", BUILD: "Build", COMMAND: "Command", START: "Start and switch" },
   },
-  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", leave: "Leave" },
+  unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", inDialog: "What you typed here is not saved, and would be lost.", leave: "Leave" },
   failure: {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
   },
@@ -147,11 +149,11 @@ export const words = {
     declaration: "The whole declaration", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete",
   },
   variables: {
-    search: "Search by name", paste: "Paste a .env file", pasteHelp: "Lines of KEY=value. You see the difference before anything is saved.", allSecret: "All of them are secrets", add: "Add a variable",
-    key: "Name", value: "Value", from: "From", changed: "Changed", change: "Change", history: "Who changed it", historyOf: (key) => `Who changed ${key}`, changedMeanwhile: (key) => `Another person saved ${key} while you were editing. At present, and with yours:`, kept: "not saved; the value of the other person stays", override: "Override here", whole: "Show all", less: "Show less", isSecret: "secret", secret: "Secret",
-    secretHelp: "A secret is stored encrypted and never shown again.", valueHelp: "{{OTHER_NAME}} stands for the value of another variable.", aliasOf: "same as", emptyValue: "(empty)", removed: "is deleted",
+    search: "Search by name", withCommand: "Or with the command line:", paste: "Paste a .env file", pasteHelp: "KEY=value on each. You see the difference before anything is saved.", allSecret: "All of them are secrets", add: "Add a variable",
+    key: "Name", keyMissing: "Name it, such as GREETING.", keyForm: "Begin it with a letter or _, and go on with letters, digits, _, . and -, such as SMTP_HOST.", pasted: "Lines", value: "Value", from: "From", changed: "Changed", change: "Change", history: "Who changed it", historyOf: (key) => `Who changed ${key}`, changedMeanwhile: (key) => `Another person saved ${key} while you were editing. At present, and with yours:`, kept: "not saved; the value of the other person stays", override: "Override here", whole: "Show all", less: "Show less", isSecret: "secret", secret: "Secret",
+    secretHelp: "A secret is stored encrypted and never shown again.", use: "Use the address of", valueHelp: "{{OTHER_NAME}} stands for the value of another variable.", aliasOf: "same as", emptyValue: "(empty)", removed: "is deleted",
     overrides: (level) => `overrides that of the ${level}`, actionsOf: (key) => `Actions of ${key}`, changeOf: (key) => `Change ${key}`, pending: (count) => `${plural(count, "change")} not saved yet`, stage: "Add to the changes",
-    takesEffect: "Takes effect at the next deployment.", save: "Save", saveAndDeploy: "Save and deploy", discard: "Discard", saved: "Saved. It takes effect at the next deployment.",
+    takesEffect: "Takes effect at the next deployment.", save: "Save", saveAndDeploy: "Save and deploy", discard: "Discard", discardAll: "Discard all", discardOne: (key) => `Discard the change of ${key}`, saved: "Saved. It takes effect at the next deployment.",
     empty: "Variables tell a program what differs from place to place, such as the address of its database.",
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
@@ -166,7 +168,7 @@ export const words = {
       job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
     },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
-    url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
+    url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", urlMissing: "Paste the address of a repository.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
@@ -176,17 +178,17 @@ export const words = {
   },
   members: {
     title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Invite people: until then, tokens are the only way in. People sign in at a provider, which the settings of the server name.",
-    email: "E-mail", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
+    email: "E-mail", emailMissing: "Write the address with which the person signs in.", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "The link is for the person who signs in with this address.",
     roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
     invited: (name) => `${name} is invited`, sendLink: "Send this link: Windlass sends no e-mail.", removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.", removed: (name) => `${name} is no longer a member.`, withdrawn: (name) => `The invitation of ${name} is withdrawn.`,
   },
   audit: {
     title: "Audit", about: "Every action with its person, time, client and address.", empty: "No event fits these filters.", none: "There are no events yet.", changed: (count) => `${plural(count, "field")} changed`,
-    filters: { triggeredBy: "Who", eventType: "All events", targetType: "All things", origin: "All clients", fromTimestamp: "From", toTimestamp: "To" },
+    others: "Others", filters: { triggeredBy: "Who", eventType: "All events", targetType: "All things", origin: "All clients", fromTimestamp: "From", toTimestamp: "To" },
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SHELL: "ran a command in", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used a token for the first time from this address, in",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",

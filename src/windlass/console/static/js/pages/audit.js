@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
-import { ago, fieldTime } from "../format.js";
+import { ago, fieldTime, title } from "../format.js";
 import { button, empty, head } from "../parts.js";
 import { words } from "../words.js";
 
@@ -47,12 +47,24 @@ export function render(state, place) {
     head(text.title, { about: text.about }),
     h("div", { class: "tools" },
       TEXTS.map((name) => h("input", { type: "search", placeholder: text.filters[name], "aria-label": text.filters[name], value: state.query[name] || "", onchange: change(name) })),
-      FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), options(name).filter(Boolean).map((option) => h("option", { value: option, selected: state.query[name] === option }, words.origins[option] || words.readable(option))))),
-      ["fromTimestamp", "toTimestamp"].map((name) => h("input", { type: "datetime-local", "aria-label": text.filters[name], title: text.filters[name], value: fieldTime(state.query[name]), onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) }))),
+      FILTERS.map((name) => h("select", { "aria-label": text.filters[name], onchange: change(name) }, h("option", { value: "" }, text.filters[name]), choicesOf(options(name), state.query[name]))),
+      ["fromTimestamp", "toTimestamp"].map((name) => h("label", { class: "inline" }, text.filters[name], h("input", { type: "datetime-local", value: fieldTime(state.query[name]), onchange: (event) => change(name)({ target: { value: event.target.value && new Date(event.target.value).toISOString() } }) })))),
     eventList(state.events, text.empty),
     state.next && button(words.showMore, async () => (await read(state, true), place.update())),
   ];
 }
+
+// Events with words of their own come first: the others are kept for other clients.
+function choicesOf(options, present) {
+  const choices = options.filter(Boolean).map((option) => [option, nameOf(option)]).sort(([, one], [, other]) => one.localeCompare(other));
+  const draw = (some) => some.map(([option, name]) => h("option", { value: option, selected: present === option }, name));
+  const known = choices.filter(([option]) => option in words.events);
+  if (!known.length) return draw(choices);
+  return [draw(known), h("optgroup", { label: text.others }, draw(choices.filter((choice) => !known.includes(choice))))];
+}
+
+// Names of events, such as `DEPLOYED`, are also states: here they mean what happened.
+const nameOf = (option) => words.origins[option] || title(option.toLowerCase());
 
 /** Events in a list; `none` is said where there is no event. */
 export function eventList(events, none = text.none) {

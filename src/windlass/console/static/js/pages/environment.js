@@ -73,7 +73,7 @@ export function render(state, place) {
     services.length > 0 && h("div", { class: "switch-row tools", role: "group", "aria-label": text.view },
       [[false, text.list], [true, text.graph]].map(([asGraph, label]) => h("button", { type: "button", class: "button small", "aria-pressed": String(state.asGraph === asGraph), onclick: () => view(state, place, asGraph) }, label)),
       services.length > 10 && h("input", { type: "search", placeholder: text.search, "aria-label": text.search, value: state.search, oninput: (event) => ((state.search = event.target.value), place.update()) })),
-    !services.length ? empty(text.empty, linkButton(place, `/new?environment=${environment.id}`, words.places.new, { main: true, needs: ["POST", `${path}/application`] }), "windlass init && windlass up")
+    !services.length ? empty(text.empty, linkButton(place, `/new?environment=${environment.id}`, words.places.new, { main: true, needs: ["POST", `${path}/application`] }), "windlass init && windlass up", words.overview.fromFolder)
       : state.asGraph ? graph(byUrgency(rows, IN_GRAPH), state.uses) : list(rows, state, place),
     familyCards(state.document, path),
   ];

@@ -7,6 +7,7 @@ import { ago } from "../format.js";
 import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
+import { fieldError } from "../field_errors.js";
 import { words } from "../words.js";
 
 const text = words.members;
@@ -58,13 +59,14 @@ async function invite(state, place) {
     const email = h("input", { type: "email", autocomplete: "off", required: true, placeholder: "ann@example.com" });
     const role = h("select", {}, state.roles.map((other) => h("option", { value: other.id, selected: other.name === "Deploy" }, `${other.name}: ${other.description}`)));
     const run = async () => {
+      if (!email.value.trim()) throw fieldError("email", text.emailMissing);
       try {
         finish(await api.post(`${state.base}/inviteMember`, { email: email.value.trim(), role_id: role.value }));
       } catch (error) {
         showError(error);
       }
     };
-    return [field(text.email, email), field(text.role, role), h("p", { class: "help" }, text.inviteHelp),
+    return [field(text.email, email, "", { name: "email" }), field(text.role, role, "", { name: "role_id" }), h("p", { class: "help" }, text.inviteHelp),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.invite, run, { main: true }))];
   });
   if (!made) return;

@@ -3,7 +3,9 @@
 import { api } from "../api.js";
 import { fill, h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
+import { hold } from "../edits.js";
 import { familyOf } from "../families.js";
+import { fieldError, showAtField } from "../field_errors.js";
 import { schemaForm } from "../forms.js";
 import { button, showError, empty, errorText, field, head, onEnter } from "../parts.js";
 import { refusalOf } from "../rights.js";
@@ -22,7 +24,19 @@ export async function load({ org, query }) {
   // What an address names is taken only where it is offered.
   const kind = kinds.map(familyOf).find((name) => name === query.get("kind")) || "application";
   const { id: environment = "" } = environments.find(({ id }) => id === query.get("environment")) || environments[0] || {};
-  return { base, projects, environments, document, tokens: tokens || [], kinds, kind, environment, title: text.title, url: query.get("url") || "", suggested: query.get("name") || undefined, values: {}, root: "/", branch: "", settings: {}, variables: "" };
+  return { base, projects, environments, document, tokens: tokens || [], kinds, kind, environment, title: text.title, url: query.get("url") || "", suggested: query.get("name") || undefined, values: {}, root: "/", branch: "", settings: {}, variables: "", forms: {} };
+}
+
+export const watch = (state, { query }) => void hold({ node: document.getElementById("app"), changes: () => (isFilledIn(state, query.get("url") || "") ? state : {}) });
+
+const isFilledIn = ({ kind, url, form, module }, given) => (kind === "application" ? url !== given : Boolean(module) || [...(form?.node.querySelectorAll("input, textarea") || [])].some(({ touched }) => touched));
+
+// What is filled in for one kind stays while another one is looked at.
+function choose(state, place, kind) {
+  const { form, module, values } = state;
+  state.forms[state.kind] = { form, module, values };
+  Object.assign(state, { form: null, module: null, values: {}, ...state.forms[kind], kind });
+  place.update();
 }
 
 export function render(state, place) {
@@ -32,7 +46,7 @@ export function render(state, place) {
     refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
       const kind = familyOf(list);
-      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => (Object.assign(state, { kind, form: null, module: null, values: {} }), place.update()) }, text.kinds[kind] || words.readable(kind));
+      return h("button", { type: "button", class: "button", "aria-pressed": String(state.kind === kind), onclick: () => choose(state, place, kind) }, text.kinds[kind] || words.readable(kind));
     })),
     where(state, place),
     state.kind === "application" ? repository(state, place) : other(state, place),
@@ -61,14 +75,14 @@ function repository(state, place) {
   const look = () => detect(state, place);
   return h("div", { key: "repository" },
     h("div", { class: "panel", onkeydown: onEnter(() => look().catch(showError)) },
-      field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp),
+      field(text.url, h("input", { id: "url", value: state.url, placeholder: "https://github.com/acme/shop.git", oninput: set("url"), autofocus: true, required: true, spellcheck: "false", autocomplete: "off" }), text.urlHelp, { name: "git_repository.url" }),
       h("div", { class: "line" },
-        field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: state.branches?.[0] || text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" })),
+        field(text.branch, h("input", { id: "branch", value: state.branch, placeholder: state.branches?.[0] || text.defaultBranch, oninput: set("branch"), list: "branches", autocomplete: "off" }), "", { name: "git_repository.branch" }),
         h("datalist", { id: "branches" }, (state.branches || []).map((name) => h("option", { value: name }))),
-        field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" })),
-        state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id, selected: token.id === state.token }, token.name))))),
+        field(text.root, h("input", { id: "root", value: state.root, oninput: set("root"), autocomplete: "off" }), "", { name: "git_repository.root_path" }),
+        state.tokens.length > 0 && field(text.gitToken, h("select", { id: "token", onchange: set("token") }, h("option", { value: "" }, words.none), state.tokens.map((token) => h("option", { value: token.id, selected: token.id === state.token }, token.name))), "", { name: "git_repository.git_token_id" })),
       button(state.found ? text.lookAgain : text.look, look, { main: !state.found, needs: ["POST", `${state.base}/detect`] })),
-    h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, state.trouble))),
+    h("div", { id: "detected" }, state.trouble && h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, prose(state.trouble)))),
     state.found && detected(state, place));
 }
 
@@ -81,6 +95,7 @@ function source(state) {
 
 async function detect(state, place) {
   state.trouble = "";
+  if (!state.url.trim()) throw fieldError("git_repository.url", text.urlMissing);
   try {
     const repository = { git_repository: source(state) };
     const listing = api.post(`${state.base}/branches`, { git_repository: { ...repository.git_repository, branch: undefined } }).then(({ results }) => results.map(({ name }) => name), () => []);
@@ -91,6 +106,8 @@ async function detect(state, place) {
     state.port = undefined;
   } catch (error) {
     state.found = null;
+    place.update();
+    if (showAtField(error)) return;
     state.trouble = errorText(error);
   }
   place.update();
@@ -105,25 +122,25 @@ function detected(state, place) {
   const { found } = state;
   const why = (name) => found.reasons[name] || "";
   const what = [found.framework, found.language && `${found.language} ${found.language_version}`.trim(), found.package_manager].filter(Boolean).join(", ");
-  const setting = ([name, key]) => field(text.settings[name], h("input", { id: key, value: state.settings[key] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[key] = event.target.value) }), why(name));
+  const setting = ([name, key]) => field(text.settings[name], h("input", { id: key, value: state.settings[key] ?? found[name], placeholder: text.noCommand, class: "code", spellcheck: "false", autocomplete: "off", oninput: (event) => (state.settings[key] = event.target.value) }), why(name), { name: key });
   // Settings that were not detected are folded, except the start command, which an application needs.
   const isKnown = ([name]) => Boolean(found[name]) || (name === "start" && !found.static_folder);
   return h("section", { class: "panel", key: "found" },
     h("h2", {}, what ? text.found(what) : text.foundNothing),
     why("framework") || why("language") ? h("p", { class: "muted" }, prose(why("framework") || why("language"))) : null,
     found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, prose(problem)))),
-    found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => choose(state, place, candidate), { small: true })))),
+    found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => lookIn(state, place, candidate), { small: true })))),
     h("div", { class: "fields" },
-      field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" })),
+      field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" }), "", { name: "name" }),
       SETTINGS.filter(isKnown).map(setting),
-      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port ?? found.port ?? "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port")),
+      field(text.settings.port, h("input", { id: "port", type: "number", min: 1, max: 65535, value: state.port ?? found.port ?? "", placeholder: text.noPort, oninput: (event) => (state.port = event.target.value) }), why("port"), { name: "ports.0.internal_port" }),
       found.processes.length > 1 && field(text.settings.process, h("select", { id: "process", onchange: (event) => (state.settings.process = event.target.value) }, found.processes.map((process) => h("option", { value: process.name, selected: process.name === state.settings.process }, `${process.name}: ${process.command}`))), why("processes")),
-      field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp),
+      field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: state.variables, oninput: (event) => (state.variables = event.target.value) }), text.variablesHelp, { name: "variables" }),
       h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting))),
     h("div", { class: "actions" }, button(text.createOnly, () => create(state, place, false), { needs: ["POST", "/environment/x/application"] }), button(text.create, () => create(state, place, true), { main: true, needs: [["POST", "/environment/x/application"], ["POST", "/application/x/deploy"]] })));
 }
 
-function choose(state, place, candidate) {
+function lookIn(state, place, candidate) {
   state.root = candidate.root_path;
   state.name = "";
   return detect(state, place);
@@ -131,7 +148,7 @@ function choose(state, place, candidate) {
 
 async function create(state, place, thenDeploy) {
   const { parseDotenv } = await import("../dotenv.js");
-  const variables = parseDotenv(state.variables);
+  const variables = parseDotenv(state.variables, "variables");
   const { found } = state;
   const names = Object.fromEntries(SETTINGS.map(([name, setting]) => [setting, found[name]]));
   const changed = Object.fromEntries(Object.entries(state.settings).filter(([setting, value]) => value && value !== (names[setting] || "")));

@@ -40,7 +40,7 @@ export function render(state, place) {
     stale(state),
     brief(text.attention, needy),
     brief(text.changing, changing),
-    !services.length ? empty(text.empty, linkButton(place, "/new", words.places.new, { main: true, needs: NEW }), "windlass up") : null,
+    !services.length ? empty(text.empty, linkButton(place, "/new", words.places.new, { main: true, needs: NEW }), "windlass init && windlass up", text.fromFolder) : null,
     h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id)))),
     recent(services),
   ];

@@ -6,8 +6,9 @@ import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
 import { holdInWindow } from "../edits.js";
 import { parseDotenv } from "../dotenv.js";
+import { fieldError } from "../field_errors.js";
 import { ago } from "../format.js";
-import { button, showError, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
+import { button, confirm, dialog, empty, field, head, link, menu, say, table } from "../parts.js";
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
@@ -64,10 +65,10 @@ export function draw(state, place) {
       h("input", { type: "search", placeholder: text.search, "aria-label": text.search, value: state.search, oninput: (event) => ((state.search = event.target.value), place.update()) }),
       button(text.paste, () => paste(state, place), { needs: creating(state) }),
       button(text.add, () => edit(state, place, {}), { main: !size, needs: creating(state) })),
-    size > 0 && h("div", { class: "panel pending", role: "status" }, h("p", {}, text.pending(size)), h("ul", { class: "diff" }, [...state.changes.values()].map((change) => difference(change))),
+    size > 0 && h("div", { class: "panel pending", role: "status" }, h("p", {}, text.pending(size)), h("ul", { class: "diff" }, [...state.changes.values()].map((change) => difference(change, button(text.discard, () => (state.changes.delete(change.key), place.update()), { small: true, plain: true, title: text.discardOne(change.key) })))),
       h("p", { class: "muted" }, text.takesEffect),
-      h("div", { class: "actions" }, button(text.discard, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true, needs: [creating(state), ["POST", `${state.path}/deploy`]] }))),
-    state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value"),
+      h("div", { class: "actions" }, button(text.discardAll, () => (state.changes.clear(), place.update())), button(text.save, () => save(state, place, false)), state.service && button(text.saveAndDeploy, () => save(state, place, true), { main: true, needs: [creating(state), ["POST", `${state.path}/deploy`]] }))),
+    state.rows.length ? table(columns(state, place), rows, { label: words.tabs.variables }) : empty(text.empty, null, "windlass env set KEY=value", text.withCommand),
     injected(state),
   ];
 }
@@ -124,11 +125,11 @@ function value(state, place, row) {
   return [h("code", { class: "value" }, isOpen ? shown : `${shown.slice(0, 100)}…`), button(isOpen ? text.less : text.whole, () => (isOpen ? state.revealed.delete(row.id) : state.revealed.add(row.id), place.update()), { small: true, plain: true })];
 }
 
-function difference({ kind, key, before, after, isSecret }) {
+function difference({ kind, key, before, after, isSecret }, action) {
   const hide = (part) => (isSecret ? "••••••••" : part);
   return h("li", { key }, h("code", { class: "key" }, key), " ",
     before !== undefined && kind !== "add" && h("del", {}, hide(before) || text.emptyValue), " ",
-    kind !== "remove" && h("ins", {}, hide(after) || text.emptyValue), kind === "remove" && h("span", { class: "muted" }, ` ${text.removed}`));
+    kind !== "remove" && h("ins", {}, hide(after) || text.emptyValue), kind === "remove" && h("span", { class: "muted" }, ` ${text.removed}`), " ", action);
 }
 
 function stage(state, place, change) {
@@ -144,10 +145,11 @@ async function edit(state, place, row) {
     const content = h("textarea", { rows: 4, value: row.isSecret ? "" : row.value || "", spellcheck: "false", autofocus: !isNew || Boolean(row.key) });
     const secret = h("input", { type: "checkbox", role: "switch", checked: Boolean(row.isSecret), disabled: !isNew });
     return [
-      field(text.key, key),
-      field(text.value, content, text.valueHelp),
+      field(text.key, key, "", { name: "key" }),
+      field(text.value, content, text.valueHelp, { name: "value" }),
+      addresses(state, content),
       field(text.secret, secret, text.secretHelp, { isSwitch: true }),
-      h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, () => key.value.trim() && finish({ key: key.value.trim(), value: content.value, isSecret: secret.checked }), { main: true })),
+      h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, () => finish({ key: nameIn(key), value: content.value, isSecret: secret.checked }), { main: true })),
     ];
   });
   if (!changed) return;
@@ -156,18 +158,30 @@ async function edit(state, place, row) {
   stage(state, place, { kind, row: known, key: changed.key, after: changed.value, isSecret: known ? known.isSecret : changed.isSecret });
 }
 
+// The addresses of services, such as a database, that a value may mention.
+function addresses(state, content) {
+  const rows = state.injected.filter(({ key }) => key.endsWith("_URL") && !key.startsWith("WINDLASS_"));
+  const use = ({ key }) => {
+    content.value = `{{${key}}}`;
+    content.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  return rows.length > 0 && h("p", { class: "help" }, text.use, " ", rows.map((row) => button(row.service_name, () => use(row), { small: true, title: row.key })));
+}
+
+// Names that the API refuses are not staged.
+function nameIn(input) {
+  const key = input.value.trim();
+  if (!key) throw fieldError("key", text.keyMissing);
+  if (!input.readOnly && !/^[A-Za-z_][A-Za-z0-9_.-]*$/.test(key)) throw fieldError("key", text.keyForm);
+  return key;
+}
+
 async function paste(state, place) {
   const pasted = await dialog(text.paste, (finish) => {
-    const content = h("textarea", { rows: 12, class: "code", spellcheck: "false", autofocus: true, placeholder: "GREETING=hello\nDATABASE_URL=\"postgresql://…\"", "aria-label": text.paste });
+    const content = h("textarea", { rows: 12, class: "code", spellcheck: "false", autofocus: true, placeholder: "GREETING=hello\nDATABASE_URL=\"postgresql://…\"" });
     const secret = h("input", { type: "checkbox", role: "switch" });
-    const read = () => {
-      try {
-        finish({ pairs: parseDotenv(content.value), isSecret: secret.checked });
-      } catch (error) {
-        showError(error);
-      }
-    };
-    return [h("p", {}, text.pasteHelp), content, field(text.allSecret, secret, "", { isSwitch: true }),
+    const read = () => finish({ pairs: parseDotenv(content.value, "lines"), isSecret: secret.checked });
+    return [field(text.pasted, content, text.pasteHelp, { name: "lines" }), field(text.allSecret, secret, "", { isSwitch: true }),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.stage, read, { main: true }))];
   }, { wide: true });
   if (!pasted) return;

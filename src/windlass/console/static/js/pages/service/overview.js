@@ -1,7 +1,7 @@
 // The first look at a service: does it run, which version, where; and what to do if it does not.
 
 import { api } from "../../api.js";
-import { h } from "../../dom.js";
+import { h, prose } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
@@ -40,7 +40,7 @@ export function render(state, place) {
   return [
     message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
       ? failure(message || words.readable(status.state), { path, environment: service.environment.id, name: service.name, deployments, present: now?.id, place, id: newest?.id })
-      : message && h("section", { class: "panel" }, h("p", {}, message)),
+      : message && h("section", { class: "panel pending" }, h("p", {}, prose(message))),
     h("div", { class: "columns" },
       panel(text.runs, facts([
         [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
