@@ -38,6 +38,8 @@ LEASE = 15 * SECOND
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _PAUSE = 1.0
+_TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
+_LOST = "work was taken over by another server: this one was paused, or cut off from the database"
 """Seconds after an error."""
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
@@ -160,6 +162,8 @@ class Worker:
         owner = self._ctx.ownership.holder if is_owned(number) else None
         claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number, owner))
         for claim in claims:
+            if claim.is_taken_over:
+                _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
             self._start(self._queue(number), claim)
         return len(claims)
 
@@ -231,7 +235,7 @@ class Worker:
                 await asyncio.wait(earlier)
             await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
-            _log.warning("lost a claim", extra={"work": claim.id})
+            _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
             keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
             await self._look_again(claim)
         except asyncio.CancelledError:
@@ -258,7 +262,7 @@ class Worker:
             except Unavailable:
                 continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
             if not held:
-                _log.warning("lost a claim", extra={"work": claim.id})
+                _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
                 work.cancel()
                 return
 

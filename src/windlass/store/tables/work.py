@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Turns
@@ -123,6 +124,8 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+    is_taken_over: bool = False
+    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
@@ -255,8 +258,9 @@ class WorkChanges(WorkTable):
         `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
-            pieces = await self._next_pieces(queue, missing)
-            claims += (taken := await self._take(pieces, lease, owner))
+            pieces, ended = await self._next_pieces(queue, missing)
+            taken = await self._take(pieces, lease, owner)
+            claims += (replace(claim, is_taken_over=claim.id in ended) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
@@ -270,8 +274,8 @@ class WorkChanges(WorkTable):
         rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
-    async def _next_pieces(self, queue: int, most: int) -> list[str]:
-        """Returns the ids of the pieces whose turn it is."""
+    async def _next_pieces(self, queue: int, most: int) -> tuple[list[str], set[str]]:
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended."""
         now = self._session.now
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
@@ -293,7 +297,7 @@ class WorkChanges(WorkTable):
                 own = [due for due in ended if due.org == piece.org]
                 turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.org)
-        return taken
+        return taken, {piece.id for piece in ended}
 
     async def revoke(self, place: str) -> None:
         """Takes away the claims of all work at a place, which is due again at once."""
