@@ -1,6 +1,6 @@
 """Services that wait for others of their environment: to be deployed after them, and to be ended before them.
 
-Services are deployed in the order of their kinds, and a failure stops those of its request that come after it.
+Services are deployed in the order of their kinds, and a failure stops those of its request that come later.
 Where a job runs a command at its end, services that it needs end after it, and those that need it before.
 """
 
