@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+
+from msgspec.structs import force_setattr
 
 from tests.jobs.sites import (
     MINUTE,
     Programs,
     cron,
+    deployed,
     images_world,
     new_job,
     ready_job,
     runs,
     states,
 )
-from tests.world import World
+from tests.world import Answer, World
 from windlass.core.deploy.workload import OutputLine
 
 YEARLY = cron("0 0 1 1 *")
@@ -147,6 +151,39 @@ async def test_failed_runs_are_purged(world: World) -> None:
     world.clock.turn(MINUTE)
     await world.settle()
     assert (await runs(world, job))[-1]["number"] == 4
+
+
+async def test_purged_runs_are_in_the_audit_if_there_were_any(world: World) -> None:
+    programs = Programs(world)
+    environment = await world.environment()
+    job = await ready_job(world, environment)
+    programs.codes = [1, 1]
+    for _ in range(2):
+        world.clock.turn(MINUTE)
+        await world.settle()
+    path = f"/organization/{world.org}/events?eventType=FAILED_RUNS_DELETED"
+    for purge in (f"/job/{job}/cleanFailedJob", f"/environment/{environment}/cleanFailedJobs"):
+        assert (await world.post(purge, {"job_ids": []} if "environment" in purge else None)).status == 200
+        [event] = (await world.get(path))["events"]
+        assert (event["target_id"], json.loads(event["change"])["runs"]) == (job, 2)
+
+
+async def test_a_run_that_its_deployment_still_waits_for_is_not_purged(world: World) -> None:
+    """The deployment would find no run, and run its command once more."""
+    programs = Programs(world)
+    job = await new_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
+    programs.codes = [1]
+    answers: list[Answer] = []
+
+    async def purge(point: str) -> None:
+        if point == "run recorded":
+            answers.append(await world.post(f"/job/{job}/cleanFailedJob"))
+
+    force_setattr(world.installation.ctx, "point", purge)
+    assert (await deployed(world, job))["status"] == "FAILED"
+    assert len(programs.started) == 1
+    assert [answer["clean_kubernetes_jobs"] for answer in answers] == [[]]
+    assert len((await world.post(f"/job/{job}/cleanFailedJob"))["clean_kubernetes_jobs"]) == 1
 
 
 async def test_jobs_of_another_environment_are_not_purged(world: World) -> None:

@@ -26,7 +26,7 @@ from windlass.control.records.terraform_states import (
     newest_content,
     note_attributes,
     plan_record,
-    present_digest,
+    present_state,
     put_plan,
     run_of,
     unlock_state,
@@ -133,7 +133,7 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     if plan is None or plan.service != run.service or particulars(run).of != rest:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")
     record = plan_record(ctx, plan)
-    if record.state != await present_digest(ctx.store.reads, run.service):
+    if record.state != await present_state(ctx.store.reads, run.service):
         raise Conflict("Make a new plan, and apply that: the state has changed since this one")
     return record.file
 
@@ -198,7 +198,7 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
         text=mask.text(sent.text),
         resources=[{name: mask.text(value) for name, value in item.items()} for item in sent.resources],
         file=file,
-        state=await present_digest(tx, service.id),
+        state=await present_state(tx, service.id),
     )
     await put_plan(ctx, tx, run, (sent.added, sent.changed, sent.destroyed), record)
     return b""
