@@ -208,6 +208,11 @@ def restore(file: Path, force: bool, **options: Any) -> None:
         report = asyncio.run(examine(settings))
     start = to_type(settings, "serve --adopt" if report.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
+    click.echo(
+        "People sign in to the console again. API tokens, members, roles and invitations are those of that time, "
+        "too: remove again what was removed since.",
+        err=True,
+    )
 
 
 def _say(message: str) -> None:
