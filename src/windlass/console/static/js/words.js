@@ -58,7 +58,10 @@ export const words = {
     withToken: "With an API token", token: "API token", tokenExplained: "The first start of the server prints one. It is not kept in this browser: it is exchanged for a session.",
     problems: {
       lost: "Try again: the sign-in took too long, or was begun in another browser.", refused: "Try again: the provider did not confirm who you are.",
-      unreachable: "Try again later, or sign in with a link: the provider does not answer.", no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
+      unreachable: "Try again later, or sign in with a link: the provider does not answer.",
+      broken: "Tell the operator of this server, or sign in with a link: Windlass cannot use what the provider answers. The log of the server says why.",
+      clock: "Tell the operator of this server, or sign in with a link: the clock of the provider and that of this server differ too much.",
+      no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
     },
   },
 
@@ -188,7 +191,7 @@ export const words = {
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SIGN_OUT: "signed out", SESSION_ENDED: "ended another session of their own", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
