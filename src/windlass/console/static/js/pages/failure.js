@@ -34,7 +34,7 @@ export function failure(message, { path, environment, name, deployments, present
 
 // The buttons that do what the first sentence says: it names a service, a database, a variable, or a field of the settings.
 function advice(sentence, path, environment) {
-  if (/^Fix the [^]* which comes first: it failed/.test(sentence)) return [does(`/environment/${environment}`, words.failure.whatFailed, true)];
+  if (/^Fix the [^]* which comes first\./.test(sentence)) return [does(`/environment/${environment}`, words.failure.whatFailed, true)];
   const [, variable, value = ""] = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)(?:.*?=(\{\{\w+\}\}))?/.exec(sentence) || [];
   const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
   if (section) return [does(`${path}/settings?section=${section}`, words.failure.settings(words.settings.sections[section]), true)];
