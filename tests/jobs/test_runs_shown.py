@@ -59,6 +59,20 @@ async def test_a_job_is_not_run_before_it_is_deployed_or_while_it_runs(world: Wo
     assert (again.status, "a job has one run at a time" in again.message) == (409, True)
 
 
+async def test_a_run_says_what_it_waits_for_while_its_engine_is_away(world: World) -> None:
+    job = await ready_job(world, schedule=YEARLY)
+    world.engine.away = True
+    run = (await world.post(f"/job/{job}/run"))["id"]
+    await world.settle()
+    shown = await world.get(f"/job/{job}/run/{run}")
+    assert (shown["status"], shown["message"]) == ("RUNNING", "The engine does not answer")
+    world.engine.away = False
+    world.clock.turn(MINUTE)
+    await world.settle()
+    shown = await world.get(f"/job/{job}/run/{run}")
+    assert (shown["status"], shown["message"]) == ("SUCCEEDED", "exited with code 0")
+
+
 async def test_a_run_is_cancelled(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()

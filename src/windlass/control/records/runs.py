@@ -150,7 +150,7 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
 
 async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> None:
     """Writes the final state of a run. A run that failed is tried again as often as its job allows."""
-    details.ended = tx.now
+    details.ended, details.waits = tx.now, ""
     ended = await change_run(tx, run, state, details)
     measure_run_of_job(tx, job.name, state, details)
     may_retry = not (details.is_cancelled or details.is_given_up)
@@ -220,7 +220,7 @@ def shown_run(run: RunRow) -> Document:
         "status": run.status,
         "cause": run.cause,
         "event": details.event,
-        "message": details.message,
+        "message": details.message or details.waits,
         "created_at": stamp(run.created),
         "updated_at": stamp(details.ended or details.began or run.created),
         "scheduled_for": stamp(run.due) if run.due else None,

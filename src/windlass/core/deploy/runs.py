@@ -88,6 +88,8 @@ class RunDetails(Struct, omit_defaults=True, kw_only=True):
     is_given_up: bool = False
     """True if it fails, before it is ended: nothing of it is started again."""
     message: str = ""
+    waits: str = ""
+    """The reason for which it cannot begin, or its end cannot be learned, now."""
     began: int = 0
     ended: int = 0
     exit_code: int | None = None

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Turns
@@ -123,6 +124,8 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+    is_taken_over: bool = False
+    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
@@ -224,9 +227,11 @@ class WorkTable(Table):
             nearest[queue] = min(since, nearest.get(queue, since))
         return nearest
 
-    async def next_pieces(self, queue: int, most: int, now: int, *, only_idle: bool = False) -> list[str]:
-        """Returns the ids of the pieces whose turn it is; `only_idle`: those of organizations with nothing
-        under way."""
+    async def next_pieces(
+        self, queue: int, most: int, now: int, *, only_idle: bool = False
+    ) -> tuple[list[str], set[str]]:
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended;
+        `only_idle`: the turns of organizations with nothing under way."""
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
@@ -247,7 +252,7 @@ class WorkTable(Table):
                 own = [due for due in ended if due.org == piece.org]
                 turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.org)
-        return taken
+        return taken, {piece.id for piece in ended}
 
     async def queue_of_runs(self, job: str) -> int:
         """Returns the queue of runs of a job."""
@@ -286,8 +291,10 @@ class WorkChanges(WorkTable):
         `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
-            pieces = await self.next_pieces(queue, missing, self._session.now, only_idle=only_idle)
-            claims += (taken := await self._take(pieces, lease, owner))
+            now = self._session.now
+            pieces, ended = await self.next_pieces(queue, missing, now, only_idle=only_idle)
+            taken = await self._take(pieces, lease, owner)
+            claims += (replace(claim, is_taken_over=claim.id in ended) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
