@@ -72,7 +72,7 @@ export const words = {
   },
 
   overview: {
-    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well", manyErrors: (share) => `${Math.round(share * 100)} % of its requests in the last 5 minutes were answered with an error (5xx).`,
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
     noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
     running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
