@@ -33,7 +33,8 @@ export const words = {
   typeName: (name) => `Type ${name} to confirm`,
   between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
   asOf: "As of", refresh: "Refresh",
-  yourTime: "In your time zone", lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
+  yourTime: "In your time zone", lastSeen: (time, why) => `Last seen ${time.toLocaleTimeString()}, trying again … ${why || ""}`.trim(),
+  noDatabase: "The server answers, but cannot read its database.", refused: (why) => `Nothing more is shown here. ${why}`,
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
@@ -71,7 +72,7 @@ export const words = {
   },
 
   overview: {
-    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well", manyErrors: (share) => `${Math.round(share * 100)} % of its requests in the last 5 minutes were answered with an error (5xx).`,
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
     noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
     running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
@@ -206,6 +207,8 @@ export const words = {
     told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
     noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
   },
+  slow: "The server has not answered for 20 seconds. The page goes on waiting.", noAnswer: "The server did not answer within 100 seconds. Try again later.",
+  mayBeDone: "What you asked for may have been done all the same. If you ask for it again, it is done only once.",
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },
