@@ -199,6 +199,8 @@ def _query(verb: Verb, family: Family) -> type[Spec] | None:
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
     if verb is not Verb.LIST:
         return None
+    if family.list_query:
+        return family.list_query
     return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
 
 
