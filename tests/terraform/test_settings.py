@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import subprocess
 import sys
 import zipfile
@@ -212,6 +213,26 @@ async def test_a_secret_value_is_never_answered_and_kept_until_it_is_sent_again(
     await world.patch(path, {"terraform_variables_source": source})
     assert await values_of(world, service) == {"password": "another-secret"}
     assert all("hunter2" not in str(event.body) for event in await world.events())
+
+
+async def test_a_taken_name_is_refused_as_one_and_takes_no_secret_of_others_created_at_once(world: World):
+    """Changes of one group run again when one of them fails: settings are as they were sent each time."""
+    environment = await world.environment()
+    source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
+    answers = await asyncio.gather(
+        *(
+            world.post(
+                f"/environment/{environment}/terraform", body(name=name, terraform_variables_source=source)
+            )
+            for name in ("first", "bucket", "Bucket", "last")
+        )
+    )
+    assert sorted(answer.status for answer in answers) == [201, 201, 201, 409], answers
+    (refused,) = (answer for answer in answers if answer.status == 409)
+    assert refused.message.startswith("name: there is already one Terraform service")
+    for answer in answers:
+        if answer.status == 201:
+            assert await values_of(world, answer["id"]) == {"password": "hunter2-hunter2"}
 
 
 async def values_of(world: World, service: str) -> dict[str, str]:

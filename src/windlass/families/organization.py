@@ -107,6 +107,14 @@ class ServiceInBrief(Shown):
     instances: InstancesWanted = 0
     running_instances: InstancesRunning = 0
     ready_instances: InstancesReady = 0
+    error_share: Annotated[
+        float | None,
+        Meta(
+            description="Share of its requests of the last five minutes that were answered with a status of "
+            "5xx. Null if there were none, or if another server measures them"
+        ),
+        example(0.02),
+    ] = None
     environment_name: Annotated[str, example("production")]
     project_name: Annotated[str, example("shop")]
     last_deployment_date: Maybe[Timestamp] = absent

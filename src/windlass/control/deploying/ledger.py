@@ -253,8 +253,7 @@ class Ledger:
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
         await self.settle(tx, self.service, state, message)
-        if self.ctx.kinds[self.service.family].has_runs:
-            await fail_followers(self.ctx, tx, self.service, current)
+        await fail_followers(self.ctx, tx, self.service, current)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
 

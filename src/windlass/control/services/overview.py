@@ -95,6 +95,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
         "message": status.message,
         "version": await version_of(source, status.serving),
         **shown_instances(status),
+        "error_share": ctx.usage.error_share(service.id, ctx.clock.now()),
         "service_type": ctx.registry[service.family].enum_value,
         "description": own.description,
         "icon_uri": own.icon_uri,

@@ -181,6 +181,8 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
             yield gauge("webhook_deliveries_oldest_seconds", "Age of the oldest of them", _age(oldest, now))
         if figure.sort == "receivers":
             yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
+        if figure.sort == "sessions":
+            yield gauge("browser_sessions", "Browsers that are signed in, at most 10,000", figure.count)
     services = {figure.state: figure for figure in figures if figure.sort == "services"}
     states: list[Sample] = [
         ((state.lower(),), services[state].count if state in services else 0) for state in State

@@ -14,6 +14,8 @@ class Event(StrEnum):
     UPDATED = "UPDATE"
     DELETED = "DELETE"
     SIGNED_IN = "SIGN_IN"
+    SIGNED_OUT = "SIGN_OUT"
+    SESSION_ENDED = "SESSION_ENDED"
     SIGN_IN_REFUSED = "SIGN_IN_REFUSED"
     TOKEN_USED = "TOKEN_USED"  # noqa: S105 (the name of an event)
     TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105 (the name of an event)

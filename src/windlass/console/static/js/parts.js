@@ -153,9 +153,9 @@ export function errorBox(error, action) {
   return h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, prose(errorText(error))), action);
 }
 
-/** Says that what is shown is old, if the stream is broken. */
-export function stale({ isLive, since }) {
-  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
+/** Says that what is shown is old, if the stream is broken, or the server cannot go on with it. `why`: as it says. */
+export function stale({ isLive, since, why }) {
+  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since), why)) : null;
 }
 
 // Dialogs
