@@ -92,6 +92,9 @@ class Shop:
     def push(self, release: str) -> None:
         self._repository.put({"Dockerfile": DOCKERFILE, "app.py": f"RELEASE = {release!r}\n{APP}"}).commit()
 
+    def break_down(self) -> None:
+        self._repository.put({"app.py": "raise SystemExit(1)"}).commit()
+
     async def do(self, deed: str, state: str = "RUNNING") -> None:
         """It is done, and the state is then as it should be."""
         await self.windlass.call("POST", f"{self._path}/{deed}")
@@ -147,6 +150,26 @@ async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_r
         await shop.delete()
         await there.is_empty()
         await until(partial(answers, url, 404))
+
+
+async def test_storage_is_added_and_removed_by_one_deployment_each(there):
+    async with there.windlass() as windlass:
+        shop = Shop(windlass, Repository(there.folder / "shop"))
+        shop.push("first")
+        await shop.make()
+        await shop.do("deploy")
+        await shop.edit(storage=[{"size": 1, "mount_point": "/app/data"}])
+        await shop.do("deploy")
+        url = await shop.url()
+        assert release(await page(url)) == "first"
+        await shop.edit(storage=[])
+        shop.break_down()
+        await shop.do("deploy", "ERROR")
+        await until(partial(answers, url, 200))
+        assert release(await page(url)) == "first"
+        shop.push("second")
+        await shop.do("deploy")
+        assert release(await page(url)) == "second"
 
 
 async def answers(url: str, status: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.fakes.engine import FakeEngine
-from tests.world import World, make_world
+from tests.world import REPOSITORY, World, make_world
 
 IMAGE = {"name": "cache", "image_name": "acme/cache", "tag": "1.0", "arguments": ["-v"]}
 
@@ -111,6 +111,27 @@ async def test_a_failed_and_a_waiting_deployment_are_told_from_others(world: Wor
     await world.settle()
     assert (await world.get(f"/environment/{environment}/deploymentQueue"))["results"] == []
     assert (await world.get(f"/service/{app}/deploymentQueue"))["results"] == []
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+async def test_a_queue_has_details_of_jobs_only(world: World, base: str):
+    """Existing clients require the type of a job in `details`, and refuse the whole list without it."""
+    environment = await world.environment()
+    app = await world.application(environment)
+    job = {
+        "name": "j",
+        "source": {"docker": {"git_repository": {"url": REPOSITORY}}},
+        "schedule": {"on_start": {}},
+    }
+    job_id = await world.made(f"/environment/{environment}/job", job)
+    await world.post(f"/environment/{environment}/deploy")
+    [queued] = (await world.get(f"{base}/environment/{environment}/deploymentQueue"))["results"]
+    details = {
+        service["identifier"]["service_id"]: service.get("details")
+        for service in queued["stages"][0]["services"]
+    }
+    assert details[app] is None
+    assert details[job_id]["job_type"] == "LIFECYCLE"
 
 
 async def test_statuses_come_in_one_stage(world: World, shop):

@@ -28,21 +28,28 @@ from windlass.store import NameRow, StatusRow
 _log = log("routes")
 
 
-async def reserve(ctx: Context, *generations: Workload | None) -> None:
-    """Listens for all of these at once, or raises RouteError with nothing changed."""
-    workloads = [workload for workload in generations if workload]
+async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
+    """Listens for both at once, or raises RouteError with nothing changed. One that runs alone listens itself
+    where its neighbours find it: the router leaves these ports to it."""
+    workloads = [workload for workload in (new, old) if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
-    listens = {listen for workload in workloads for listen in await _sockets_of(ctx, workload)}
-    service = workloads[0].service
+    sockets = {listen for workload in workloads for listen in _public(workload)}
+    inside = [await _inside(ctx, workload) for workload in workloads if not new.alone]
+    sockets |= {Listen(port, local=True) for ports in inside for port in ports.values()}
+    service = new.service
     place = await ctx.places.of(service)
     await _leave_former(ctx, place, service)
-    await place.router.reserve(service, sorted(listens, key=lambda listen: listen.port))
+    await place.router.reserve(service, sorted(sockets, key=lambda listen: listen.port))
 
 
-async def _sockets_of(ctx: Context, workload: Workload) -> list[Listen]:
-    public = [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
-    return public + [Listen(port, local=True) for port in (await _inside(ctx, workload)).values()]
+async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
+    """Returns whether the router has to listen for the new one where instances of the old one listen."""
+    return old is not None and old.alone and bool(await _inside(ctx, new))
+
+
+def _public(workload: Workload) -> list[Listen]:
+    return [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
 
 
 async def _inside(ctx: Context, workload: Workload) -> dict[str, int]:
@@ -245,12 +252,22 @@ async def _put(
 async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
     """Used when the ports are not open in this process yet. If they cannot be opened now, because another
     replica or program of this machine has them, the service is still reached by name."""
+    by_name_only = [replace(route, external=None) for route in routes if route.kind == "http"]
+    if not workload.alone and await _gives_way(ctx, workload.service):
+        return by_name_only
     try:
         await reserve(ctx, workload)
     except RouteError as error:
         _log.warning("routes are left out", extra={"service": workload.service, "why": str(error)})
-        return [replace(route, external=None) for route in routes if route.kind == "http"]
+        return by_name_only
     return routes
+
+
+async def _gives_way(ctx: Context, service: str) -> bool:
+    """Returns whether a release is under way that runs alone, and so listens itself for its neighbours."""
+    begun = await ctx.store.reads.deployments.open(service)
+    released = [decrypt_workload(ctx, row) for row in begun if row.status == Progress.DEPLOYING]
+    return any(workload is not None and workload.alone for workload in released)
 
 
 async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:

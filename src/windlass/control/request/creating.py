@@ -56,8 +56,13 @@ class NewResource(Struct, frozen=True):
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    new = NewResource(call.family, call.sent(Spec), parent, call.actor, call, extras=call.prepared)
+    new = NewResource(call.family, _copy_of(call.sent(Spec)), parent, call.actor, call, extras=call.prepared)
     return await create_in(ctx, tx, new)
+
+
+def _copy_of(sent: Spec) -> Spec:
+    """Copies what was sent. Creating completes it and takes secrets out of it, and a change may run again."""
+    return msgspec.convert(msgspec.to_builtins(sent), type(sent))
 
 
 async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:

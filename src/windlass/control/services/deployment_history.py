@@ -226,20 +226,23 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
 
 
 def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
-    services = [
-        {
-            "identifier": _identifier(ctx, past),
-            "status": _stage_status(past.state),
-            "icon_uri": past.service.read(_Icon).icon_uri,
-            "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        }
-        for past in group
-    ]
+    services = [_queued_service(ctx, past) for past in group]
     return {
         "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
         "trigger_action": _trigger(group),
         "stages": [{"name": STAGE, "status": _stage_status(state_of(group)), "services": services}],
+    }
+
+
+def _queued_service(ctx: Context, past: PastDeployment) -> Document:
+    """Returns a service of a queue. Clients refuse `details` without the type of a job."""
+    version = ctx.kinds[past.service.family].shown_version(past.service, past.details)
+    return {
+        "identifier": _identifier(ctx, past),
+        "status": _stage_status(past.state),
+        "icon_uri": past.service.read(_Icon).icon_uri,
+        **({"details": version} if "job_type" in version else {}),
     }
 
 

@@ -29,6 +29,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
+from windlass.core.words.naming import with_article
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
@@ -154,11 +155,12 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
     chosen: dict[str, tuple[Row, Spec | None]] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
-        for item in getattr(body, where, ()):
+        for index, item in enumerate(getattr(body, where, ())):
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
-                raise Invalid(f"{where}: choose a {family} of this environment: none has the id {id}")
+                noun = with_article(ctx.registry[family].noun)
+                raise Invalid(f"{where}[{index}]: choose {noun} of this environment: none has the id {id}")
             if chosen.setdefault(id, (row, asked))[1] != asked:
                 raise Invalid(f"{where}: name each {family} once: {name_of(row)} is there with two versions")
     families = [*ctx.kinds]

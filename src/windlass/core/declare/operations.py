@@ -33,6 +33,14 @@ class Paging(Spec):
     page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
 
 
+class PageOfWhole(Paging):
+    """The query of a list that is answered whole, unless a page of it is asked for."""
+
+    page: Annotated[
+        int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1. Without a page, the whole list")
+    ] = 1
+
+
 class ServiceListQuery(Paging):
     to_update: Annotated[
         bool, Meta(description="Only those that are OUT_OF_DATE: a deployment would change them")
@@ -113,6 +121,11 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     def shown_once(self) -> frozenset[str]:
         """Fields of the answer that are shown once."""
         return _shown_once(self.answer) if self.answer else frozenset()
+
+    @property
+    def pages_if_asked(self) -> bool:
+        """True if it is a list that is answered whole, unless a page of it is asked for."""
+        return self.query is not None and issubclass(self.query, PageOfWhole)
 
     @property
     def writes(self) -> bool:
@@ -199,6 +212,8 @@ def _query(verb: Verb, family: Family) -> type[Spec] | None:
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
     if verb is not Verb.LIST:
         return None
+    if family.list_query:
+        return family.list_query
     return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
 
 
@@ -230,7 +245,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         status=action.status,
         also=action.also,
         declared_body=action.body,
-        query=action.query or (Paging if action.listing and action.paged else None),
+        query=action.query or _query_of_list(action),
         answer=action.answer,
         tagged=action.answer is Itself and not action.listing,
         listing=action.listing,
@@ -242,6 +257,12 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         only_reads=action.only_reads,
         description=action.description,
     )
+
+
+def _query_of_list(action: Action) -> type[Paging] | None:
+    if not action.listing or action.method != "GET" or action.is_unpaged:
+        return None
+    return Paging if action.paged else PageOfWhole
 
 
 def action_id(action: Action, title: str) -> str:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Turns
@@ -123,6 +124,8 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+    is_taken_over: bool = False
+    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
@@ -224,6 +227,33 @@ class WorkTable(Table):
             nearest[queue] = min(since, nearest.get(queue, since))
         return nearest
 
+    async def next_pieces(
+        self, queue: int, most: int, now: int, *, only_idle: bool = False
+    ) -> tuple[list[str], set[str]]:
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended;
+        `only_idle`: the turns of organizations with nothing under way."""
+        rows = await self._session.all(FRONT, now, queue, _FRONT)
+        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
+        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
+        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
+        if len(front) < _FRONT:
+            turns.add([*ended, *front], whole=True)
+        else:
+            # If enough organizations in front have nothing under way, no others can come before them.
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            if turns.idle() < most:
+                firsts = await self._session.all(FIRSTS, queue, now)
+                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
+        taken: list[str] = []
+        while len(taken) < most and (piece := turns.take(only_idle=only_idle)):
+            taken.append(piece.id)
+            if turns.lacks(piece.org):
+                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
+                own = [due for due in ended if due.org == piece.org]
+                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.org)
+        return taken, {piece.id for piece in ended}
+
     async def queue_of_runs(self, job: str) -> int:
         """Returns the queue of runs of a job."""
         row = await self._session.one(QUEUE_OF_SERVICE, job)
@@ -249,14 +279,22 @@ class WorkChanges(WorkTable):
         self._session.nudge("work")
 
     async def claim(
-        self, lease: int, most: int, queue: int = Queue.RECONCILE, owner: PlaceHolder | None = None
+        self,
+        lease: int,
+        most: int,
+        queue: int = Queue.RECONCILE,
+        owner: PlaceHolder | None = None,
+        *,
+        only_idle: bool = False,
     ) -> list[Claim]:
         """Claims due work, organizations by turns. A lease that has not ended is left to its worker, and with
         `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
-            pieces = await self._next_pieces(queue, missing)
-            claims += (taken := await self._take(pieces, lease, owner))
+            now = self._session.now
+            pieces, ended = await self.next_pieces(queue, missing, now, only_idle=only_idle)
+            taken = await self._take(pieces, lease, owner)
+            claims += (replace(claim, is_taken_over=claim.id in ended) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
@@ -269,31 +307,6 @@ class WorkChanges(WorkTable):
         statement, holder = (CLAIM_OWNED, (owner.place, owner.owner, now)) if owner else (CLAIM, ())
         rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
-
-    async def _next_pieces(self, queue: int, most: int) -> list[str]:
-        """Returns the ids of the pieces whose turn it is."""
-        now = self._session.now
-        rows = await self._session.all(FRONT, now, queue, _FRONT)
-        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
-        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
-        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
-        if len(front) < _FRONT:
-            turns.add([*ended, *front], whole=True)
-        else:
-            # If enough organizations in front have nothing under way, no others can come before them.
-            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
-            if turns.idle() < most:
-                firsts = await self._session.all(FIRSTS, queue, now)
-                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
-        taken: list[str] = []
-        while len(taken) < most and (piece := turns.take()):
-            taken.append(piece.id)
-            if turns.lacks(piece.org):
-                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
-                own = [due for due in ended if due.org == piece.org]
-                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
-            turns.advance(piece.org)
-        return taken
 
     async def revoke(self, place: str) -> None:
         """Takes away the claims of all work at a place, which is due again at once."""

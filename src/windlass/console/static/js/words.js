@@ -112,7 +112,7 @@ export const words = {
   },
   unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", inDialog: "What you typed here is not saved, and would be lost.", leave: "Leave" },
   failure: {
-    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
+    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database", whatFailed: "See what failed",
   },
   runs: {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
