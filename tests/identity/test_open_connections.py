@@ -1,4 +1,4 @@
-"""What a person has open ends with the rights: a terminal, a followed log, a stream of events."""
+"""Open connections of a person end with the rights: a terminal, a followed log, a stream of events."""
 
 from __future__ import annotations
 
