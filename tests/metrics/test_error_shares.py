@@ -12,7 +12,8 @@ from windlass.control.context.usage_history import EVERY
 
 async def share(world: World) -> float | None:
     (service,) = (await world.get(f"/organization/{world.org}/services"))["results"]
-    return service["error_share"]
+    found: float | None = service["error_share"]
+    return found
 
 
 @pytest.mark.parametrize(
