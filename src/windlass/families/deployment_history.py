@@ -143,7 +143,9 @@ class QueuedStageService(Shown):
     identifier: DeployedService
     status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
     icon_uri: Annotated[str, example("app://windlass/application")]
-    details: Annotated[Maybe[DeployedVersion], Meta(description="Version and type; jobs alone have it")] = absent
+    details: Annotated[Maybe[DeployedVersion], Meta(description="Version and type; jobs alone have it")] = (
+        absent
+    )
 
 
 class QueuedStage(Shown):

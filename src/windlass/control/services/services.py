@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
@@ -33,7 +32,6 @@ from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.repositories import source_of
-from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.spec import Spec
@@ -284,41 +282,6 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     after = await tx.deployments.get(row.id)
     assert after is not None
     return Reply(encode(shown_deployment(call, service, after, status, fresh)))
-
-
-@reads("*.deploymentHistory")
-async def history(ctx: Context, call: Call) -> Reply:
-    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
-    source = ctx.store.reads
-    service = await target(source, call)
-    page, size = paging(call)
-    status, going = await status_of(source, service), await source.deployments.open(service.id)
-    first = nth_without(status.deployments, (page - 1) * size, {deployment.number for deployment in going})
-    rows = await source.deployments.ended(service.id, size, first)
-    total = status.deployments - len(going)
-    name = name_of(service)
-    shown = [encode(_history_entry(row, name)) for row in rows]
-    body = results(shown, page, size, total)
-    return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
-
-
-def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
-    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
-    number = highest - skip
-    for missing in sorted(without, reverse=True):
-        number -= missing >= number
-    return number
-
-
-def _history_entry(row: DeploymentRow, name: str) -> Document:
-    return {
-        "id": row.id,
-        "created_at": stamp(row.created),
-        "updated_at": stamp(row.changed),
-        "name": name,
-        "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
-        "commit": particulars(row).commit,
-    }
 
 
 async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
