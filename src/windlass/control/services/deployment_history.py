@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
+from typing import Final
 
 from msgspec import Struct
 
@@ -31,7 +32,15 @@ from windlass.core.declare.paging import PastDeploymentsQuery
 from windlass.core.deploy.states import Do, Progress, State, action_status
 from windlass.families.deployment_history import HistoryQuery
 from windlass.families.environment import LISTS
+from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Reads, Row
+
+_PARTS: Final = {
+    PLAN_ONLY: "DEPLOY_DRY_RUN",
+    UNLOCK: "TERRAFORM_FORCE_UNLOCK",
+    MIGRATE: "TERRAFORM_MIGRATE_STATE",
+}
+"""Words of requests that do a part of a deployment, by the word that their statuses have."""
 
 # One service
 
@@ -94,15 +103,12 @@ async def list_of_service(ctx: Context, call: Call) -> Reply:
 
 
 def _service_entry(ctx: Context, call: Call, past: PastDeployment) -> Document:
-    status_details = details_of(past.state)
-    if past.details.sub_action:
-        status_details |= {"sub_action": past.details.sub_action}
     return {
         "identifier": _identifier(ctx, past),
         "status": call.dialect.exact(past.state),
         "auditing_data": _auditing_data([past]),
         "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        "status_details": status_details,
+        "status_details": details_of(past.state, past.details.sub_action),
         "icon_uri": past.service.read(_Icon).icon_uri,
         "total_duration": _duration([past]),
     }
@@ -207,8 +213,10 @@ def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> D
 
 
 def _trigger(group: Group) -> str:
-    action = group[0].row.action
-    return Do.DEPLOY if action == Do.RUN else action
+    action, parts = group[0].row.action, {past.details.sub_action for past in group}
+    if action == Do.RUN:
+        return _PARTS.get(parts.pop(), Do.DEPLOY) if len(parts) == 1 else Do.DEPLOY
+    return action
 
 
 def _auditing_data(group: Group) -> Document:
@@ -251,7 +259,7 @@ def _queue_entry(ctx: Context, past: PastDeployment) -> Document:
     return {
         "identifier": {**identifier, "deployment_request_id": identifier.pop("execution_id")},
         "auditing_data": _auditing_data([past]),
-        "status_details": details_of(past.state),
+        "status_details": details_of(past.state, past.details.sub_action),
         "icon_uri": past.service.read(_Icon).icon_uri,
     }
 

@@ -22,7 +22,7 @@ from windlass.control.records.deployments import (
 )
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import as_known
-from windlass.control.records.shown_deployments import shown_deployment, shown_status
+from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
@@ -32,6 +32,7 @@ from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.repositories import source_of
+from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.spec import Spec
@@ -213,9 +214,18 @@ async def _answer(
 @reads("*.status")
 async def read_status(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    status = await as_known(ctx, await status_of(ctx.store.reads, service))
-    fresh = await freshness(ctx, ctx.store.reads, service, status)
-    return Reply(encode(shown_status(call, service, status, fresh)))
+    return Reply(encode(await whole_status(ctx, ctx.store.reads, call, service)))
+
+
+async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
+    """Returns the status of a service, with what its last deployment does if that may be a part."""
+    status = await as_known(ctx, await status_of(source, service))
+    document = shown_status(call, service, status, await freshness(ctx, source, service, status))
+    if ctx.kinds[service.family].has_sub_actions and status.deployment:
+        last = await source.deployments.get(status.deployment)
+        if last:
+            document["status_details"] = details_of(status.state, particulars(last).sub_action)
+    return document
 
 
 async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
