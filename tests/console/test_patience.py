@@ -109,3 +109,28 @@ def test_a_page_without_an_answer_says_so_and_comes_by_itself(
     page.unroute_all()
     page.clock.fast_forward("00:11")
     expect(page.get_by_role("heading", name="Tokens", level=1)).to_be_visible()
+
+
+def test_a_notice_is_above_the_dialog_that_is_open(
+    server: Server, new_page: Callable[..., Page], watch
+) -> None:
+    watch.expected.append("status of 500")
+    page = new_page(f"/organization/{server.org}/apiToken")
+    refusal = {"status": 500, "error": "Internal Server Error", "message": "Out of order"}
+    page.route("**/organization/*/apiToken", partial(Route.fulfill, status=500, json=refusal))
+    page.get_by_role("button", name="New API token").first.click()
+    shown = page.locator("dialog[open]")
+    shown.locator("input").first.fill("robot")
+    create = shown.get_by_role("button", name="Create", exact=True)
+    close = page.locator("#notices").get_by_role("button", name="Close")
+    for _ in range(2):
+        create.click()
+        expect(page.get_by_role("alert").filter(has_text="Out of order")).to_be_visible()
+        close.click()
+        expect(page.locator("#notices .notice")).to_have_count(0)
+    create.click()
+    expect(page.locator("#notices .notice")).to_have_count(1)
+    shown.get_by_role("button", name="Cancel").click()
+    expect(shown).to_have_count(0)
+    close.click()  # it stays when the dialog is gone
+    expect(page.locator("#notices .notice")).to_have_count(0)

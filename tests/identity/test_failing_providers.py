@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from tests.identity.issuer import invite
 from tests.identity.test_provider_sign_ins import ADA, CodeIssuer, come_back, problem, provider_of
 from tests.world import make_world
 from windlass.base.clock import SECOND
-from windlass.base.http_out import HttpResult
+from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
+from windlass.console.files import ROOT
+from windlass.control.people import sign_in
 from windlass.core.access import Scope
 
 ESCAPE = "out of order\x1b[31m"
@@ -111,6 +115,44 @@ async def test_an_error_of_another_sign_in_is_not_logged(issuer, browser, caplog
     assert logged(caplog, "error") == []
 
 
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (b"<html>", "broken"),
+        (b"[" * 100_000, "broken"),
+        (b"\xff", "broken"),
+        (b"{}", "broken"),
+        (None, "unreachable"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
+async def test_a_document_that_cannot_be_used_is_told_from_one_that_does_not_come(
+    issuer, browser, path, document, word
+):
+    fetch = issuer.fetch
+
+    async def failing(url: str) -> bytes:
+        if not url.endswith(path):
+            return await fetch(url)
+        if document is None:
+            raise NoAnswer("no route")
+        return document
+
+    browser._world.installation.authenticator.fetch = failing
+    if path == "/keys":
+        assert problem(await come_back(browser, issuer)) == word
+    else:
+        assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == word
+
+
+async def test_a_provider_at_an_address_that_is_not_allowed_is_a_matter_of_the_settings(issuer, browser):
+    async def refuse(*_: Any, **__: Any) -> HttpResult:
+        raise AddressRefused("10.0.0.5 is not a public address")
+
+    issuer.send = refuse
+    assert problem(await come_back(browser, issuer)) == "broken"
+
+
 @pytest.mark.parametrize("seconds", [-3600, 3600, -10, 10])
 async def test_a_clock_that_is_wrong_is_named(world, issuer, browser, seconds):
     now = world.clock.now() // SECOND
@@ -146,3 +188,18 @@ async def test_new_keys_of_a_provider_are_used_some_seconds_after_the_former_one
     assert problem(await come_back(browser, issuer)) == "refused"
     world.clock.turn(3)
     assert "#key=" in (await come_back(browser, issuer)).headers["location"]
+
+
+def without_text(source: str, words: str) -> set[str]:
+    """Returns the reasons of the source that the page has no text for."""
+    problems = words.partition("problems: {")[2].partition("},")[0]
+    told = set(re.findall(r'(\w+): "', problems))
+    reasons = re.findall(r"(?:SignInFailed\(|return )(.*)", source)
+    return {word for reason in reasons for word in re.findall(r'"([a-z_]+)"', reason)} - told
+
+
+def test_the_page_has_a_text_for_each_reason():
+    source = Path(sign_in.__file__).read_text()
+    words = (ROOT / "js/words.js").read_text()
+    assert without_text(source, words) == set()
+    assert without_text(source, words.replace("no_member:", "another:")) == {"no_member"}

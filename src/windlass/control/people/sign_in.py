@@ -18,6 +18,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Missing, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.http_out import AddressRefused
 from windlass.base.log import log
 from windlass.config import BadSetting
 from windlass.config.settings import OidcProvider
@@ -179,7 +180,7 @@ class SignIn:
         try:
             verified = await self._verifier(provider).verify(token)
         except IssuerUnreachable as error:
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error.__cause__)) from error
         except TokenRefused as error:
             _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
             raise SignInFailed("clock" if isinstance(error, TokenOutOfTime) else "refused") from error
@@ -210,7 +211,7 @@ class SignIn:
             )
         except OSError as error:
             _log.warning("a provider does not answer: %s", error, extra={"provider": provider.name})
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error)) from error
         if answer.status != 200:
             complaint = _complaint_in(answer.body)
             raise _failure(provider, complaint, answer.status)
@@ -227,14 +228,15 @@ class SignIn:
             endpoints = read_json(await self._authenticator.fetch(address), _Endpoints)
         except (OSError, ValueError) as error:
             _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error)) from error
         wanted = (endpoints.authorization_endpoint, endpoints.token_endpoint)
         if endpoints.issuer != provider.issuer:
-            _log.warning("a provider publishes another issuer", extra={"provider": provider.name})
-            raise SignInFailed("unreachable")
+            extra = {"provider": provider.name, "issuer": endpoints.issuer[:_LONGEST_COMPLAINT]}
+            _log.warning("a provider publishes another issuer", extra=extra)
+            raise SignInFailed("broken")
         if not all(_is_as_safe(endpoint, provider.issuer) for endpoint in wanted):
             _log.warning("a provider publishes an endpoint without https", extra={"provider": provider.name})
-            raise SignInFailed("unreachable")
+            raise SignInFailed("broken")
         return endpoints
 
     def _verifier(self, provider: OidcProvider) -> Verifier:
@@ -265,6 +267,13 @@ class SignIn:
 
     def _answer_url(self, name: str) -> str:
         return f"{self._ctx.settings.url}/account/signInProvider/{name}/answer"
+
+
+def _word_of(error: BaseException | None) -> str:
+    """Returns the reason for the page after a failure of the server to get something from a provider. An
+    address that the settings do not allow stays refused, however often a person tries."""
+    is_away = isinstance(error, OSError) and not isinstance(error, AddressRefused)
+    return "unreachable" if is_away else "broken"
 
 
 def _complaint_in(body: bytes) -> _Complaint:
