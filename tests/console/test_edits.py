@@ -85,6 +85,15 @@ def test_a_page_without_edits_is_left_at_once(edited: Page) -> None:
     expect(edited).not_to_have_url(before)
 
 
+def test_edits_that_are_saved_and_deployed_lead_to_the_deployment_at_once(edited: Page) -> None:
+    edited.get_by_label("Description").first.fill("")
+    section = edited.locator("details", has=edited.get_by_role("heading", name="Resources and instances"))
+    section.locator("summary").first.click()
+    section.get_by_label("Memory").fill("300")
+    section.get_by_role("button", name="Save and deploy").click()
+    expect(edited.get_by_role("heading", name="Deploy v1")).to_be_visible()
+
+
 def test_a_derived_form_asks_as_well(server: Server, new_page: Callable[..., Page]) -> None:
     body = {"target_url": "https://example.com/hook", "kind": "STANDARD", "events": ["DEPLOYMENT_FAILURE"]}
     hook = server.call("POST", f"/organization/{server.org}/webhook", body)["id"]

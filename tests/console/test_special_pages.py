@@ -3,13 +3,15 @@ before it is applied; an image has its newer tags."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.console.servers import Repository, Server
 from tests.console.test_newcomer import confirm, tab
@@ -28,6 +30,7 @@ sys.exit("no orders" if sys.argv[1] == "nothing" else 0)
 MODULE = """\
 variable "size" { default = SIZE }
 resource "terraform_data" "box" { input = var.size }
+output "box" { value = "of ${var.size}" }
 """
 
 
@@ -44,6 +47,21 @@ def deployed(server: Server, path: str) -> Any:
         time.sleep(0.1)
 
 
+def fact(page: Page, name: str) -> Locator:
+    term = page.get_by_text(name, exact=True)
+    return page.locator(".facts > div").filter(has=term).locator("dd")
+
+
+def question(page: Page, action: str) -> str:
+    """The console says something before it acts: its question is read, and answered with no."""
+    if action != "Deploy":
+        page.locator("summary", has_text="⋯").click()
+    page.get_by_role("button", name=action, exact=True).first.click()
+    text = page.locator("dialog[open]").inner_text()
+    page.locator("dialog[open]").get_by_role("button", name="Cancel").click()
+    return text
+
+
 def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
@@ -58,6 +76,14 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     deployed(server, f"/job/{job}")
     page = new_page(f"/job/{job}", timezone_id="Europe/Berlin")
     expect(page.locator(".tabs")).not_to_contain_text("Terminal")
+    expect(page.locator(".service-line")).to_contain_text("active")
+    expect(fact(page, "Next run")).to_contain_text("in ")
+    expect(fact(page, "Last run")).to_have_text("none yet")
+    expect(page.get_by_role("row", name="v1")).to_contain_text("Deploy")
+    assert "none begins until the next deployment" in question(page, "Stop")
+    tab(page, "Settings")
+    page.get_by_text("When it runs").click()
+    expect(page.get_by_label("Scheduled at")).to_have_value("30 2 1 1 *")
 
     # The next due times, as the clock of the job and that of the reader show them.
     tab(page, "Runs")
@@ -77,6 +103,9 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     expect(page.locator(".log")).to_contain_text("no orders")
     page.locator(".crumbs").get_by_role("link", name="Runs").click()
     expect(page.get_by_role("row", name="#1")).to_contain_text("run by operator")
+    tab(page, "Overview")
+    expect(fact(page, "Last run")).to_contain_text("failed #1")
+    tab(page, "Runs")
 
     # Another is cancelled while it goes on.
     page.get_by_role("button", name="Run now").click()
@@ -87,6 +116,28 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     confirm(page, "Cancel run")
     expect(page.locator(".service-line")).to_contain_text("cancelled")
     expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+
+
+def test_charts_name_the_version_of_an_instance_and_draw_the_runs_of_a_job_as_one_line(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Charts")
+    app = server.application(environment, repository, "measured")
+    job = server.example(environment, "job").removeprefix("/job/")
+    times = [f"2026-01-01T10:{minute:02}:00.000Z" for minute in range(4)]
+    page = new_page("/")
+    for place, names in (
+        (f"application/{app}", ["1-0", "2-1"]),
+        (f"job/{job}", ["1795770914861004-0", "1795770919573005-0"]),
+    ):
+        instances = [{"name": name, "cpu": [1] * 4, "memory": [2**20] * 4} for name in names]
+        metrics = {"every_seconds": 60, "times": times, "instances": instances, "requests": None}
+        page.route(f"{server.url}/{place}/metrics", partial(Route.fulfill, json=metrics))
+        page.goto(f"{server.url}/console/{place}/metrics")
+        memory = page.locator(".chart", has_text="Memory").locator(".now")
+        expect(memory).to_have_text(
+            re.compile("v1 #1 1.0 MiB v2 #2 1.0 MiB" if names[0] == "1-0" else "^ ?2.0 MiB ?$")
+        )
 
 
 def test_a_plan_is_seen_before_it_is_applied(
@@ -122,6 +173,18 @@ def test_a_plan_is_seen_before_it_is_applied(
     expect(page.locator(".panel", has_text="Versions of the state")).to_contain_text("present")
     expect(page.get_by_role("button", name="Apply this plan")).to_have_count(0)  # it is applied
     expect(page.locator(".panel", has_text="Lock on the state")).to_contain_text("No run holds it.")
+
+    # What is done with a module is said in words of its own, above all what destroys.
+    tab(page, "Overview")
+    expect(page.locator(".service-line")).to_contain_text("applied")
+    expect(page.get_by_role("row", name="v1")).to_contain_text("Plan")
+    expect(page.get_by_role("row", name="v2")).to_contain_text("Apply")
+    expect(page.locator(".panel", has_text="Output")).to_contain_text("of 1")
+    assert "it adds, changes and destroys resources" in question(page, "Deploy")
+    assert "Its resources are destroyed first" in question(page, "Delete")
+    assert "stay as they are" in question(page, "Stop")
+    page.goto(f"{server.url}/console/environment/{environment}")
+    assert "The resources of its Terraform modules are destroyed." in question(page, "Delete")
 
 
 def test_a_new_module_says_what_it_asks_for(

@@ -28,6 +28,10 @@ async def refused(world: World, **fields: Any) -> str:
 async def test_a_job_shows_its_type(world: World, schedule: dict[str, Any], job_type: str) -> None:
     job = (await world.get(f"/job/{await new_job(world, schedule=schedule)}")).json
     assert (job["job_type"], job["service_type"]) == (job_type, "JOB")
+    application = await world.application()
+    services = (await world.get(f"/organization/{world.org}/services?page_size=1000"))["results"]
+    types = {service["id"]: service.get("job_type") for service in services}
+    assert (types[job["id"]], types[application]) == (job_type, None)
 
 
 @pytest.mark.parametrize("unused", [None, {}])
@@ -51,8 +55,8 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"source": {}}, "source: must have exactly one of image and docker"),
-        ({"source": IMAGE | DOCKER}, "source: must have exactly one of image and docker"),
+        ({"source": {}}, "source: is required: an image that is there already (`image`), or a repo"),
+        ({"source": IMAGE | DOCKER}, "source: must be one of the two, not both: an image"),
         ({"source": {"image": {"image_name": "a/b"}}}, "source.image.tag: is required"),
         ({"source": {"image": {"tag": "1"}}}, "source.image.image_name: is required"),
         (
@@ -63,7 +67,7 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
             {"source": {"docker": {"git_repository": {"url": "https://me:pw@git.example/a/b.git"}}}},
             "source.docker.git_repository.url: leave out what stands before the @",
         ),
-        ({"schedule": {}}, "schedule: must have cronjob, or one of on_start"),
+        ({"schedule": {}}, "schedule: must say when it runs: by a timetable (`cronjob`), or"),
         ({"schedule": ON_START | cron()}, "schedule: must have either cronjob or events"),
         ({"schedule": {"cronjob": {}}}, "schedule.cronjob.scheduled_at: is required"),
         (
@@ -72,6 +76,11 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
         ),
         ({"schedule": cron("* * * * * *")}, "schedule.cronjob.scheduled_at: must have five fields"),
         ({"schedule": cron(timezone="Mars/Phobos")}, "schedule.cronjob.timezone: must be a time zone"),
+        (
+            {"schedule": cron(timezone="europe/berln")},
+            "schedule.cronjob.timezone: must be a time zone of the IANA database, such as Europe/Berlin; "
+            "did you mean Europe/Berlin",
+        ),
         ({"schedule": cron(entrypoint="sh -c 'x")}, "schedule.cronjob.entrypoint: must be a command"),
         ({"schedule": {"on_stop": {"entrypoint": '"'}}}, "schedule.on_stop.entrypoint: must be a command"),
         ({"max_nb_restart": -1}, "max_nb_restart"),

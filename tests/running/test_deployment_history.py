@@ -134,6 +134,26 @@ async def test_a_queue_has_details_of_jobs_only(world: World, base: str):
     assert details[job_id]["job_type"] == "LIFECYCLE"
 
 
+@pytest.mark.parametrize("base", ["", "/compat"])
+async def test_the_history_of_a_service_goes_on_after_an_entry(world: World, shop, base: str):
+    """Existing clients page with `startId`, until nothing more comes."""
+    _, app, container = shop
+    for _ in range(4):
+        await world.post(f"/application/{app}/deploy")
+        await world.settle()
+    await world.post(f"/application/{app}/deploy")  # it waits, so it is not in the history
+    path = f"{base}/application/{app}/deploymentHistory"
+    whole = [one["id"] for one in (await world.get(path))["results"]]
+    assert len(whole) >= 4
+    for index, id in enumerate(whole):
+        rest = await world.get(f"{path}?startId={id}")
+        assert [one["id"] for one in rest["results"]] == whole[index + 1 :]
+        second = await world.get(f"{path}?startId={id}&page=2&page_size=1")
+        assert [one["id"] for one in second["results"]] == whole[index + 2 : index + 3]
+    elsewhere = await world.get(f"{base}/container/{container}/deploymentHistory?startId={whole[0]}")
+    assert (elsewhere.status, elsewhere.message.partition(":")[0]) == (400, "startId")
+
+
 async def test_statuses_come_in_one_stage(world: World, shop):
     environment, app, _ = shop
     answer = await world.get(f"/environment/{environment}/statusesWithStages")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.running.deployments import PORT, deploy, deployed, deployment, deployments, generations, under_way
 from tests.world import World
-from windlass.control.services.services import nth_without
+from windlass.control.services.deployment_history import nth_without
 from windlass.core.words.events import Event
 
 

@@ -298,6 +298,35 @@ async def test_chosen_services_are_deployed_with_their_action_and_shown_in_statu
     assert deployment["status_details"]["sub_action"] == "TERRAFORM_PLAN_ONLY"
 
 
+@pytest.mark.parametrize(
+    ("action", "part", "trigger"),
+    [
+        (None, "TERRAFORM_PLAN_AND_APPLY", "DEPLOY"),
+        ("PLAN", "TERRAFORM_PLAN_ONLY", "DEPLOY_DRY_RUN"),
+        ("FORCE_UNLOCK", "TERRAFORM_FORCE_UNLOCK_STATE", "TERRAFORM_FORCE_UNLOCK"),
+        ("MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE"),
+    ],
+)
+async def test_statuses_histories_and_queues_say_what_a_deployment_does(
+    world: World, action: str | None, part: str, trigger: str
+):
+    """Negative control: an application does no part of a deployment."""
+    environment = await world.environment()
+    service = await world.made(f"/environment/{environment}/terraform", body())
+    await world.post(f"/terraform/{service}/deploy", {"action": action})
+    [queued] = (await world.get(f"/environment/{environment}/deploymentQueue"))["results"]
+    [waiting] = (await world.get(f"/service/{service}/deploymentQueue"))["results"]
+    [listed] = (await world.get(f"/environment/{environment}/statuses"))["terraforms"]
+    status = await world.get(f"/terraform/{service}/status")
+    [past] = (await world.get(f"/environment/{environment}/deploymentHistoryV2"))["results"]
+    assert {queued["trigger_action"], past["trigger_action"]} == {trigger}
+    shown = [one["status_details"]["sub_action"] for one in (waiting, listed, status)]
+    assert shown == [part] * 3
+    app = await world.application(environment)
+    await world.post(f"/application/{app}/deploy")
+    assert (await world.get(f"/application/{app}/status"))["status_details"]["sub_action"] == "NONE"
+
+
 async def test_a_copy_has_the_secret_values_and_no_state(world: World):
     source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
     service, other = await made(world, terraform_variables_source=source), await world.environment()

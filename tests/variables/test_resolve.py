@@ -201,6 +201,15 @@ def test_an_unknown_name_stays_as_written_and_is_reported_once():
     )
 
 
+def test_a_misspelled_name_is_told_the_one_that_is_meant():
+    name, typed = "WINDLASS_TERRAFORM_Z0A8012B8_BUCKET_NAME", "WINDLASS_TERRAFORM_Z0A8012B8_BUCKET_NAM"
+    found = resolve([plain(**{name: "box", "V": f"{{{{{typed}}}}}", "OTHER": "1"})])
+    told = f"V mentions {{{{{typed}}}}} that no variable here has (did you mean {{{{{name}}}}}?)"
+    assert found.warnings == (f"{told}: it stays as it is written",)
+    hidden = resolve([plain(**{name: "box"}), [said("V", f"{{{{{typed}}}}}", secret=True)]])
+    assert hidden.warnings == ("V mentions a name that no variable here has: it stays as it is written",)
+
+
 def test_a_warning_about_a_secret_has_nothing_of_it():
     found = resolve([[said("KEY", "ab{{cd}}ef", secret=True)]])
     assert found.warnings == ("KEY mentions a name that no variable here has: it stays as it is written",)

@@ -44,7 +44,8 @@ ImageName = Annotated[
     Meta(
         max_length=255,
         pattern=shaped(
-            rf"^({_HOST}/)?{_PART}(/{_PART})*\Z", "must be the name of an image, such as ghcr.io/acme/shop"
+            rf"^({_HOST}/)?{_PART}(/{_PART})*\Z",
+            "must be the name of an image, such as ghcr.io/acme/shop, without its tag: `tag` is for that",
         ),
         description="Without the tag. With `registry_id`, relative to that registry. Without, a name "
         "without a host is from Docker Hub",

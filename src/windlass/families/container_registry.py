@@ -72,7 +72,7 @@ _TO_REGISTRY = ("kind", "url", "config.username")
 
 
 class RegistryConfig(Spec):
-    """The login of a registry. Its kind decides which fields it needs: `availableContainerRegistry`."""
+    """The login of a registry. Its kind decides which fields it needs."""
 
     username: Annotated[Maybe[User], example("acme"), Meta(description="User name of the login")] = absent
     password: Annotated[

@@ -260,7 +260,10 @@ def _normalise_source(source: JobSource) -> None:
     source.image = absent if not source.image or _is_empty(source.image) else source.image
     source.docker = absent if not source.docker or _is_empty(source.docker) else source.docker
     if bool(source.image) == bool(source.docker):
-        raise clash("source", "must have exactly one of image and docker")
+        trouble = "must be one of the two, not both" if source.image else "is required"
+        raise clash(
+            "source", f"{trouble}: an image that is there already (`image`), or a repository (`docker`)"
+        )
     if image := source.image:
         if not image.image_name:
             raise clash(

@@ -119,6 +119,7 @@ class ServiceInBrief(Shown):
     project_name: Annotated[str, example("shop")]
     last_deployment_date: Maybe[Timestamp] = absent
     service_type: Annotated[str, example("APPLICATION")]
+    job_type: Annotated[Maybe[str], Meta(description="CRON or LIFECYCLE, of a job")] = absent
     description: Annotated[str, example("Where people buy rope")] = ""
     icon_uri: str = ""
     environment_id: Id

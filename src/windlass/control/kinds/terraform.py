@@ -93,6 +93,7 @@ class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     waits_for = frozenset({database.name})
     more_time = "raise timeout_sec"
+    has_sub_actions = True
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",

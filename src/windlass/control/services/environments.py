@@ -17,14 +17,14 @@ from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
-from windlass.control.records.shown_deployments import details_of, shown_status
+from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import visible_below
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
-from windlass.control.services.services import freshness
+from windlass.control.services.services import freshness, whole_status
 from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
@@ -199,13 +199,8 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
     services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
         rows = await source.resources.of_parent(environment.id, family)
-        services[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
+        services[f"{family}s"] = [await whole_status(ctx, source, call, row) for row in rows]
     return Statuses(own, services)
-
-
-async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
-    status = await as_known(ctx, await status_of(source, service))
-    return shown_status(call, service, status, await freshness(ctx, source, service, status))
 
 
 @reads("*.listStatuses")
@@ -216,7 +211,7 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(source, call.actor, environment, family)
     if rows is None:
         rows = await source.resources.of_parent(environment.id, family.name)
-    return Reply(results([encode(await _service_status(ctx, source, call, row)) for row in rows]))
+    return Reply(results([encode(await whole_status(ctx, source, call, row)) for row in rows]))
 
 
 @reads("environment.link")

@@ -45,7 +45,10 @@ def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
         value = variable.value if isinstance(variable.value, str) else before.get(variable.key)
         if value is None:
             field = f"terraform_variables_source.tf_vars[{index}].value"
-            raise clash(field, f"is required: there is no earlier value of {variable.key}")
+            raise clash(
+                field,
+                f"is required: there is no earlier value of {variable.key}; a default needs no row here",
+            )
         taken[variable.key] = value
         variables[index] = TerraformVariable(key=variable.key, secret=True)
     return msgspec.json.encode(taken).decode()

@@ -9,8 +9,9 @@ from msgspec import Meta
 from windlass.core.declare.fields import WITHOUT_EFFECT, Line, Maybe, absent, example, shown_in_examples
 from windlass.core.declare.program import Arguments, check_command
 from windlass.core.declare.resource import Spec, clash
+from windlass.core.declare.validation import did_you_mean
 from windlass.core.words.cron import BadTimetable, parse
-from windlass.core.words.due_times import is_zone
+from windlass.core.words.due_times import is_zone, similar_zones
 
 _EVENTS: Final = ("on_start", "on_stop", "on_delete")
 Entrypoint = Annotated[
@@ -91,7 +92,10 @@ def normalise_schedule(schedule: JobSchedule) -> None:
     if cron is not None:
         _check_cron(cron)
     elif not events:
-        raise clash("schedule", "must have cronjob, or one of on_start, on_stop and on_delete")
+        raise clash(
+            "schedule",
+            "must say when it runs: by a timetable (`cronjob`), or `on_start`, `on_stop` or `on_delete`",
+        )
     for name, event in events.items():
         check_command(f"schedule.{name}.entrypoint", event.entrypoint or "")
 
@@ -105,6 +109,8 @@ def _check_cron(cron: CronSchedule) -> None:
     except BadTimetable as error:
         raise clash("schedule.cronjob.scheduled_at", str(error)) from error
     if not is_zone(cron.timezone):
+        meant = did_you_mean(similar_zones(cron.timezone))
         raise clash(
-            "schedule.cronjob.timezone", "must be a time zone of the IANA database, such as Europe/Berlin"
+            "schedule.cronjob.timezone",
+            f"must be a time zone of the IANA database, such as Europe/Berlin{meant}",
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
+from windlass.core.declare.paging import PageOfWhole, Paging, ServiceListQuery
 from windlass.core.declare.removal import REMOVAL, Removal
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.spec import fields_of
@@ -17,7 +17,6 @@ from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.naming import plural, to_words, with_article
 
-PAGE, MOST_PER_PAGE = 100, 1000
 _REPLACE = (
     "Replaces the resource: a field that is left out is reset to its default. Fields that have no default, "
     "are encrypted or cannot be changed are kept. To change only some fields, use PATCH."
@@ -26,25 +25,6 @@ _MERGE_PATCH = (
     "A JSON merge patch (RFC 7396): only the given fields change. An object is merged into the present "
     "one, a list replaces the present one, and null removes a value or sets it to its default."
 )
-
-
-class Paging(Spec):
-    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
-
-
-class PageOfWhole(Paging):
-    """The query of a list that is answered whole, unless a page of it is asked for."""
-
-    page: Annotated[
-        int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1. Without a page, the whole list")
-    ] = 1
-
-
-class ServiceListQuery(Paging):
-    to_update: Annotated[
-        bool, Meta(description="Only those that are OUT_OF_DATE: a deployment would change them")
-    ] = field(default=False, name="toUpdate")
 
 
 class PathId(Struct, frozen=True, eq=False):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -35,6 +36,12 @@ class UnknownZone(Exception):
 def is_zone(name: str) -> bool:
     """True for names of the IANA database, letter by letter: file systems may ignore case."""
     return name in _zones()
+
+
+def similar_zones(name: str) -> list[str]:
+    """Returns the names that a misspelled one is nearest to, in letters of any case."""
+    by_key = {zone.casefold(): zone for zone in sorted(_zones())}
+    return [by_key[key] for key in get_close_matches(name.casefold(), by_key, 2, 0.8)]
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -25,6 +27,9 @@ PATH_OF_FILE: Final = (
 )
 DEEPEST: Final = 32
 """Maximum depth of references from a value to the last one it depends on."""
+
+_ALIKE: Final = 0.85
+_MOST_COMPARED: Final = 1000
 
 _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
@@ -230,7 +235,11 @@ class _Expansion:
     def _warn(self, entry: DeclaredVariable, name: str) -> None:
         # In a secret, text that looks like a reference may be a part of the secret.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
-        warning = f"{entry.key} mentions {what} that no variable here has: it stays as it is written"
+        alike = (
+            [] if entry.secret else get_close_matches(name, islice(self._entries, _MOST_COMPARED), 1, _ALIKE)
+        )
+        meant = f" (did you mean {{{{{alike[0]}}}}}?)" if alike else ""
+        warning = f"{entry.key} mentions {what} that no variable here has{meant}: it stays as it is written"
         if warning not in self.warnings:
             self.warnings.append(warning)
 

@@ -9,6 +9,9 @@ const waiting = []; // of other pages: each says whether changes wait to be save
 /** Holds a form that changes something, and returns it. */
 export const hold = (form) => (held.add(form), form);
 
+/** Forgets a form whose changes are saved; another one takes its place. */
+export const release = (form) => void held.delete(form);
+
 /** Tells of changes that stay while other pages are looked at, and are lost with the window. */
 export const holdInWindow = (hasChanges) => void waiting.push(hasChanges);
 

@@ -2,7 +2,9 @@
 
 export const SECTIONS = [
   ["general", ["name", "description"]],
-  ["source", ["source", "git_repository", "image_name", "tag", "registry_id", "type", "version", "mode", "accessibility", "auto_deploy", "watch_paths"]],
+  ["source", ["source", "git_repository", "image_name", "tag", "registry_id", "type", "version", "mode", "accessibility", "auto_deploy", "watch_paths", "terraform_files_source", "auto_deploy_config"]],
+  ["schedule", ["schedule", "max_nb_restart", "max_duration_seconds"]],
+  ["module", ["terraform_variables_source", "engine", "provider_version", "backend"]],
   ["build", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
   ["start", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
   ["ports", ["automatic_port", "ports"]],

@@ -6,6 +6,12 @@ import { forgetEdits } from "./edits.js";
 import { confirm, dialog, say, link } from "./parts.js";
 import { words } from "./words.js";
 
+/** What an action will do: services of some kinds do something else than others. */
+export const willOf = (path, action, usual) => words.kinds[path.split("/")[1].toUpperCase()]?.[action] || usual;
+
+/** True for a deployment that changes nothing that serves, such as a plan. */
+export const onlyLooks = ({ status_details: details }) => /PLAN_ONLY|UNLOCK/.test(details?.sub_action || "");
+
 export const pathOf = (service) => `/${service.service_type.toLowerCase()}/${service.id}`;
 
 /** Makes the organization of a project, an environment or a service the present one. Resolves with the environment of a service, if it may be seen. */
@@ -45,16 +51,16 @@ export async function openNewest(place, path) {
 /** Asks, does it, and says what was done. */
 export async function act(place, path, name, { action, danger } = {}) {
   const about = words.actions[action];
-  if (!(await confirm(about.title(name), about.will, { action: about.button, danger }))) return;
+  if (!(await confirm(about.title(name), willOf(path, action, about.will), { action: about.button, danger }))) return;
   await api.post(`${path}/${action}`);
   say(about.done(name));
 }
 
 export async function rollBack(place, path, name, deployments, present) {
-  const choices = deployments.filter((other) => other.status === "SUCCEEDED" && other.id !== present && (other.git_commit_id || other.image_tag));
+  const choices = deployments.filter((other) => other.status === "SUCCEEDED" && other.id !== present && (other.git_commit_id || other.image_tag) && !onlyLooks(other));
   if (!choices.length) return say(words.rollback.none);
   const chosen = await dialog(words.rollback.title(name), (finish) => [
-    h("p", {}, words.rollback.will),
+    h("p", {}, willOf(path, "rollback", words.rollback.will)),
     h("ul", { class: "choose" }, choices.slice(0, 20).map((other) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => finish(other) },
       h("strong", {}, `v${other.number}`), " ", h("code", {}, version(other)), " ", other.commit?.message?.split("\n")[0] || "")))),
     h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel)),
@@ -66,7 +72,7 @@ export async function rollBack(place, path, name, deployments, present) {
 
 /** Deletes a service: its name has to be typed. */
 export async function remove(place, path, name, back) {
-  if (!(await confirm(words.remove.title(name), words.remove.will, { action: words.remove.button, danger: true, name }))) return;
+  if (!(await confirm(words.remove.title(name), willOf(path, "remove", words.remove.will), { action: words.remove.button, danger: true, name }))) return;
   await api.delete(path);
   forgetEdits();
   say(words.remove.done(name));

@@ -28,9 +28,12 @@ export function serviceKind(service) {
 
 export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 
-/** Glyph and word. `kind` may say more than the state alone. */
-export function badge(state, kind = kindOf(state)) {
-  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : words.states[state] || words.readable(state).toLowerCase();
+/** The word for the state of a service, or of anything else that has a state. */
+export const stateOf = ({ state, service_type: type = "" }) => words.kinds[type]?.states[state] || words.states[state] || words.readable(state).toLowerCase();
+
+/** Glyph and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone. */
+export function badge(state, kind = kindOf(state), type = "") {
+  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : stateOf({ state, service_type: type });
   return h("span", { class: `state ${kind}` }, h("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[kind]), word);
 }
 

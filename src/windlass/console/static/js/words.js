@@ -15,8 +15,24 @@ const states = {
   COMPLETED: "completed", OK: "OK", UNAVAILABLE: "unavailable", EXECUTING: "running once", SKIPPED: "skipped",
 };
 
+// Where a service of a kind does not do what others do: its states, its actions, and what is said before them.
+const kinds = {
+  JOB: {
+    states: { RUNNING: "active" }, done: { RUN: "Deploy" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
+    deploy: "The newest version is built, and the next runs are of it. A job that runs on start runs now.", stop: "A run under way ends, and none begins until the next deployment. A job that runs on stop runs now.",
+  },
+  TERRAFORM: {
+    states: { RUNNING: "applied" }, done: { RUN: "Apply" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
+    deploy: "The module is planned, and what the plan says is done at once: it adds, changes and destroys resources. To read a plan first, make it on the page Plan.",
+    stop: "A run under way ends. The resources, their state and the outputs stay as they are.", rollback: "The module of the chosen version is planned, and what the plan says is done at once: it adds, changes and destroys resources.",
+    remove: "Its resources are destroyed first. Then the service, its state, deployments and logs are deleted. This cannot be undone.",
+  },
+};
+const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", TERRAFORM_DESTROY: "Destroy", TERRAFORM_FORCE_UNLOCK: "Release the lock", TERRAFORM_MIGRATE_STATE: "Move the state" };
+
 export const words = {
-  states,
+  states, kinds,
+  doneBy: ({ action, status_details: details }, type) => steps[details?.sub_action] || kinds[type]?.done[action] || words.readable(action),
   readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
@@ -85,7 +101,7 @@ export const words = {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Dependency graph", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
     choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order; services that others wait for come before them:",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
-    deployAllDone: (count) => `${plural(count, "deployment")} requested.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.",
+    deployAllDone: (count) => `${plural(count, "deployment")} requested.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.", removeResources: "The resources of its Terraform modules are destroyed.",
   },
   actions: {
     deploy: {
@@ -103,7 +119,7 @@ export const words = {
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
 
   serviceOverview: {
-    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", noAddress: "None is public. Other services reach it by its variables.", recent: "Deployed last", source: "Source", resources: "Resources",
+    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", recent: "Deployed last", source: "Source", resources: "Resources",
     neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
@@ -136,12 +152,12 @@ export const words = {
   },
   logs: {
     follow: "Follow", pause: "Pause", search: "Search these lines", everywhere: "Search the whole log", only: "only matches", wrap: "wrap", jump: "Go to", copy: "Copy", download: "Download", open: "Open this line",
-    linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${count} lines are copied.`, empty: "There are no lines yet.", nothingSince: "There are no lines since then.", noMatch: "No line contains this text.",
-    matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${count} lines${isMore ? "; older ones when you scroll up" : ""}`,
+    linkTo: "copies a link to this line", linkCopied: "The link to this line is copied.", copied: (count) => `${plural(count, "line")} copied.`, empty: "There are no lines yet.", nothingSince: "There are no lines since then.", noMatch: "No line contains this text.",
+    matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${plural(count, "line")}${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
     silent: (time) => `Nothing was measured since ${time}: the instances have ended, or are not measured.`,
-    empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
+    empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", instance: (name) => name.replace(/^(\d+)-(\d+)$/, (_, version, index) => `v${version} #${Number(index) + 1}`), percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {
     about: "A shell in an instance. It needs the scope Deploy, and is written to the audit. Shift-Tab leaves the terminal.", notRunning: "Nothing runs: deploy the service first.", start: "Open a shell",
@@ -149,7 +165,7 @@ export const words = {
   },
   settings: {
     about: "A change is saved at once, and only the fields that you changed.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
-    sections: { general: "General", source: "Source", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", resources: "Resources and instances", storage: "Storage", other: "Further settings" },
+    sections: { general: "General", source: "Source", schedule: "When it runs", module: "Module and its variables", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", resources: "Resources and instances", storage: "Storage", other: "Further settings" },
     declaration: "The whole declaration", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete",
   },
   variables: {
@@ -162,7 +178,7 @@ export const words = {
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
   module: {
-    look: "Look at the module", asks: "The module asks for these:", asksNothing: "The module asks for nothing.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
+    look: "Look at the module", asks: "The module asks for these:", asksNothing: "No input variables were found in this folder of the repository. If the module is in another one, name it as the root path.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
     files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
   },
   newService: {

@@ -60,7 +60,7 @@ export function render(state, place) {
   return [
     crumbs([service.name, path], [words.tabs.deployments, `${path}/deployments`], [`v${deployment.number}`]),
     siblings(deployments.map(({ id }) => `${path}/deployments/${id}`).reverse(), `${path}/deployments/${deployment.id}`),
-    head(`${words.readable(deployment.action)} v${deployment.number}`, {
+    head(`${words.doneBy(deployment, service.service_type)} v${deployment.number}`, {
       actions: [
         isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] }),
         deployment.status === "SUCCEEDED" && address && outside(address.url, h("span", { class: "button main" }, words.open)),

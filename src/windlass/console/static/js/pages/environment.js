@@ -101,8 +101,8 @@ function list(rows, state, place) {
   const shown = byUrgency(rows, most);
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
-    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
-    { title: words.columns.name, kind: "name-cell", cell: (service) => [link(pathOf(service), service.name), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
+    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
+    { title: words.columns.name, kind: "name-cell", cell: (service) => [link(pathOf(service), service.name), h("span", { class: "muted kind" }, ` ${words.readable(service.service_type)}`), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },
@@ -155,8 +155,9 @@ function lists({ document, path }, services, action) {
   return body;
 }
 
-async function remove({ path, environment, project }, place) {
-  if (!(await confirm(words.remove.title(environment.name), text.removeWill, { action: words.remove.button, danger: true, name: environment.name }))) return;
+async function remove({ path, environment, project, services }, place) {
+  const will = services.some((service) => words.kinds[service.service_type]?.remove) ? [text.removeWill, text.removeResources] : text.removeWill;
+  if (!(await confirm(words.remove.title(environment.name), will, { action: words.remove.button, danger: true, name: environment.name }))) return;
   await api.delete(path);
   say(words.remove.done(environment.name));
   await place.go(project ? `/project/${project.id}` : "/");

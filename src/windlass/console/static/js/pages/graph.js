@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { svg, h } from "../dom.js";
 import { pathOf } from "../services.js";
-import { serviceKind } from "../states.js";
+import { serviceKind, stateOf } from "../states.js";
 import { words } from "../words.js";
 
 const BOX = { width: 190, height: 48, across: 90, down: 24 };
@@ -42,10 +42,10 @@ export function graph(services, uses) {
 
 function box(service, { x, y }) {
   const kind = serviceKind(service);
-  return svg("a", { href: `/console${pathOf(service)}`, key: service.id, "aria-label": `${service.name}, ${words.readable(service.state)}` },
+  return svg("a", { href: `/console${pathOf(service)}`, key: service.id, "aria-label": `${service.name}, ${stateOf(service)}` },
     svg("rect", { x, y, width: BOX.width, height: BOX.height, rx: 8, class: `node ${kind}` }),
     svg("text", { x: x + 14, y: y + 21, class: "node-name" }, service.name.length > 22 ? `${service.name.slice(0, 21)}…` : service.name),
-    svg("text", { x: x + 14, y: y + 38, class: "node-about" }, `${words.readable(service.service_type)} · ${words.states[service.state] || words.readable(service.state)}`));
+    svg("text", { x: x + 14, y: y + 38, class: "node-about" }, `${words.readable(service.service_type)} · ${stateOf(service)}`));
 }
 
 // What does not lead to the next column leads below the boxes, which would hide it.

@@ -178,8 +178,8 @@ function other(state, place) {
   }
   return h("section", { class: "panel", key: `other-${state.kind}` },
     aboutKind(state.kind, operation),
-    state.module?.about(),
     own(state.form.node),
+    state.module?.about(),
     h("div", { class: "actions" }, asksInputs && button(words.module.look, () => lookAtModule(state, place), { needs: ["POST", `${state.base}/parseTerraformVariablesFromGitRepo`] }), button(text.createOnly, () => createOther(state, place, path, false), { needs: ["POST", path] }), button(text.create, () => createOther(state, place, path, true), { main: true, needs: [["POST", path], ["POST", `/${state.kind}/x/deploy`]] })));
 }
 

@@ -58,7 +58,7 @@ function brief(heading, rows) {
   if (!rows.length) return null;
   return panel(heading, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
     h("li", { key: service.id },
-      badge(service.state, serviceKind(service)),
+      badge(service.state, serviceKind(service), service.service_type),
       h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
         service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])),
         hasManyErrors(service) && h("p", { class: "message" }, text.manyErrors(service.error_share)))))),
@@ -92,7 +92,7 @@ function recent(services) {
   const rows = services.filter((service) => service.last_deployment_date).sort((one, other) => other.last_deployment_date.localeCompare(one.last_deployment_date)).slice(0, 10);
   if (!rows.length) return null;
   return panel(text.recent, table([
-    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service)) },
+    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
     { title: words.columns.name, cell: (service) => link(pathOf(service), service.name) },
     { title: words.columns.where, cell: (service) => h("span", { class: "muted" }, `${service.project_name} / ${service.environment_name}`) },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },

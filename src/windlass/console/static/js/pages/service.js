@@ -8,7 +8,7 @@ import { familiesOf, familyOf } from "../families.js";
 import { refreshOnEvents, whileSeen } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, stale, tabs } from "../parts.js";
 import { TABS } from "../routes.js";
-import { act, commitLine, deploy, enterOrganizationOf, remove, rollBack } from "../services.js";
+import { act, commitLine, deploy, enterOrganizationOf, onlyLooks, remove, rollBack, willOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge, isBusy, kindOf } from "../states.js";
 import { words } from "../words.js";
@@ -65,7 +65,7 @@ export function render(state, place) {
 /** The deployment that serves now: the newest that succeeded, of those that begin a version. Of what serves nothing, such as a job, the version that runs next. */
 export function serving({ deployments, status, serves }) {
   if (serves && !status.running_instances && !status.instances) return null;
-  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART", "RUN"].includes(deployment.action)) || null;
+  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART", "RUN"].includes(deployment.action) && !onlyLooks(deployment)) || null;
 }
 
 function present(state) {
@@ -73,7 +73,7 @@ function present(state) {
   const now = serving(state);
   const address = links.find((link) => link.is_default) || links[0];
   return [
-    badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances })),
+    badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
     now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name}, `), ago(now.finished_at)),
   ];
@@ -106,7 +106,7 @@ function actions(state, place) {
 }
 
 async function start({ service, status, path, has, document }, place) {
-  const will = status.running_instances ? words.actions.deploy.replaces(status.running_instances) : words.actions.deploy.begins;
+  const will = status.running_instances ? words.actions.deploy.replaces(status.running_instances) : willOf(path, "deploy", words.actions.deploy.begins);
   const commits = has("commit") && document.body(document.at("POST", `${path}/deploy`)).properties?.git_commit_id ? commitChoice(path) : null;
   if (!(await confirm(words.actions.deploy.title(service.name), [will, commits].filter(Boolean), { action: words.actions.deploy.button }))) return;
   await deploy(place, path, commits?.chosen ? { git_commit_id: commits.chosen } : {});

@@ -4,7 +4,7 @@ import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
 import { button, confirm, empty, table } from "../../parts.js";
-import { openNewest, version } from "../../services.js";
+import { onlyLooks, openNewest, version, willOf } from "../../services.js";
 import { words } from "../../words.js";
 import { serving } from "../service.js";
 import { deploymentColumns } from "./overview.js";
@@ -19,18 +19,18 @@ export function render(state, place) {
   if (!rows.length) return empty(words.serviceOverview.neverDeployed, null, commandFor("windlass deploy", state.service.name));
   const back = { title: "", cell: (deployment) => (deployment.id === now ? h("span", { class: "tag" }, words.deployment.serves) : goBack(state, place, deployment)) };
   return [
-    table([...deploymentColumns(path), back], rows, { to: (deployment) => `${path}/deployments/${deployment.id}`, label: words.tabs.deployments }),
+    table([...deploymentColumns(state), back], rows, { to: (deployment) => `${path}/deployments/${deployment.id}`, label: words.tabs.deployments }),
     rows.length >= 20 * content.page && button(words.showMore, () => more(state, place)),
   ];
 }
 
 function goBack(state, place, deployment) {
-  if (deployment.status !== "SUCCEEDED" || !version(deployment) || !state.can("rollback")) return null;
+  if (deployment.status !== "SUCCEEDED" || !version(deployment) || onlyLooks(deployment) || !state.can("rollback")) return null;
   return button(words.rollback.here, () => rollBackTo(state, place, deployment), { small: true, needs: ["POST", `${state.path}/rollback`] });
 }
 
 async function rollBackTo({ path, service }, place, deployment) {
-  if (!(await confirm(words.rollback.to(service.name, deployment.number), words.rollback.will, { action: words.rollback.button }))) return;
+  if (!(await confirm(words.rollback.to(service.name, deployment.number), willOf(path, "rollback", words.rollback.will), { action: words.rollback.button }))) return;
   await api.post(`${path}/rollback`, { deployment_id: deployment.id });
   await openNewest(place, path);
 }

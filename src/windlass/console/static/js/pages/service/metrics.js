@@ -5,6 +5,7 @@ import { h } from "../../dom.js";
 import { chart } from "../../charts.js";
 import { bytes, clockTime, number } from "../../format.js";
 import { empty } from "../../parts.js";
+import { willOf } from "../../services.js";
 import { words } from "../../words.js";
 
 const EVERY = 15000;
@@ -18,7 +19,7 @@ export async function load({ path }) {
   return Object.assign(content, { refreshing: { refresh, every: EVERY } });
 }
 
-export const render = ({ content }) => charts(content, {});
+export const render = ({ content, path, can }) => charts(content, { path, lasts: can("restart-service") });
 
 // Old values do not pass for present ones: the instances have ended, or nothing measures them.
 function silence({ times, instances }) {
@@ -27,10 +28,19 @@ function silence({ times, instances }) {
   return newest >= 0 && newest < times.length - SILENT ? h("p", { class: "stale", role: "status" }, text.silent(clockTime(times[newest]))) : null;
 }
 
-export function charts({ data }, { small }) {
+// Each run of a job is an instance of its own, and ends: of the present one there is a line.
+function linesOf(instances, times, field, lasts) {
+  const nameOf = (instance) => text.instance(instance.name);
+  if (lasts) return instances.map((instance) => ({ name: nameOf(instance), values: instance[field] }));
+  return instances.length ? [{ name: "", values: times.map((_, index) => instances.reduce((sum, instance) => add(sum, instance[field][index]), null)) }] : [];
+}
+
+const add = (sum, value) => (value === null ? sum : (sum || 0) + value);
+
+export function charts({ data }, { small, path, lasts }) {
   const { times, instances, requests } = data;
-  if (!times?.length) return empty(text.empty);
-  const named = (field, scale = 1) => instances.map((instance) => ({ name: instance.name, values: instance[field].map((value) => (value === null ? null : value * scale)) }));
+  if (!times?.length) return empty(willOf(path, "metricsEmpty", text.empty));
+  const named = (field, scale = 1) => linesOf(instances, times, field, lasts).map(({ name, values }) => ({ name, values: values.map((value) => (value === null ? null : value * scale)) }));
   const drawn = [
     chart({ title: text.cpu, times, lines: named("cpu", 0.1), format: (value) => text.percent(Math.round(value * 10) / 10) }),
     chart({ title: text.memory, times, lines: named("memory"), format: bytes }),

@@ -6,22 +6,25 @@ import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
-import { codeBlock, copyButton, empty, button, facts, outside, panel, table } from "../../parts.js";
+import { codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
 import { isShown } from "../../routes.js";
-import { commitLine, deploy, deploymentLink, version } from "../../services.js";
+import { commitLine, deploy, deploymentLink, onlyLooks, version } from "../../services.js";
 import { badge } from "../../states.js";
 import { words } from "../../words.js";
 import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
+import { runBadge } from "./runs.js";
 
-const ONLY_LOOKS = /PLAN_ONLY|UNLOCK/;
 const text = words.serviceOverview;
 
 export async function load(state) {
-  if (!state.has("metrics")) return {};
-  const loaded = await metrics.load(state).catch(absent);
-  return { metrics: loaded, refreshing: loaded.refreshing && { ...loaded.refreshing, isQuiet: true } };
+  const { document, path } = state;
+  const small = state.can("restart-service") ? [] : document.listsBelow(path).filter((list) => isShownHere(document, path, list) && isSmall(document, list)).map(familyOf);
+  const [loaded, run, due, ...rows] = await Promise.all([
+    state.has("metrics") && metrics.load(state).catch(absent), state.has("run") && api.get(`${path}/run`, { page_size: 1 }), state.has("dueTimes") && api.get(`${path}/dueTimes`, { count: 1 }), ...small.map((name) => api.all(`${path}/${name}`))]);
+  const found = { run: run && run.results[0], due: due?.is_active && due.due_at?.[0], runs: Boolean(run), rows: Object.fromEntries(small.map((name, index) => [name, rows[index]])) };
+  return loaded ? { ...found, metrics: loaded, refreshing: loaded.refreshing && { ...loaded.refreshing, isQuiet: true } } : found;
 }
 
 // Another machine may measure the service: its page is shown without charts, with the reason.
@@ -47,6 +50,8 @@ export function render(state, place) {
         [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
         [words.columns.deployed, now && ago(now.finished_at)],
         isLasting && [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        state.content.runs && [text.nextRun, state.content.due ? ago(state.content.due) : h("span", { class: "muted" }, words.none)],
+        state.content.runs && [text.lastRun, lastRun(path, state.content.run)],
         [text.source, source(service)],
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
@@ -54,12 +59,17 @@ export function render(state, place) {
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
-    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true }),
-    panel(text.recent, table(deploymentColumns(path), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
+    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true, path, lasts: isLasting }),
+    panel(text.recent, table(deploymentColumns(state), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
 
-const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !ONLY_LOOKS.test(deployment.status_details?.sub_action || "");
+const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !onlyLooks(deployment);
+
+function lastRun(path, run) {
+  if (!run) return h("span", { class: "muted" }, text.noRun);
+  return [runBadge(run), " ", link(`${path}/runs/${run.id}`, words.runs.number(run.number)), " ", ago(run.started_at || run.created_at)];
+}
 
 // Further readings, such as the credentials of a database, are requested only on a click.
 function reading({ content, document, path }, place, operation) {
@@ -78,8 +88,19 @@ function isShownHere(document, path, list) {
   return !isShown(familyOf(list)) && !document.familiesBelow(path).includes(list);
 }
 
-function records({ content, document, path }, place, list) {
+// Rows of few fields, such as the outputs of a module, are shown at once; others, such as its resources, on a click.
+const isSmall = (document, list) => Object.keys(document.row(list).properties || {}).length <= 5;
+
+function smallList({ document }, list, rows) {
+  const names = Object.keys(document.row(list).properties);
+  const value = (row, name) => (name === "value" && row[name] ? h("code", { class: "value" }, String(row[name])) : shown(row[name], {}));
+  return rows.length ? table(names.map((name) => ({ title: title(name), cell: (row) => value(row, name) })), rows, { key: (row) => row[names[0]], label: document.titleOf(list) }) : h("p", { class: "muted" }, words.nothingYet);
+}
+
+function records(state, place, list) {
+  const { content, document, path } = state;
   const name = familyOf(list);
+  if (content.rows[name]) return panel(title(name), smallList(state, list, content.rows[name]));
   const rows = content.read?.[name];
   const read = async () => {
     content.read = { ...content.read, [name]: rows ? undefined : await api.all(`${path}/${name}`) };
@@ -112,11 +133,11 @@ function inside({ branch, root_path: folder }) {
   return parts.length ? ` (${parts.join(", ")})` : "";
 }
 
-export function deploymentColumns(path) {
+export function deploymentColumns({ path, service }) {
   return [
     { title: words.columns.state, cell: (deployment) => badge(deployment.status) },
     { title: words.columns.number, cell: (deployment) => deploymentLink(path, deployment, `v${deployment.number}`) },
-    { title: words.columns.action, cell: (deployment) => words.readable(deployment.action) },
+    { title: words.columns.action, cell: (deployment) => words.doneBy(deployment, service.service_type) },
     { title: words.columns.version, wide: true, cell: (deployment) => commitLine(deployment) },
     { title: words.columns.author, cell: (deployment) => deployment.commit?.author_name || deployment.triggered_by },
     { title: words.columns.took, kind: "number", cell: (deployment) => (deployment.started_at && deployment.finished_at ? duration(new Date(deployment.finished_at) - new Date(deployment.started_at)) : "") },

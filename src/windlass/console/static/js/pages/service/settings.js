@@ -1,13 +1,13 @@
 // The settings of a service as forms, with when a change takes effect; and its whole declaration.
 
 import { h, own } from "../../dom.js";
-import { hold } from "../../edits.js";
+import { hold, release } from "../../edits.js";
 import { schemaForm } from "../../forms.js";
 import { button, codeBlock, panel, say } from "../../parts.js";
 import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
 import { SECTIONS } from "../../sections.js";
-import { deploy, remove } from "../../services.js";
+import { deploy, remove, willOf } from "../../services.js";
 import { words } from "../../words.js";
 
 const text = words.settings;
@@ -24,7 +24,7 @@ export function render(state, place) {
     h("p", { class: "muted" }, text.about),
     content.sections.map((section) => draw(state, place, section)),
     declaration(state),
-    panel(text.danger, h("p", {}, words.remove.will), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, needs: ["DELETE", state.path] })),
+    panel(text.danger, h("p", {}, willOf(state.path, "remove", words.remove.will)), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, needs: ["DELETE", state.path] })),
   ];
 }
 
@@ -57,6 +57,7 @@ async function save(state, place, section, thenDeploy) {
   if (!answer) return;
   Object.assign(content, { service: answer.data, tag: answer.tag });
   state.service = answer.data;
+  release(section.form);
   section.form = hold(schemaForm(document, document.body(document.at("PATCH", path)), { values: answer.data, only: section.only }));
   if (thenDeploy) return deploy(place, path);
   say(text.saved);
