@@ -30,8 +30,15 @@ const kinds = {
 };
 const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", TERRAFORM_DESTROY: "Destroy", TERRAFORM_FORCE_UNLOCK: "Release the lock", TERRAFORM_MIGRATE_STATE: "Move the state" };
 
+// Fields whose names say less than these words do.
+const fields = {
+  scheduled_at: "Timetable (cron)", docker: "Git repository", timezone: "Time zone", max_nb_restart: "Retries", max_duration_seconds: "Longest run in seconds", timeout_sec: "Longest run in seconds", missed_runs: "Missed runs",
+  terraform_files_source: "Module", terraform_variables_source: "Input variables", tf_var_file_paths: "Files with values", tf_vars: "Values", auto_deploy_config: "Automatic deployment",
+  min_running_instances: "Least instances", max_running_instances: "Most instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", git_token_id: "Git token", config: "Login",
+};
+
 export const words = {
-  states, kinds,
+  states, fields, kinds,
   doneBy: ({ action, status_details: details }, type) => steps[details?.sub_action] || kinds[type]?.done[action] || words.readable(action),
   readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
@@ -40,7 +47,7 @@ export const words = {
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
-  nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
+  noneToChoose: "none: one is made on the page Organization", noneYet: (things) => `No ${things} yet.`, nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: "Write it as JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
@@ -55,7 +62,7 @@ export const words = {
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
-    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
+    state: "State", name: "Name", kind: "Kind", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
   origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },
@@ -175,7 +182,7 @@ export const words = {
   },
   module: {
     look: "Look at the module", asks: "The module asks for these:", asksNothing: "No input variables were found in this folder of the repository. If the module is in another one, name it as the root path.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
-    files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
+    files: (names) => `Files with values, which may be named under “Files with values”: ${names}`,
   },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },

@@ -68,7 +68,7 @@ const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(depl
 
 function lastRun(path, run) {
   if (!run) return h("span", { class: "muted" }, text.noRun);
-  return [runBadge(run), " ", link(`${path}/runs/${run.id}`, words.runs.number(run.number)), " ", ago(run.started_at || run.created_at)];
+  return h("span", { class: "inline" }, runBadge(run), link(`${path}/runs/${run.id}`, words.runs.number(run.number)), ago(run.started_at || run.created_at));
 }
 
 // Further readings, such as the credentials of a database, are requested only on a click.
