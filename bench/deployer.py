@@ -1,6 +1,6 @@
 """The bare cost of a deployment: the same effects in a program. A command a line, seconds as the answer.
 
-one process|docker          the effects of one deployment
+one process|docker|run      the effects of one deployment, or of a run to its end
 many process|docker N P     of N, P at a time
 """
 
@@ -31,6 +31,7 @@ def main() -> None:
     effects: dict[str, Callable[[], Callable[[], None]]] = {
         "process": lambda: process(repository, commit, command),
         "docker": lambda: container(image),
+        "run": lambda: container_run(image),
     }
     if image != "-":
         _docker("POST", "/networks/create", {"Name": NETWORK})
@@ -75,31 +76,49 @@ def process(repository: str, commit: str, command: list[str]) -> Callable[[], No
 
 def container(image: str) -> Callable[[], None]:
     """Looks the image up, makes a container of it, starts it, and waits until it listens."""
-    _docker("GET", f"/images/{image}/json")
-    # Held in as tightly, and in a network as much its own, as Windlass makes them.
-    body = {
-        "Image": image,
-        "ExposedPorts": {"8080/tcp": {}},
-        "HostConfig": {
-            "PortBindings": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]},
-            "NetworkMode": NETWORK,
-            "Memory": 64 << 20,
-            "MemorySwap": 64 << 20,
-            "NanoCpus": 500_000_000,
-            "PidsLimit": 2048,
-            "Init": True,
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}},
-            "CapDrop": ["ALL"],
-            "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID"],
-            "SecurityOpt": ["no-new-privileges"],
-            "RestartPolicy": {"Name": "unless-stopped"},
-        },
-    }
+    _look_up(image)
+    more = {"PortBindings": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}}
+    body = {"Image": image, "ExposedPorts": {"8080/tcp": {}}, "HostConfig": _held(**more)}
     id = _docker("POST", "/containers/create", body)["Id"]
     _docker("POST", f"/containers/{id}/start")
     ports = _docker("GET", f"/containers/{id}/json")["NetworkSettings"]["Ports"]
     _listens(int(ports["8080/tcp"][0]["HostPort"]))
     return lambda: _docker("DELETE", f"/containers/{id}?force=true")
+
+
+def container_run(image: str) -> Callable[[], None]:
+    """Looks the image up here, makes a container that ends at once, starts it, and waits for its end."""
+    _docker("GET", f"/images/{image}/json")
+    body = {"Image": image, "Cmd": ["/busybox", "true"], "HostConfig": _held(RestartPolicy={"Name": "no"})}
+    id = _docker("POST", "/containers/create", body)["Id"]
+    _docker("POST", f"/containers/{id}/start")
+    _docker("POST", f"/containers/{id}/wait")
+    return lambda: _docker("DELETE", f"/containers/{id}?force=true")
+
+
+def _look_up(image: str) -> None:
+    """An image of a registry is asked for there, as each deployment does, and then on this machine."""
+    if image.startswith("localhost:"):
+        _docker("GET", f"/distribution/{image}/json")
+    _docker("GET", f"/images/{image}/json")
+
+
+def _held(**more: Any) -> dict[str, Any]:
+    """Held in as tightly, and in a network as much its own, as Windlass makes them."""
+    return {
+        "NetworkMode": NETWORK,
+        "Memory": 64 << 20,
+        "MemorySwap": 64 << 20,
+        "NanoCpus": 500_000_000,
+        "PidsLimit": 2048,
+        "Init": True,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}},
+        "CapDrop": ["ALL"],
+        "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID"],
+        "SecurityOpt": ["no-new-privileges"],
+        "RestartPolicy": {"Name": "unless-stopped"},
+        **more,
+    }
 
 
 class _Unix(http.client.HTTPConnection):

@@ -9,7 +9,7 @@ import pytest
 
 from windlass.base.log import JsonLines, TextLines
 
-HARMFUL = ["\n", "\r", "\x1b[31m", "\x7f", "\x85", "\x9b31m", "\u2028", "\u2029"]
+HARMFUL = ["\n", "\r", "\x1b[31m", "\x7f", "\x85", "\x9b31m", "\u2028", "\u2029", "\u202e", "\u2066"]
 
 
 def record(message: str, **extras: str) -> logging.LogRecord:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import shutil
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.machine import ROOT, SERVER_CORE, Failed, computed, ended
+from bench.deployments import REST, BareEffects, Ears, docker_answers, python
+from bench.machine import Failed, computed
 from bench.measure import Bench, Effort, Line, Target
 from bench.servers import Windlass, windlass
+from bench.services import make_environment
 
 AT_ONCE = 4
-_PATIENCE = 60.0
-_RESTS, _REST = 3, 1.0
-_DOCKER = "/var/run/docker.sock"
+_RESTS = 3
 _PROGRAM = """
 import http.server, os
 class Hello(http.server.BaseHTTPRequestHandler):
@@ -35,7 +31,7 @@ http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Hello).serve_fore
 
 def run(bench: Bench) -> list[Line]:
     lines = _engine(bench, "process", 1.3)
-    if _docker_answers() and shutil.which("busybox"):
+    if docker_answers() and shutil.which("busybox"):
         lines += _engine(bench, "docker", 1.15)
     return lines
 
@@ -47,14 +43,14 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
     settings = {"WINDLASS_ENGINE": engine, "WINDLASS_GIT_ALLOW_LOCAL": "1", "WINDLASS_STOP_SECONDS": "1"}
     settings["WINDLASS_PARALLEL_DEPLOYMENTS"] = str(AT_ONCE)
     with windlass(folder / "data", settings=settings) as server:
-        environment = _environment(server)
+        environment = make_environment(server)
         apps = [
             _application(server, environment, repository, number) for number in range(bench.effort.services)
         ]
-        first, ears = apps[:1], _Ears(server)
+        first, ears = apps[:1], Ears(server)
         _from_rest(server, ears, apps, commit)  # Builds: from now on every commit is a prebuilt one.
         image = _image(first[0]) if engine == "docker" else "-"
-        bare = _Bare(folder, repository, commit, image)
+        bare = BareEffects(image, repository, commit)
         try:
             one = bench.timed(
                 {
@@ -98,20 +94,11 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
     ]
 
 
-def _docker_answers() -> bool:
-    try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(_DOCKER)
-    except OSError:
-        return False
-    return True
-
-
 def _repository(folder: Path, engine: str) -> tuple[str, str]:
     folder.mkdir()
     if engine == "process":
         (folder / "main.py").write_text(_PROGRAM)
-        (folder / "Procfile").write_text(f"web: {_python()} main.py\n")
+        (folder / "Procfile").write_text(f"web: {python()} main.py\n")
     else:
         busybox = shutil.which("busybox")
         assert busybox
@@ -128,51 +115,9 @@ def _repository(folder: Path, engine: str) -> tuple[str, str]:
     return folder.as_uri(), commit
 
 
-def _python() -> str:
-    return str(Path(sys.executable).resolve())
-
-
 def _git(folder: Path, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
-
-
-class _Bare:
-    """See bench/deployer.py; on the core of servers, as everything that Windlass starts."""
-
-    def __init__(self, folder: Path, repository: str, commit: str, image: str) -> None:
-        words = [repository, commit, image, _python(), "main.py"]
-        self._process = subprocess.Popen(
-            ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "bench.deployer", *words],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def one(self, engine: str) -> float:
-        return self._ask(f"one {engine}")
-
-    def many(self, engine: str, count: int, at_once: int) -> float:
-        return self._ask(f"many {engine} {count} {at_once}")
-
-    def _ask(self, line: str) -> float:
-        """Nothing of it is left when it answers."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        took = float(self._process.stdout.readline())
-        time.sleep(_REST)
-        return took
-
-    def stop(self) -> None:
-        ended(self._process)
-
-
-def _environment(server: Windlass) -> str:
-    project = server.ask("POST", f"/organization/{server.org}/project", {"name": "bench"})["id"]
-    return str(server.ask("POST", f"/project/{project}/environment", {"name": "bench"})["id"])
 
 
 def _application(server: Windlass, environment: str, repository: str, number: int) -> str:
@@ -185,7 +130,7 @@ def _application(server: Windlass, environment: str, repository: str, number: in
     return str(server.ask("POST", f"/environment/{environment}/application", body)["id"])
 
 
-def _all_once(server: Windlass, ears: _Ears, apps: Sequence[str], commit: str) -> float:
+def _all_once(server: Windlass, ears: Ears, apps: Sequence[str], commit: str) -> float:
     began = time.perf_counter()
     for app in apps:
         server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
@@ -193,39 +138,15 @@ def _all_once(server: Windlass, ears: _Ears, apps: Sequence[str], commit: str) -
     return time.perf_counter() - began
 
 
-def _from_rest(server: Windlass, ears: _Ears, apps: Sequence[str], commit: str) -> float:
+def _from_rest(server: Windlass, ears: Ears, apps: Sequence[str], commit: str) -> float:
     """As the bare ones: before and afterwards nothing runs, and the machine has come to rest, which takes
     what containers leave behind a moment longer than the answer that they are gone."""
     took = _all_once(server, ears, apps, commit)
     for app in apps:
         server.ask("POST", f"/application/{app}/stop")
     ears.hear("STOPPED", apps)
-    time.sleep(_REST)
+    time.sleep(REST)
     return took
-
-
-class _Ears:
-    """Hears of what happens when it does: looking again and again would be in the way of what is measured."""
-
-    def __init__(self, server: Windlass) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE)
-        headers = {"Authorization": f"Token {server.token}"}
-        connection.request("GET", f"/organization/{server.org}/events/stream", headers=headers)
-        self._stream = connection.getresponse()
-
-    def hear(self, word: str, apps: Sequence[str]) -> None:
-        """Comes back when this has been said of each."""
-        missing = set(apps)
-        while missing:
-            line = self._stream.readline()
-            if not line:
-                raise RuntimeError("the stream of events ended")
-            if line.startswith(b"data:"):
-                event = json.loads(line.removeprefix(b"data:"))
-                if "FAILED" in event["event_type"]:
-                    raise RuntimeError(line.decode())
-                if event["event_type"] == word:
-                    missing.discard(event["target_id"])
 
 
 def _delete(server: Windlass, apps: Sequence[str], patience: float) -> None:

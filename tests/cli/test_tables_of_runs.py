@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Said, say
 from tests.cli.listener import listening
 
@@ -33,6 +35,32 @@ def test_a_list_of_runs_says_how_each_ended_and_how_long_it_took():
     head, line = shown({"results": [row]}, "job-run", "list", "--job", JOB).out.splitlines()
     assert columns(head)[:7] == ["NUMBER", "STATUS", "CAUSE", "STARTED", "SECONDS", "EXIT", "MESSAGE"]
     assert columns(line)[:7] == ["7", "FAILED", "SCHEDULE", "2020-01-31", "12.5", "3", "exited with code 3"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "line"),
+    [
+        ({"clean_kubernetes_jobs": [RUN, RUN]}, "job clean-failed-job", "Deleted 2 failed runs."),
+        ({"clean_kubernetes_jobs": []}, "job clean-failed-job", "There was no failed run."),
+        (
+            {"clean_job_ids": [JOB], "clean_kubernetes_jobs": [RUN]},
+            "environment clean-failed-jobs",
+            "Deleted 1 failed run of 1 job.",
+        ),
+        (
+            {"clean_job_ids": [], "clean_kubernetes_jobs": []},
+            "environment clean-failed-jobs",
+            "There was no failed run.",
+        ),
+    ],
+)
+def test_a_purge_says_how_many_runs_it_has_deleted(answer: Any, words: str, line: str):
+    assert shown(answer, *words.split(), JOB).out.splitlines() == [line]
+
+
+def test_an_answer_of_nothing_says_so():
+    said = shown({"scheduled_at": "", "timezone": "", "due_at": []}, "job", "due-times", JOB)
+    assert (said.code, said.out, said.err) == (0, "", "There is nothing to show.\n")
 
 
 def test_due_times_are_rows_with_the_clock_of_the_reader_and_that_of_the_job():

@@ -21,6 +21,8 @@ SENTENCES = {
     "Create a database, such as main-db, and set the variable DB_URL with `windlass env set DB_URL={{DB}}`": (
         "/new?kind=database&environment=e&name=main-db"
     ),
+    # The page of the environment has first what needs attention.
+    "Fix the database main-db, which comes first: it failed": "/environment/e",
     # Nothing here can be done with the settings, though it speaks of names, memory and folders.
     "Commit the file main.py: the name of the folder, the port and the memory are right": None,
 }

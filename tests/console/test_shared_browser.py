@@ -98,7 +98,6 @@ def test_a_tab_does_nothing_as_the_person_who_signs_in_after(
 ) -> None:
     other = sign_out(context, server)
     other.goto(server.link(bea))
-    other.reload()  # the address of before was the same, but for what follows the #
     expect(other.locator(".who")).to_contain_text("bea")
     expect(variables.locator(".who")).to_contain_text("bea")
     expect(variables.get_by_text("DRAFT")).to_have_count(0)

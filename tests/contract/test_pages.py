@@ -103,6 +103,18 @@ async def test_a_page_after_the_last_is_empty_and_says_so(world) -> None:
     }
 
 
+async def test_a_list_that_is_answered_whole_is_cut_where_a_page_is_asked_for(embedded) -> None:
+    environment = await embedded.environment()
+    made = [await embedded.application(environment) for _ in range(3)]
+    path = f"/environment/{environment}/application/status"
+    assert [one["id"] for one in (await embedded.get(path))["results"]] == made
+    for base in ("", "/compat"):
+        last = await embedded.get(f"{base}{path}?page=2&page_size=2")
+        assert [one["id"] for one in last["results"]] == made[2:]
+        assert last["pagination"] == {"page": 2, "page_size": 2, "total_count": 3, "total_pages": 2}
+    assert len((await embedded.get(f"{path}?page=2"))["results"]) == 0
+
+
 @row("4.regions without pagination")
 async def test_regions_have_no_pages(embedded) -> None:
     whole = await embedded.get("/aws/region")

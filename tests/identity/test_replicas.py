@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
+from tests.identity.browsers import Browser
 from tests.identity.issuer import invite, joined, members, role
 from tests.world import World, make_world
 from windlass.base.clock import stamp
@@ -100,6 +101,22 @@ async def test_a_role_that_was_changed_at_one_replica_is_in_force_at_the_other(r
         return (await second.post(f"/organization/{second.org}/project", new, token=ada)).status
 
     await until(tried, 403)
+
+
+async def test_a_session_that_was_ended_at_one_replica_is_refused_at_the_other(replicas: Replicas):
+    """The clock stands still, so that only the nudge can have told."""
+    first, second = replicas
+    there, here = Browser(second), Browser(first)
+    await there.sign_in()
+    await here.sign_in()
+    assert await there.is_signed_in()
+    sessions = (await here.call("GET", "/account/browserSession"))["results"]
+    (its_own,) = [session["id"] for session in sessions if not session["is_this_one"]]
+    assert (await here.call("DELETE", f"/account/browserSession/{its_own}")).status == 204
+    await until(there.is_signed_in, False)
+    there.go_to(first)
+    assert not await there.is_signed_in()
+    assert await here.is_signed_in()
 
 
 async def made(world: World) -> tuple[str, str]:

@@ -275,7 +275,8 @@ async def test_the_private_key_is_encrypted_at_rest(world):
 
 async def test_on_a_port_of_the_systems_choice_the_issuer_is_where_it_says(tmp_path):
     """The one test that starts the program: only it knows the port."""
-    program = [sys.executable, "-m", "windlass", "serve", "--port", "0", "--data-dir", str(tmp_path)]
+    options = ["--port", "0", "--gateway-port", "0", "--data-dir", str(tmp_path)]
+    program = [sys.executable, "-m", "windlass", "serve", *options]
     process = await asyncio.create_subprocess_exec(*program, stderr=asyncio.subprocess.PIPE)
     try:
         assert process.stderr is not None

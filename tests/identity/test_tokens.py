@@ -31,6 +31,24 @@ async def test_a_token_is_made_listed_read_renamed_and_revoked(world):
     assert await status(world, token) == 401
 
 
+async def test_tokens_are_found_by_their_name_and_by_their_creator(world):
+    """Negative control: without a query, all of them are listed."""
+    robot = (await make(world, name="Robot", scopes=["Admin"]))["token"]
+    assert (await world.post(path(world), {"name": "ci"}, token=robot)).status == 201
+    await make(world, name="ci-2")
+
+    async def found(query: str) -> list[str]:
+        answer = await world.get(f"{path(world)}{query}")
+        assert answer["pagination"]["total_count"] == len(answer["results"])
+        return [one["name"] for one in answer["results"]]
+
+    assert await found("") == ["Robot", "ci", "ci-2"]
+    assert await found("?name=CI") == ["ci"]
+    assert await found("?creatorName=robot") == ["ci"]
+    assert await found("?creatorName=robot&name=ci-2") == []
+    assert await found("?name=nothing") == []
+
+
 async def test_the_scopes_of_a_token_cannot_be_changed(world):
     made = await make(world, scopes=["Read"])
     for change in ({"scopes": ["Admin"]}, {"role_id": role(Scope.ADMIN)}, {"expires_at": "2030-01-01"}):

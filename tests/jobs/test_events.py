@@ -67,6 +67,25 @@ async def test_a_failing_on_start_fails_the_deployment_of_the_environment(world:
     assert (await world.get(f"/environment/{environment}/status"))["state"] == "RUNNING"
 
 
+async def test_a_failing_database_fails_those_of_its_request_that_wait_for_it(world: World) -> None:
+    programs = Programs(world)
+    environment, database, job, app = await environment_with(world, "on_start")
+    alone = await world.application(environment)
+    await world.post(f"/application/{alone}/deploy")
+    await world.settle()
+    world.engine.broken = "there is no room"
+    await asked(world, environment, "deploy")
+    name = (await world.get(f"/database/{database}"))["name"]
+    for waiting in (f"/job/{job}", f"/application/{app}", f"/application/{alone}"):
+        status = await world.get(f"{waiting}/status")
+        assert status["message"].startswith(f"Fix the database {name}, which comes first: it failed")
+    assert alone in {one.service for one in world.engine.instances.values()}  # the version before serves
+    assert programs.started == []
+    world.engine.broken = ""
+    await asked(world, environment, "deploy")
+    assert (await world.get(f"/environment/{environment}/status"))["state"] == "RUNNING"
+
+
 async def test_an_application_that_is_deployed_by_itself_does_not_fail_with_a_job(world: World) -> None:
     programs = Programs(world)
     programs.codes = [3]

@@ -93,6 +93,20 @@ async def test_a_failure_that_is_tried_again_is_told_only_if_the_last_try_fails(
     assert (payload["run_number"], (await state(world, job))[0]) == (4, "DEPLOYMENT_ERROR")
 
 
+async def test_a_last_try_that_fails_is_told_although_the_first_one_was_purged(
+    world: World, programs: Programs
+) -> None:
+    webhook = await subscribe(world)
+    job = await ready_job(world, schedule=cron("0 0 * * *"), max_nb_restart=1)
+    programs.codes = [3, 3]
+    world.clock.turn(24 * 3600)
+    await world.settle()
+    assert len((await world.post(f"/job/{job}/cleanFailedJob"))["clean_kubernetes_jobs"]) == 1
+    await turn(world)
+    [payload] = await told(world, webhook)
+    assert (payload["run_number"], (await state(world, job))[0]) == (2, "DEPLOYMENT_ERROR")
+
+
 async def test_a_run_that_a_person_asks_for_is_not_told(world: World, programs: Programs) -> None:
     webhook = await subscribe(world)
     job = await ready_job(world, schedule=cron("0 0 1 1 *"))

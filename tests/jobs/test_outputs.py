@@ -87,7 +87,7 @@ def followed(folder: Path) -> Iterator[str]:
     yield from git_environment(where, [ip_address("192.0.2.1")], folder)
     request = {"url": "http://127.0.0.1:1", "var_files": [], "vars": [], "mirror": "", "downloads": False}
     given = {"TMPDIR": str(folder), "WINDLASS_TERRAFORM_TOKEN": ""}
-    yield from program_environment(given, request, folder, keeps_state=True)
+    yield from program_environment(given, request, folder, "http://windlass")
 
 
 def test_no_variable_that_directs_programs_of_windlass_may_be_an_output(tmp_path: Path) -> None:

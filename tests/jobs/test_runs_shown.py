@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+
+from msgspec.structs import force_setattr
 
 from tests.jobs.sites import (
     MINUTE,
     Programs,
     cron,
+    deployed,
     images_world,
     new_job,
     ready_job,
     runs,
     states,
 )
-from tests.world import World
+from tests.world import Answer, World
 from windlass.core.deploy.workload import OutputLine
 
 YEARLY = cron("0 0 1 1 *")
@@ -53,6 +57,20 @@ async def test_a_job_is_not_run_before_it_is_deployed_or_while_it_runs(world: Wo
     assert (await world.post(f"/job/{job}/run", {})).status == 202
     again = await world.post(f"/job/{job}/run", {})
     assert (again.status, "a job has one run at a time" in again.message) == (409, True)
+
+
+async def test_a_run_says_what_it_waits_for_while_its_engine_is_away(world: World) -> None:
+    job = await ready_job(world, schedule=YEARLY)
+    world.engine.away = True
+    run = (await world.post(f"/job/{job}/run"))["id"]
+    await world.settle()
+    shown = await world.get(f"/job/{job}/run/{run}")
+    assert (shown["status"], shown["message"]) == ("RUNNING", "The engine does not answer")
+    world.engine.away = False
+    world.clock.turn(MINUTE)
+    await world.settle()
+    shown = await world.get(f"/job/{job}/run/{run}")
+    assert (shown["status"], shown["message"]) == ("SUCCEEDED", "exited with code 0")
 
 
 async def test_a_run_is_cancelled(world: World) -> None:
@@ -147,6 +165,39 @@ async def test_failed_runs_are_purged(world: World) -> None:
     world.clock.turn(MINUTE)
     await world.settle()
     assert (await runs(world, job))[-1]["number"] == 4
+
+
+async def test_purged_runs_are_in_the_audit_if_there_were_any(world: World) -> None:
+    programs = Programs(world)
+    environment = await world.environment()
+    job = await ready_job(world, environment)
+    programs.codes = [1, 1]
+    for _ in range(2):
+        world.clock.turn(MINUTE)
+        await world.settle()
+    path = f"/organization/{world.org}/events?eventType=FAILED_RUNS_DELETED"
+    for purge in (f"/job/{job}/cleanFailedJob", f"/environment/{environment}/cleanFailedJobs"):
+        assert (await world.post(purge, {"job_ids": []} if "environment" in purge else None)).status == 200
+        [event] = (await world.get(path))["events"]
+        assert (event["target_id"], json.loads(event["change"])["runs"]) == (job, 2)
+
+
+async def test_a_run_that_its_deployment_still_waits_for_is_not_purged(world: World) -> None:
+    """The deployment would find no run, and run its command once more."""
+    programs = Programs(world)
+    job = await new_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
+    programs.codes = [1]
+    answers: list[Answer] = []
+
+    async def purge(point: str) -> None:
+        if point == "run recorded":
+            answers.append(await world.post(f"/job/{job}/cleanFailedJob"))
+
+    force_setattr(world.installation.ctx, "point", purge)
+    assert (await deployed(world, job))["status"] == "FAILED"
+    assert len(programs.started) == 1
+    assert [answer["clean_kubernetes_jobs"] for answer in answers] == [[]]
+    assert len((await world.post(f"/job/{job}/cleanFailedJob"))["clean_kubernetes_jobs"]) == 1
 
 
 async def test_jobs_of_another_environment_are_not_purged(world: World) -> None:

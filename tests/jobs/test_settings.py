@@ -28,6 +28,10 @@ async def refused(world: World, **fields: Any) -> str:
 async def test_a_job_shows_its_type(world: World, schedule: dict[str, Any], job_type: str) -> None:
     job = (await world.get(f"/job/{await new_job(world, schedule=schedule)}")).json
     assert (job["job_type"], job["service_type"]) == (job_type, "JOB")
+    application = await world.application()
+    services = (await world.get(f"/organization/{world.org}/services?page_size=1000"))["results"]
+    types = {service["id"]: service.get("job_type") for service in services}
+    assert (types[job["id"]], types[application]) == (job_type, None)
 
 
 @pytest.mark.parametrize("unused", [None, {}])

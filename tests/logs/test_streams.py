@@ -105,7 +105,7 @@ async def test_a_token_that_is_revoked_reads_no_further(world: World, app: str, 
         assert await client.lines(1) == await other.lines(1) == ["before"]
         await world.delete(f"/organization/{world.org}/apiToken/{tokens[-1]['id']}")
         say(world, app, "after")
-        assert await client.rest() == []
+        assert [event.kind for event in await client.rest()] == ["refused"]
         assert client.ended
         assert await other.lines(1) == ["after"]
 

@@ -292,7 +292,34 @@ async def test_a_new_tag_is_deployed_wherever_containers_ask_for_it(world):
     for service in follows:
         assert (await world.get(f"/container/{service}"))["tag"] == "1.1"
     assert not world.engine.running.keys() & set(others)
-    assert (await world.post(path, body))["deployments"] == [], "a repeated call finds nothing to do"
+    again = await world.post(path, body)
+    assert again["deployments"] == [], "a repeated call finds nothing to do"
+    assert not again["is_part_last_deployment"]
+    assert again["deployment_request_id"] is None
+    assert answer["is_part_last_deployment"]
+    request = f"/environment/deploymentStatus?deploymentRequestId={answer['deployment_request_id']}"
+    assert (await world.get(request))["status"] == "DEPLOYED"
+
+
+REQUIRED = {
+    "id", "state", "service_deployment_status", "is_part_last_deployment", "status_details",
+    "deployment_request_id", "deployment_requests_count",
+}  # fmt: skip
+"""The fields without which existing clients refuse a status."""
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+@pytest.mark.parametrize("family", ["container", "job"])
+@pytest.mark.parametrize("deploys", [True, False])
+async def test_a_new_tag_is_answered_with_a_whole_status(world, base, family, deploys):
+    if deploys:
+        body = naming(family, await registry(world)) | {"auto_deploy": True}
+        await world.made(f"/environment/{await world.environment()}/{family}", body)
+    body = {"image_name": "acme/shop", "tag": "9"}
+    answer = await world.post(f"{base}/organization/{world.org}/{family}/deploy", body)
+    assert answer.status == 202
+    assert len(answer["deployments"]) == deploys
+    assert answer.json.keys() >= REQUIRED
 
 
 # Copies and network options

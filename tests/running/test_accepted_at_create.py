@@ -37,6 +37,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"storage": [{"size": 1, "mount_point": "/data"}, {"size": 1, "mount_point": "/other"}]},
     {"storage": [{"size": 1, "mount_point": "/data"}, {"size": 1, "mount_point": "/data/"}]},
     {"storage": [{"size": 1, "mount_point": "//"}]},
+    *({"storage": [{"size": 1, "mount_point": path}]} for path in ("/a/../b", "/./a", "/..")),
     *({"healthchecks": {"readiness_probe": {"type": {kind: {}}}}} for kind in ("tcp", "http", "grpc")),
     {"healthchecks": {"readiness_probe": {"type": {"http": {}}}}, "ports": [{"internal_port": 80}]},
     {"healthchecks": {"liveness_probe": {"type": {"tcp": {"port": 80}}}}, "ports": [{"internal_port": 80}]},
@@ -85,6 +86,21 @@ async def test_accepted_services_can_be_deployed_and_refusals_name_the_field(tmp
         accepted = [await is_accepted(world, environment, family, body) for family, body in rows]
         assert any(accepted)
         assert all(accepted) == (takes == "image" and rows is DATABASES)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/../b", "/a/../../b", "/./a", "/.."])
+async def test_a_volume_whose_folder_an_engine_would_read_otherwise_is_refused(tmp_path, path):
+    async with world_with("image", tmp_path) as world:
+        environment = await world.environment()
+        for family, own in (("application", GIT), ("container", IMAGE)):
+            storage = [DATA, {"size": 1, "mount_point": path}]
+            answer = await world.post(
+                f"/environment/{environment}/{family}", {"name": "one", "storage": storage} | own
+            )
+            assert (answer.status, answer.message.partition(" a ")[0]) == (
+                400,
+                "storage[1].mount_point: must be",
+            )
 
 
 async def test_a_version_that_can_be_installed_is_accepted_and_its_deployment_says_what_to_do(tmp_path):

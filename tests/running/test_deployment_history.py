@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.fakes.engine import FakeEngine
-from tests.world import World, make_world
+from tests.world import REPOSITORY, World, make_world
 
 IMAGE = {"name": "cache", "image_name": "acme/cache", "tag": "1.0", "arguments": ["-v"]}
 
@@ -111,6 +111,47 @@ async def test_a_failed_and_a_waiting_deployment_are_told_from_others(world: Wor
     await world.settle()
     assert (await world.get(f"/environment/{environment}/deploymentQueue"))["results"] == []
     assert (await world.get(f"/service/{app}/deploymentQueue"))["results"] == []
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+async def test_a_queue_has_details_of_jobs_only(world: World, base: str):
+    """Existing clients require the type of a job in `details`, and refuse the whole list without it."""
+    environment = await world.environment()
+    app = await world.application(environment)
+    job = {
+        "name": "j",
+        "source": {"docker": {"git_repository": {"url": REPOSITORY}}},
+        "schedule": {"on_start": {}},
+    }
+    job_id = await world.made(f"/environment/{environment}/job", job)
+    await world.post(f"/environment/{environment}/deploy")
+    [queued] = (await world.get(f"{base}/environment/{environment}/deploymentQueue"))["results"]
+    details = {
+        service["identifier"]["service_id"]: service.get("details")
+        for service in queued["stages"][0]["services"]
+    }
+    assert details[app] is None
+    assert details[job_id]["job_type"] == "LIFECYCLE"
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+async def test_the_history_of_a_service_goes_on_after_an_entry(world: World, shop, base: str):
+    """Existing clients page with `startId`, until nothing more comes."""
+    _, app, container = shop
+    for _ in range(4):
+        await world.post(f"/application/{app}/deploy")
+        await world.settle()
+    await world.post(f"/application/{app}/deploy")  # it waits, so it is not in the history
+    path = f"{base}/application/{app}/deploymentHistory"
+    whole = [one["id"] for one in (await world.get(path))["results"]]
+    assert len(whole) >= 4
+    for index, id in enumerate(whole):
+        rest = await world.get(f"{path}?startId={id}")
+        assert [one["id"] for one in rest["results"]] == whole[index + 1 :]
+        second = await world.get(f"{path}?startId={id}&page=2&page_size=1")
+        assert [one["id"] for one in second["results"]] == whole[index + 2 : index + 3]
+    elsewhere = await world.get(f"{base}/container/{container}/deploymentHistory?startId={whole[0]}")
+    assert (elsewhere.status, elsewhere.message.partition(":")[0]) == (400, "startId")
 
 
 async def test_statuses_come_in_one_stage(world: World, shop):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.running.deployments import PORT, deploy, deployed, deployment, deployments, generations, under_way
 from tests.world import World
-from windlass.control.services.services import nth_without
+from windlass.control.services.deployment_history import nth_without
 from windlass.core.words.events import Event
 
 
@@ -51,7 +51,7 @@ async def test_chosen_services_are_those_of_the_environment_or_nothing_is_done(w
     mine, strange = await world.application(environment), await world.application()
     body = {"applications": [{"application_id": mine}, {"application_id": strange}]}
     answer = await world.post(f"/environment/{environment}/service/deploy", body)
-    assert (answer.status, answer.message.partition(":")[0]) == (400, "applications")
+    assert (answer.status, answer.message.partition(":")[0]) == (400, "applications[1]")
     assert strange in answer.message
     await world.settle()
     assert world.engine.applied == []
@@ -59,6 +59,18 @@ async def test_chosen_services_are_those_of_the_environment_or_nothing_is_done(w
     assert (await world.post(f"/environment/{environment}/service/deploy", body)).status == 202
     await world.settle()
     assert [wanted.service for wanted in world.engine.applied] == [mine]
+
+
+async def test_a_chosen_service_of_another_environment_is_named_by_its_place_in_the_body(world: World):
+    environment, elsewhere = await world.environment(), await world.application()
+    mine = await world.application(environment)
+    path = f"/environment/{environment}/service"
+    chosen = [{"application_id": mine}, {"application_id": elsewhere}]
+    refused = await world.post(f"{path}/deploy", {"applications": chosen})
+    words = f"choose an application of this environment: none has the id {elsewhere}"
+    assert (refused.status, refused.message) == (400, f"applications[1]: {words}")
+    refused = await world.post(f"{path}/stop", {"application_ids": [elsewhere]})
+    assert (refused.status, refused.message) == (400, f"application_ids[0]: {words}")
 
 
 async def test_later_crashes_show_in_the_state_with_their_number_and_reason(world: World):

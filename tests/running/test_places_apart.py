@@ -9,7 +9,7 @@ from tests.running.clusters import TLS, application_on, cluster, deploy, engine_
 from tests.world import World, make_world
 from windlass.control.services.clusters import give_queues
 from windlass.store import Queue
-from windlass.store.tables.work import queue_of
+from windlass.store.tables.queues import queue_of
 
 SLOTS = 2
 

@@ -59,7 +59,9 @@ async def test_work_that_waits_longest_comes_first_ended_leases_included(store: 
     for number in range(5):
         await ask(store, f"later-{number}", clock.ms + 1)
     clock.ms += 1
-    assert (await one(store)).id == "interrupted"
+    taken = await one(store)
+    assert (taken.id, taken.is_taken_over) == ("interrupted", True)
+    assert not (await one(store)).is_taken_over
 
 
 async def test_the_next_work_is_the_next_due_or_the_next_end_of_a_lease(store: Store, clock: HandClock):

@@ -39,6 +39,21 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
+async def test_the_log_says_whose_work_goes_on_where(world: World, caplog: pytest.LogCaptureFixture):
+    app = await begun(world)
+    assert "taken over" not in caplog.text
+    world.clock.ms += LEASE
+    other = Worker(world.installation.ctx)
+    await other.start_due()
+    assert "work is taken over" in caplog.text
+    assert world.engine.gate
+    world.engine.gate.set()
+    await until(lambda: not world.installation.worker.running)
+    assert "work was taken over by another server" in caplog.text
+    assert app in [record.__dict__.get("work") for record in caplog.records]
+    await other.stop()
+
+
 async def test_a_worker_that_is_not_paused_finishes(world: World):
     app = await begun(world)
     assert world.engine.gate

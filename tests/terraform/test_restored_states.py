@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from tests.terraform.test_moved_states import service_of
 from tests.terraform.test_settings import body
 from tests.world import World
-from windlass.control.records.terraform_states import add_version, newest_content
+from windlass.control.records.terraform_states import (
+    PlanRecord,
+    add_version,
+    newest_content,
+    present_state,
+    put_plan,
+)
 from windlass.store import Tx
 
 NUMBERS = '"long": 123456789012345678901234567890, "exact": 0.1234567890123456789012345678, "one": 1.0'
@@ -16,14 +25,17 @@ STATE = '{"version": 4, "serial": %d, "lineage": "l", "outputs": {"%s": {"value"
 async def with_two_versions(world: World) -> str:
     service = await world.made(f"/environment/{await world.environment()}/terraform", body())
     for serial, output in ((1, "first"), (2, "second")):
-
-        async def store(tx: Tx, content: bytes = (STATE % (serial, output, NUMBERS)).encode()) -> None:
-            row = await tx.resources.get(service)
-            assert row is not None
-            await add_version(world.installation.ctx, tx, row, service, content)
-
-        await world.installation.ctx.store.write(store)
+        await stored(world, service, (STATE % (serial, output, NUMBERS)).encode())
     return service
+
+
+async def stored(world: World, service: str, content: bytes) -> None:
+    async def store(tx: Tx) -> None:
+        row = await tx.resources.get(service)
+        assert row is not None
+        await add_version(world.installation.ctx, tx, row, service, content)
+
+    await world.installation.ctx.store.write(store)
 
 
 async def test_a_restored_state_is_the_earlier_one_to_the_last_digit(world: World):
@@ -37,9 +49,54 @@ async def test_a_restored_state_is_the_earlier_one_to_the_last_digit(world: Worl
     assert list(json.loads(content)["outputs"]) == ["first"]
 
 
+async def planned(world: World, service: str) -> str:
+    """A deployment that has made a plan of the present state."""
+    ctx = world.installation.ctx
+    deployment = (await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"}))["id"]
+    await world.settle()
+
+    async def store(tx: Tx) -> None:
+        row = await tx.deployments.get(deployment)
+        assert row is not None
+        record = PlanRecord("text", [], b"file", await present_state(tx, service))
+        await put_plan(ctx, tx, row, (1, 0, 0), record)
+
+    await ctx.store.write(store)
+    return str(deployment)
+
+
+async def is_applicable(world: World, service: str, deployment: str) -> bool:
+    [plan] = (await world.get(f"/terraform/{service}/plan?deployment_id={deployment}"))["results"]
+    return bool(plan["applicable"])
+
+
+@pytest.mark.parametrize("first", [b"", (STATE % (0, "first", NUMBERS)).encode()], ids=["empty", "whole"])
+async def test_a_plan_from_before_a_restore_is_not_applicable_although_the_bytes_are_the_same(
+    world: World, first: bytes
+):
+    """A state that was emptied in between counts its serials from the beginning."""
+    service = await service_of(world)
+    await stored(world, service, first)
+    await world.post(f"/terraform/{service}/restoreState", {"number": 1})
+    plan = await planned(world, service)
+    assert await is_applicable(world, service, plan)
+    await stored(world, service, b'{"version": 4}' if not first else b"")
+    assert not await is_applicable(world, service, plan)
+    versions = (await world.get(f"/terraform/{service}/stateVersion"))["results"]
+    answer = await world.post(f"/terraform/{service}/restoreState", {"number": versions[1]["number"]})
+    assert answer.status == 200
+    assert not await is_applicable(world, service, plan)
+    assert await is_applicable(world, service, await planned(world, service))
+
+
 async def test_a_state_is_restored_by_those_who_may_apply_it(world: World):
     service = await with_two_versions(world)
     for scopes, status in ((["Read"], 403), (["Write"], 403), (["Deploy"], 200), (["Admin"], 200)):
         token = await world.new_token(*scopes)
         answer = await world.post(f"/terraform/{service}/restoreState", {"number": 1}, token=token)
         assert answer.status == status, (scopes, answer)
+    restored = (await world.get(f"/organization/{world.org}/events?eventType=TERRAFORM_STATE_RESTORED"))[
+        "events"
+    ]
+    assert [event["target_id"] for event in restored] == [service] * 2
+    assert json.loads(restored[0]["change"])["restored_from"] == 1

@@ -167,6 +167,32 @@ async def test_a_failed_apply_says_why_and_keeps_what_was_made(service: Service)
     assert (await service.get("lock")) == {"is_locked": False}
 
 
+async def test_a_failed_apply_fails_the_applications_of_its_request(service: Service):
+    call, above = service.windlass.call, f"/environment/{service.environment}"
+    service.repository.put({"infra/main.tf": "nonsense {}\n"})
+    service.repository.commit("A module that fails")
+    await service.make()
+    source = {"url": service.repository.url, "branch": "main", "root_path": "/infra"}
+    app = (await call("POST", f"{above}/application", {"name": "shop", "git_repository": source}))["id"]
+
+    async def message() -> str:
+        return str((await call("GET", f"/application/{app}/status"))["message"])
+
+    await call("POST", f"{above}/deploy")
+
+    async def has_failed() -> bool:
+        return "which comes first" in await message()
+
+    await until(has_failed)
+    assert (await message()).startswith("Fix the Terraform service ")
+    await call("POST", f"/application/{app}/deploy")  # the control: alone, it fails by itself
+
+    async def has_failed_alone() -> bool:
+        return bool(said := await message()) and "which comes first" not in said
+
+    await until(has_failed_alone)
+
+
 async def test_a_failed_destruction_keeps_the_service_and_says_why(service: Service):
     await service.make()
     await service.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import subprocess
 import sys
 import zipfile
@@ -29,7 +30,7 @@ from windlass.control.workloads.terraform_programs import (
 )
 from windlass.families.terraform import Terraform
 from windlass.launch.launcher import LaunchRefused
-from windlass.launch.terraform import RunServer
+from windlass.launch.run_server import RunServer
 from windlass.launch.terraform_environment import program_environment
 
 URL = "https://git.example/acme/infra.git"
@@ -163,7 +164,7 @@ async def test_a_place_with_images_runs_the_version_that_is_asked_for():
 
 
 def test_a_run_that_does_not_reach_the_server_says_what_to_set(capsys: pytest.CaptureFixture[str]):
-    server = RunServer(f"http://127.0.0.1:{free_port()}", "none", ": set containers_url")
+    server = RunServer([f"http://127.0.0.1:{free_port()}"], "none", ": set containers_url")
     with pytest.raises(LaunchRefused, match=r"does not answer: .*: set containers_url"):
         server.send("GET", "/run", patience=0.1)
     assert "set containers_url" in capsys.readouterr().err
@@ -180,7 +181,7 @@ def test_a_run_that_reaches_something_else_says_what_to_set():
     with StubServer(("127.0.0.1", 0), Other) as server, server.in_thread():
         address = f"http://127.0.0.1:{server.server_address[1]}"
         with pytest.raises(LaunchRefused, match="status 404, and not as Windlass does: set containers_url"):
-            RunServer(address, "none", ": set containers_url").greet()
+            RunServer([address], "none", ": set containers_url").greet()
 
 
 def test_the_launcher_of_containers_needs_no_more_than_its_own_files(tmp_path: Path):
@@ -212,6 +213,26 @@ async def test_a_secret_value_is_never_answered_and_kept_until_it_is_sent_again(
     await world.patch(path, {"terraform_variables_source": source})
     assert await values_of(world, service) == {"password": "another-secret"}
     assert all("hunter2" not in str(event.body) for event in await world.events())
+
+
+async def test_a_taken_name_is_refused_as_one_and_takes_no_secret_of_others_created_at_once(world: World):
+    """Changes of one group run again when one of them fails: settings are as they were sent each time."""
+    environment = await world.environment()
+    source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
+    answers = await asyncio.gather(
+        *(
+            world.post(
+                f"/environment/{environment}/terraform", body(name=name, terraform_variables_source=source)
+            )
+            for name in ("first", "bucket", "Bucket", "last")
+        )
+    )
+    assert sorted(answer.status for answer in answers) == [201, 201, 201, 409], answers
+    (refused,) = (answer for answer in answers if answer.status == 409)
+    assert refused.message.startswith("name: there is already one Terraform service")
+    for answer in answers:
+        if answer.status == 201:
+            assert await values_of(world, answer["id"]) == {"password": "hunter2-hunter2"}
 
 
 async def values_of(world: World, service: str) -> dict[str, str]:
@@ -277,6 +298,35 @@ async def test_chosen_services_are_deployed_with_their_action_and_shown_in_statu
     assert deployment["status_details"]["sub_action"] == "TERRAFORM_PLAN_ONLY"
 
 
+@pytest.mark.parametrize(
+    ("action", "part", "trigger"),
+    [
+        (None, "TERRAFORM_PLAN_AND_APPLY", "DEPLOY"),
+        ("PLAN", "TERRAFORM_PLAN_ONLY", "DEPLOY_DRY_RUN"),
+        ("FORCE_UNLOCK", "TERRAFORM_FORCE_UNLOCK_STATE", "TERRAFORM_FORCE_UNLOCK"),
+        ("MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE"),
+    ],
+)
+async def test_statuses_histories_and_queues_say_what_a_deployment_does(
+    world: World, action: str | None, part: str, trigger: str
+):
+    """Negative control: an application does no part of a deployment."""
+    environment = await world.environment()
+    service = await world.made(f"/environment/{environment}/terraform", body())
+    await world.post(f"/terraform/{service}/deploy", {"action": action})
+    [queued] = (await world.get(f"/environment/{environment}/deploymentQueue"))["results"]
+    [waiting] = (await world.get(f"/service/{service}/deploymentQueue"))["results"]
+    [listed] = (await world.get(f"/environment/{environment}/statuses"))["terraforms"]
+    status = await world.get(f"/terraform/{service}/status")
+    [past] = (await world.get(f"/environment/{environment}/deploymentHistoryV2"))["results"]
+    assert {queued["trigger_action"], past["trigger_action"]} == {trigger}
+    shown = [one["status_details"]["sub_action"] for one in (waiting, listed, status)]
+    assert shown == [part] * 3
+    app = await world.application(environment)
+    await world.post(f"/application/{app}/deploy")
+    assert (await world.get(f"/application/{app}/status"))["status_details"]["sub_action"] == "NONE"
+
+
 async def test_a_copy_has_the_secret_values_and_no_state(world: World):
     source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
     service, other = await made(world, terraform_variables_source=source), await world.environment()
@@ -295,5 +345,5 @@ def test_values_that_no_program_could_take_are_refused_with_the_way_out(
     variables = {f"TF_VAR_{key}": "x" * length for key in keys} | {"TMPDIR": str(tmp_path)}
     request = {"var_files": [], "vars": keys, "mirror": "", "downloads": False}
     with pytest.raises(LaunchRefused, match="tf_vars: give shorter") if is_refused else nullcontext():
-        environment = program_environment(variables, request, tmp_path, keeps_state=False)
+        environment = program_environment(variables, request, tmp_path, "")
         subprocess.run(["true"], env=dict(environment), check=True)

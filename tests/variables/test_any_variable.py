@@ -127,6 +127,21 @@ async def test_a_variable_is_the_same_here_and_at_its_level(town: Town, level: s
     assert (await inputs(town.world, town.app)).files == {"/etc/key": VALUE.encode()}
 
 
+@pytest.mark.parametrize("path", ["/", "/etc/", "/etc/../x", "/./x", "//x", "/a//b", "/..", "/a/."])
+@pytest.mark.parametrize("is_secret", [False, True])
+async def test_a_path_that_names_no_file_is_refused_when_it_is_saved(town: Town, is_secret: bool, path: str):
+    is_refused(
+        await create(town, "application", is_secret=is_secret, mount_path=path), 400, "mount_path: must"
+    )
+    family = "secret" if is_secret else "environmentVariable"
+    place = f"{town.levels['project']}/{family}"
+    body = {"key": "KEY", "value": VALUE}
+    is_refused(await town.world.post(place, body | {"mount_path": path}), 400, "mount_path: must")
+    made = await town.world.made(place, body | {"mount_path": "/etc/..key/.hidden"})
+    for method in (town.world.put, town.world.patch):
+        is_refused(await method(f"{place}/{made}", body | {"mount_path": path}), 400, "mount_path: must")
+
+
 async def test_an_edit_keeps_the_value_of_a_secret_and_the_path_of_a_file(town: Town):
     made = await create(town, "application", is_secret=True, value=VALUE, mount_path="/k", description="d")
     edited = await town.world.put(f"/variable/{made['id']}", {"key": "OTHER"})

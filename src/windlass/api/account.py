@@ -20,6 +20,7 @@ from windlass.api.router import allow_header
 from windlass.api.wrong_paths import not_allowed
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Failure, Forbidden, Invalid, Unauthorized
+from windlass.base.log import log
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.people.account import account_of
@@ -33,12 +34,13 @@ from windlass.control.people.browser_sessions import (
     open_with_link,
     sessions_of,
 )
-from windlass.control.people.sign_in import SignIn, SignInFailed
+from windlass.control.people.sign_in import ProviderAnswer, SignIn, SignInFailed
 from windlass.core.access import Actor
 from windlass.core.declare.spec import Spec
 
 _MEMORY: Final = "windlass_sign_in"
 _MEMORY_PATH: Final = "/account/signInProvider"
+_log = log("sign-in")
 Answering = Callable[[Request, str, Receive], Awaitable[HttpAnswer]]
 
 
@@ -115,7 +117,8 @@ class AccountRequests:
     async def _end_session(self, request: Request, id: str, receive: Receive) -> HttpAnswer:
         actor = await self._caller(request)
         id = actor.session if id == "current" else id
-        await self._ctx.store.write(lambda tx: end_session(self._ctx, tx, actor, id))
+        await self._ctx.store.write(lambda tx: end_session(self._ctx, tx, actor, id, request.source))
+        _log.info("a session in a browser was ended", extra=_of(request, actor.name) | {"session": id})
         gone = (
             (self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict"),) if id == actor.session else ()
         )
@@ -143,6 +146,7 @@ class AccountRequests:
             if actor.token is None:
                 raise Invalid("Authorization: must be an API token, and no JWT")
             opened = await self._ctx.store.write(lambda tx: open_as(self._ctx, tx, actor, request.source))
+            way = "token"
         else:
             try:
                 opened = await self._ctx.store.write(
@@ -152,6 +156,8 @@ class AccountRequests:
                 self._callers.count_failure(request)
                 raise
             self._callers.exempt(request)
+            way = "link"
+        _note_sign_in(request, opened, way)
         answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at)}
         return HttpAnswer(201, encode(answer), (self._session_cookie(opened),))
 
@@ -179,14 +185,15 @@ class AccountRequests:
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
-        code, state = _answer_in(request.scope["query_string"])
+        answer = _answer_in(request.scope["query_string"])
         over = self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
         try:
             opened = await self._sign_in.finish(
-                name, code, state, request.cookie(self._name_of(_MEMORY)), request.source
+                name, answer, request.cookie(self._name_of(_MEMORY)), request.source
             )
         except SignInFailed as failure:
             return _lead(f"/console/#problem={failure.word}", over)
+        _note_sign_in(request, opened, f"provider {name}")
         return _lead(f"/console/#key={opened.page_key}", over, self._session_cookie(opened))
 
     # Cookies
@@ -206,19 +213,28 @@ class AccountRequests:
         return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
 
 
+def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:
+    """Logs who has signed in; never a secret of the session, or the link."""
+    _log.info("signed in", extra=_of(request, opened.holder_name) | {"way": way})
+
+
+def _of(request: Request, name: str) -> dict[str, str]:
+    return {"caller": name, "address": request.client, "request_id": request.id.decode()}
+
+
 def _is_sent_by_another_site(request: Request) -> bool:
     """True if the browser says that a page of another origin began this request. Such a page, as of an
     application on the same domain, would replace the session of the person who looks at it."""
     return request.headers.get(b"sec-fetch-site", b"none") not in {b"same-origin", b"none"}
 
 
-def _answer_in(query: bytes) -> tuple[str, str]:
-    """Returns the code and the state that a provider has sent; both are empty if the query is no answer."""
+def _answer_in(query: bytes) -> ProviderAnswer:
+    """Returns the answer that a provider has sent; it is empty if the query is none."""
     try:
         fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
     except ValueError:
-        return "", ""
-    return fields.get("code", [""])[0], fields.get("state", [""])[0]
+        return ProviderAnswer()
+    return ProviderAnswer(**{name: fields.get(name, [""])[0] for name in ProviderAnswer.__struct_fields__})
 
 
 def _lead(url: str, *cookies: Header) -> HttpAnswer:

@@ -60,6 +60,7 @@ class SocketEnd(Enum):
     OVER = 1000, "The command has ended"
     LEFT = 1000, "The client has left"
     REFUSED = 1008, "This caller may not run commands here any more"
+    UNCHECKED = 1013, "The server cannot read its database, and so cannot check the rights of this caller"
     IDLE = 1008, "Nothing was sent for 30 minutes"
     STOPPED = 1012, "This server is stopping: connect again"
     WRONG = 1007, 'Send {"columns": 80, "rows": 24} or {"end_of_input": true} as text, and input as bytes'
@@ -303,7 +304,7 @@ class ExecutionSocket:
                 checked = loop.time()
             except Unavailable:
                 if loop.time() - checked > UNCHECKED:
-                    return SocketEnd.REFUSED
+                    return SocketEnd.UNCHECKED
             if loop.time() - self._active_at > self._idle:
                 return SocketEnd.IDLE
 

@@ -51,13 +51,15 @@ class Schemas:
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
         lists = dict.fromkeys(
-            (operation.answer, operation.paged)
+            (operation.answer, operation.paged, operation.pages_if_asked)
             for operation in registry.operations
             if operation.listing and not operation.is_array
         )
         self._lists = {
-            (answer, paged): _list(answer, paged, has_twin=(answer, not paged) in lists)
-            for answer, paged in lists
+            (answer, paged, pages_if_asked): _list(
+                answer, paged=paged, pages_if_asked=pages_if_asked, is_alone=_is_alone(answer, lists)
+            )
+            for answer, paged, pages_if_asked in lists
             if answer
         }
         self._bodies = self._add(*_bodies(registry))
@@ -73,8 +75,9 @@ class Schemas:
         assert operation.answer is not None
         if operation.is_array:
             return {"type": "array", "items": self._answers[operation.answer]}
-        listed = self._lists[operation.answer, operation.paged] if operation.listing else operation.answer
-        return self._answers[listed]
+        if not operation.listing:
+            return self._answers[operation.answer]
+        return self._answers[self._lists[operation.answer, operation.paged, operation.pages_if_asked]]
 
     def _add(self, refs: dict[type, str], schemas: Mapping[str, Schema]) -> dict[type, Schema]:
         if twins := self.components.keys() & schemas.keys():
@@ -123,12 +126,20 @@ def without_marks(schema: Any) -> Any:
             return schema
 
 
-def _list(answer: type[Struct], paged: bool, *, has_twin: bool) -> type[Struct]:
+def _list(answer: type[Struct], *, paged: bool, pages_if_asked: bool, is_alone: bool) -> type[Struct]:
     """A struct with `results`; a type that some lists answer in pages and others whole has two."""
     results: Any = GenericAlias(list, (answer,))
-    fields = [("results", results), ("pagination", Pagination)]
-    name = f"{answer.__name__}{'Results' if has_twin and not paged else 'List'}"
-    return msgspec.defstruct(name, fields if paged else fields[:1])
+    fields: list[Any] = [("results", results)]
+    if paged:
+        fields.append(("pagination", Pagination))
+    elif pages_if_asked:
+        fields.append(("pagination", Pagination | msgspec.UnsetType, msgspec.UNSET))
+    return msgspec.defstruct(f"{answer.__name__}{'List' if paged or is_alone else 'Results'}", fields)
+
+
+def _is_alone(answer: type[Struct], lists: Iterable[tuple[type[Struct] | None, bool, bool]]) -> bool:
+    """True if all lists of these are answered in the same way."""
+    return sum(listed is answer for listed, *_ in lists) == 1
 
 
 def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:

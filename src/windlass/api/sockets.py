@@ -48,6 +48,7 @@ class SocketSession(Protocol):
 _CLOSED: Final = {
     StreamEnd.OVER: (1000, "Nothing more comes"),
     StreamEnd.REFUSED: (1008, "This token may not read this log any more"),
+    StreamEnd.UNCHECKED: (1013, "The server cannot read its database: connect again later"),
     StreamEnd.STOPPED: (1012, "This server is stopping: connect again"),
 }
 

@@ -11,9 +11,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from windlass.base.errors import Invalid, Unavailable
+from windlass.control.telling import frames
 
 T = TypeVar("T")
 
@@ -33,8 +36,34 @@ Allowed = Callable[[], Awaitable[bool]]
 class StreamEnd(Enum):
     OVER = "all is said"
     REFUSED = "the reader may not read it any more"
+    UNCHECKED = "the rights of the reader cannot be checked now"
     STOPPED = "the server stops"
     LEFT = "nobody reads any more"
+
+
+class StreamRemarks(Struct, Generic[T], frozen=True):
+    """Says something about a stream between its pieces."""
+
+    still_here: T
+    unavailable: Callable[[float], T]
+    """The database cannot be read; it was last read so many seconds ago."""
+    available: T
+    refused: T
+
+
+_EVENT_REMARKS: Final = StreamRemarks(
+    STILL_HERE,
+    lambda seconds: frames.remark(
+        b"unavailable",
+        "The server cannot read its database. This stream goes on once it can",
+        seconds=round(seconds),
+    ),
+    frames.remark(b"available", "The server reads its database again"),
+    frames.remark(
+        b"refused",
+        "The rights of this caller have changed, or it is not signed in any more: connect again to learn why",
+    ),
+)
 
 
 class Streams:
@@ -78,7 +107,7 @@ class Streams:
         with suppress(OSError):  # the client has gone, which `left` finds out
             await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
         leaving = wait_for_message(receive, "http.disconnect")
-        ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
+        ending = await self.run(pieces, put, leaving, allowed, remarks=_EVENT_REMARKS)
         if ending is not StreamEnd.LEFT:
             await send({"type": "http.response.body", "body": b""})
 
@@ -89,12 +118,13 @@ class Streams:
         leaving: Awaitable[None],
         allowed: Allowed,
         *,
-        still_here: T | None = None,
+        remarks: StreamRemarks[T] | None = None,
     ) -> StreamEnd:
         """Puts one piece after the other. Asks `allowed` before each, and every few seconds without one.
         `leaving` ends when the reader leaves."""
         with self.opened() as stopping:
-            pump = asyncio.ensure_future(_pump(pieces, put, allowed, self._ask, self._quiet, still_here))
+            pumping = _Pump(put, allowed, self._quiet, remarks).run(pieces, self._ask)
+            pump = asyncio.ensure_future(pumping)
             gone = asyncio.ensure_future(leaving)
             await first_of(pump, gone, asyncio.ensure_future(stopping.wait()))
         ending = StreamEnd.STOPPED if pump.cancelled() else pump.result()
@@ -111,38 +141,72 @@ async def first_of(*doing: asyncio.Future[Any]) -> None:
         await asyncio.wait(doing)
 
 
-async def _pump(
-    pieces: AsyncGenerator[T, None],
-    put: Callable[[T], Awaitable[None]],
-    allowed: Allowed,
-    ask: float,
-    quiet: float,
-    still_here: T | None,
-) -> StreamEnd:
-    clock = asyncio.get_running_loop().time
-    said_at = clock()
-    async with aclosing(pieces), aclosing(_with_pauses(pieces, ask)) as spoken:
-        async for piece in spoken:
-            if not await _may_go_on(allowed, tells=piece is not None):
-                return StreamEnd.REFUSED
-            if piece is None and clock() >= said_at + quiet:
-                piece = still_here
-            if piece is None:
-                continue
-            said_at = clock()
+class _ReaderLeft(Exception):
+    """The reader has left while a piece was put."""
+
+
+class _Pump(Generic[T]):
+    """Puts the pieces of one stream, and says between them what the reader has to know."""
+
+    def __init__(
+        self,
+        put: Callable[[T], Awaitable[None]],
+        allowed: Allowed,
+        quiet: float,
+        remarks: StreamRemarks[T] | None,
+    ) -> None:
+        self._put, self._allowed, self._quiet, self._remarks = put, allowed, quiet, remarks
+        self._clock = asyncio.get_running_loop().time
+        self._said_at = self._checked_at = self._clock()
+        self._is_unavailable = False
+
+    async def run(self, pieces: AsyncGenerator[T, None], ask: float) -> StreamEnd:
+        try:
+            async with aclosing(pieces), aclosing(_with_pauses(pieces, ask)) as spoken:
+                async for piece in spoken:
+                    if (end := await self._pass(piece)) is not None:
+                        return end
+        except _ReaderLeft:
+            return StreamEnd.LEFT
+        return StreamEnd.OVER
+
+    async def _pass(self, piece: T | None) -> StreamEnd | None:
+        """Puts a piece, or says something in a pause. Returns the end of the stream, if this is it."""
+        try:
+            may_go_on = await self._allowed()
+        except Unavailable:
+            # The stream goes on while the reader cannot be checked, but without telling anything.
+            await self._note_outage()
+            return None if piece is None else StreamEnd.UNCHECKED
+        if not may_go_on:
+            await self._say(self._remarks.refused if self._remarks else None)
+            return StreamEnd.REFUSED
+        self._checked_at = self._clock()
+        if self._is_unavailable:
+            self._is_unavailable = False
+            await self._say(self._remarks.available if self._remarks else None)
+        await self._say(piece)
+        await self._stay()
+        return None
+
+    async def _note_outage(self) -> None:
+        if not self._is_unavailable and self._remarks:
+            self._is_unavailable = True
+            await self._say(self._remarks.unavailable(self._clock() - self._checked_at))
+        await self._stay()
+
+    async def _stay(self) -> None:
+        """Tells the client, and proxies, that a quiet stream is alive."""
+        if self._remarks and self._clock() >= self._said_at + self._quiet:
+            await self._say(self._remarks.still_here)
+
+    async def _say(self, piece: T | None) -> None:
+        if piece is not None:
+            self._said_at = self._clock()
             try:
-                await put(piece)
-            except OSError:  # ASGI's way of saying that the client has gone
-                return StreamEnd.LEFT
-    return StreamEnd.OVER
-
-
-async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
-    """True if the stream may go on. While callers cannot be checked, it may, but without telling anything."""
-    try:
-        return await allowed()
-    except Unavailable:
-        return not tells
+                await self._put(piece)
+            except OSError as error:  # ASGI's way of saying that the client has gone
+                raise _ReaderLeft from error
 
 
 async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:

@@ -49,6 +49,10 @@ class TokenRefused(Exception):
     """The token is not accepted. The message is safe to show to the client."""
 
 
+class TokenOutOfTime(TokenRefused):
+    """The token is of another time. If it was issued just now, a clock is wrong."""
+
+
 class IssuerUnreachable(TokenRefused):
     """The keys of the issuer are not available now; the token may be valid."""
 

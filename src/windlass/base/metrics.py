@@ -82,6 +82,13 @@ class Meter:
             histogram = self._histograms[labels] = Histogram(self._bounds)
         histogram.observe(seconds)
 
+    def add(self, seconds: float, *labels: str) -> None:
+        """Takes what has ended after so many seconds: a histogram measures it, a counter counts it."""
+        if self._bounds:
+            self.observe(seconds, *labels)
+        else:
+            self.count(*labels)
+
     def expect(self, *labels: str) -> None:
         """Shows a combination of labels from the start: the first increase of a series that was not there
         before is not seen as one."""

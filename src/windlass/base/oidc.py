@@ -22,6 +22,7 @@ from windlass.base.issuer_keys import (
     IssuerKeys,
     KnownKeys,
     Now,
+    TokenOutOfTime,
     TokenRefused,
     is_issuer,
     json_object,
@@ -158,11 +159,11 @@ def _check_times(claims: dict[str, Any], now: float, leeway: float) -> None:
     if "exp" not in claims:
         raise TokenRefused("the token has no exp, and would be valid for ever")
     if claims["exp"] <= now - leeway:
-        raise TokenRefused("the token has expired")
+        raise TokenOutOfTime("the token has expired")
     if claims.get("nbf", now) > now + leeway:
-        raise TokenRefused("the token is not valid yet")
+        raise TokenOutOfTime("the token is not valid yet")
     if claims.get("iat", now) > now + leeway:
-        raise TokenRefused("the token was issued in the future")
+        raise TokenOutOfTime("the token was issued in the future")
 
 
 def _is_moment(value: object) -> bool:

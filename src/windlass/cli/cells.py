@@ -72,9 +72,15 @@ def show_fields(document: dict[str, Any]) -> None:
     """Prints a document as a list of fields."""
     times = {name: value for name, value in document.items() if _are_times(value)}
     others = {name: value for name, value in document.items() if name not in times}
-    pairs(((name, value, "") for name, value in _flat(with_counts(others))), states=is_state)
+    fields = [(name, value, "") for name, value in _flat(with_counts(others))]
+    if not fields and not times:
+        click.echo("There is nothing to show.", err=True)
+        return
+    if fields:
+        pairs(fields, states=is_state)
     if times:
-        click.echo()
+        if fields:
+            click.echo()
         _show_times(times)
 
 

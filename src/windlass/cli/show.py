@@ -23,7 +23,8 @@ from windlass.core.declare.service_metrics import ServiceMetrics
 from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families import registry
 from windlass.families.deployment_log import EnvironmentLogLine
-from windlass.families.environment import EnvironmentChanges
+from windlass.families.environment import CleanedJobs, EnvironmentChanges
+from windlass.families.job import CleanedRuns
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import paint, plain
 
@@ -46,10 +47,22 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
         _show_next(answer.get("links", {}))
     elif operation.answer is Deployment and operation.writes and isinstance(answer, dict):
         _show_begun(answer)
+    elif operation.answer in (CleanedRuns, CleanedJobs) and isinstance(answer, dict):
+        _show_cleaned(answer)
     elif isinstance(answer, dict):
         show_fields(readable(operation, answer))
     elif operation.method == "DELETE":
         click.echo("Deleted.")
+
+
+def _show_cleaned(answer: Mapping[str, Any]) -> None:
+    """Says how many runs were deleted, and of how many jobs."""
+    runs, jobs = len(answer["clean_kubernetes_jobs"]), len(answer.get("clean_job_ids", ""))
+    if not runs:
+        click.echo("There was no failed run.")
+        return
+    of_jobs = f" of {jobs} job{'s' if jobs > 1 else ''}" if jobs else ""
+    click.echo(f"Deleted {runs} failed run{'s' if runs > 1 else ''}{of_jobs}.")
 
 
 def note_shown_once(operation: Operation) -> None:

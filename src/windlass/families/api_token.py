@@ -2,13 +2,14 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
 from windlass.core.declare.fields import (
     SERVICE_OR_ABOVE,
     Description,
     Id,
+    Line,
     Maybe,
     Name,
     Positive,
@@ -20,6 +21,7 @@ from windlass.core.declare.fields import (
     shown_once,
     takes_names,
 )
+from windlass.core.declare.registry import Paging
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
@@ -90,6 +92,15 @@ class ApiTokenShown(Shown):
     ]
 
 
+class ApiTokenListQuery(Paging):
+    """Selects API tokens. Case does not matter."""
+
+    name: Annotated[Maybe[Line], Meta(description="Only the one with this name")] = absent
+    creator_name: Annotated[
+        Maybe[Line], Meta(description="Only those that this person or token has created")
+    ] = field(default=absent, name="creatorName")
+
+
 def normalise(spec: ApiToken) -> None:
     """Reduces roles, scopes and the older `scope` to scopes. Without any, the token may read."""
     spec.description = spec.description or ""
@@ -110,6 +121,7 @@ api_token = Family(
     title="OrganizationApiToken",
     group="API Tokens",
     nested=True,
+    list_query=ApiTokenListQuery,
     audit=AuditWords(sub_target="API_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
     normalise=normalise,

@@ -107,7 +107,12 @@ class EnvironmentStagesEntry(Shown):
     auditing_data: AuditingData
     status: Annotated[str, Meta(description="Combined state of its services"), example("DEPLOYED")]
     trigger_action: Annotated[
-        str, Meta(description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE"), example("DEPLOY")
+        str,
+        Meta(
+            description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE; of Terraform services alone, also "
+            "DEPLOY_DRY_RUN for a plan, TERRAFORM_FORCE_UNLOCK and TERRAFORM_MIGRATE_STATE"
+        ),
+        example("DEPLOY"),
     ]
     total_duration: _Duration
     stages: list[HistoryStage]
@@ -143,7 +148,9 @@ class QueuedStageService(Shown):
     identifier: DeployedService
     status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
     icon_uri: Annotated[str, example("app://windlass/application")]
-    details: DeployedVersion
+    details: Annotated[Maybe[DeployedVersion], Meta(description="Version and type; jobs alone have it")] = (
+        absent
+    )
 
 
 class QueuedStage(Shown):

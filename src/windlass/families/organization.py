@@ -107,10 +107,19 @@ class ServiceInBrief(Shown):
     instances: InstancesWanted = 0
     running_instances: InstancesRunning = 0
     ready_instances: InstancesReady = 0
+    error_share: Annotated[
+        float | None,
+        Meta(
+            description="Share of its requests of the last five minutes that were answered with a status of "
+            "5xx. Null if there were none, or if another server measures them"
+        ),
+        example(0.02),
+    ] = None
     environment_name: Annotated[str, example("production")]
     project_name: Annotated[str, example("shop")]
     last_deployment_date: Maybe[Timestamp] = absent
     service_type: Annotated[str, example("APPLICATION")]
+    job_type: Annotated[Maybe[str], Meta(description="CRON or LIFECYCLE, of a job")] = absent
     description: Annotated[str, example("Where people buy rope")] = ""
     icon_uri: str = ""
     environment_id: Id

@@ -26,7 +26,7 @@ class Region(Shown):
 
 
 def _regions(provider: str, title: str) -> StandaloneOperation:
-    action = get(f"list{title}Regions", list[Region], f"List {title} regions", paged=False)
+    action = get(f"list{title}Regions", list[Region], f"List {title} regions", paged=False, is_unpaged=True)
     return StandaloneOperation(path=f"/{provider}/region", group="Cloud Provider", action=action)
 
 

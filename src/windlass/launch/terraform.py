@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
+from windlass.launch.run_server import RunServer, relay
 from windlass.launch.terraform_environment import RUN, TOKEN, program_environment
 from windlass.launch.terraform_plan import counts_in, planned_in
 
@@ -31,11 +30,6 @@ APPLY: Final = "TERRAFORM_PLAN_AND_APPLY"
 DESTROY: Final = "TERRAFORM_DESTROY"
 UNLOCK: Final = "TERRAFORM_FORCE_UNLOCK_STATE"
 MIGRATE: Final = "TERRAFORM_MIGRATE_STATE"
-PATIENCE: Final = 300.0
-"""Seconds for which Windlass may be away."""
-FIRST_PATIENCE: Final = 60.0
-"""The same at the beginning of a run in a container, which may have the wrong address."""
-_PAUSE: Final = 1.0
 _KEPT: Final = 4 * 1024 * 1024
 _OTHER_ADDRESS: Final = (
     ". If it runs, containers do not reach it there: ask the operator to set containers_url to an address at "
@@ -80,53 +74,6 @@ class CommandFailure(Exception):
         self.code = code
 
 
-class RunServer:
-    """The server that started the run."""
-
-    def __init__(self, url: str, token: str, advice: str) -> None:
-        self._url, self._advice = url, advice
-        credential = base64.b64encode(f"run:{token}".encode()).decode()
-        self._headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
-
-    def greet(self) -> None:
-        """Makes sure that the server is reached before anything begins: the program itself says less."""
-        self.send("GET", "/run", patience=FIRST_PATIENCE)
-
-    def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
-        """Returns the answer. Asks again while the server is away; raises LaunchRefused with its refusal."""
-        until = time.monotonic() + patience
-        is_said = False
-        while True:
-            try:
-                return self._once(method, path, body)
-            except urllib.error.HTTPError as error:
-                if error.code < 500 or time.monotonic() > until:
-                    raise LaunchRefused(self._refusal(error)) from error
-            except OSError as error:
-                if time.monotonic() > until:
-                    raise LaunchRefused(
-                        f"Deploy again once Windlass runs: it does not answer: {error}{self._advice}"
-                    ) from error
-                if not is_said:
-                    say(f"Windlass does not answer ({error}): it is asked again{self._advice}")
-                    is_said = True
-            time.sleep(_PAUSE)
-
-    def _once(self, method: str, path: str, body: bytes) -> bytes:
-        request = urllib.request.Request(  # noqa: S310 (the address is Windlass's own)
-            self._url + path, data=body or None, headers=self._headers, method=method
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=60) as answer:
-            return bytes(answer.read())
-
-    def _refusal(self, error: urllib.error.HTTPError) -> str:
-        try:
-            return str(json.loads(error.read())["message"])
-        except (ValueError, KeyError, TypeError, OSError):
-            return f"{self._url} answers with status {error.code}, and not as Windlass does{self._advice}"
-
-
 class TerraformRun:
     """One run of the program, in the folder of the module."""
 
@@ -138,14 +85,15 @@ class TerraformRun:
         self.plan_of: str = request["plan_of"]
         self.arguments: dict[str, list[str]] = request["arguments"]
         self.is_in_container: bool = request.get("container", False)
-        self.windlass = RunServer(
-            request["url"], variables[TOKEN], _OTHER_ADDRESS if self.is_in_container else ""
-        )
+        # A server of an earlier version, which began this run, names no others.
+        urls = [request["url"], *request.get("others", ())]
+        self.windlass = RunServer(urls, variables[TOKEN], _OTHER_ADDRESS if self.is_in_container else "")
         self.data = Path(variables[VOLUME]) / "data"
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
-        self._environment = program_environment(
-            variables, request, self.data, keeps_state=self._uses_our_state
-        )
+        keeper = ""
+        if self._uses_our_state:
+            keeper = relay(self.windlass) if self.windlass.are_several else urls[0]
+        self._environment = program_environment(variables, request, self.data, keeper)
         self._output = ""
         self._process: subprocess.Popen[bytes] | None = None
         self.was_asked = 0
@@ -235,8 +183,9 @@ class TerraformRun:
     def _recover_state(self, unsaved: Path) -> None:
         """Hands over a state that the program could not send."""
         if self.keeps_state and unsaved.exists():
-            say("the program could not send the state to Windlass: it is sent now")
-            self.windlass.send("POST", "/state", unsaved.read_bytes())
+            say("the program could not send the state to Windlass: it is sent once that answers")
+            self.windlass.send("POST", "/state", unsaved.read_bytes(), patience=math.inf)
+            self.windlass.send("UNLOCK", "/state")  # the program could not do that either
 
     def _hand_over_state(self) -> None:
         """Sends the resources to Windlass, and the state of another backend, for its outputs."""

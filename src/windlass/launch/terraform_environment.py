@@ -19,9 +19,10 @@ _OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
 
 
 def program_environment(
-    variables: Variables, request: dict[str, Any], data: Path, *, keeps_state: bool
+    variables: Variables, request: dict[str, Any], data: Path, keeper: str
 ) -> dict[str, str]:
-    """Returns the variables of the program: those of the service, without what is for this launcher."""
+    """Returns the variables of the program: those of the service, without what is for this launcher. `keeper`
+    is the address of the Windlass that keeps the state; empty if the backend of the module does."""
     environment = {name: value for name, value in variables.items() if name not in _OF_LAUNCHER}
     environment |= {
         "TF_IN_AUTOMATION": "1",
@@ -32,8 +33,8 @@ def program_environment(
         # Not in the command line, which others may see. Values win over files that are named before them.
         "TF_CLI_ARGS_plan": _plan_arguments(variables, request),
     }
-    if keeps_state:
-        address = f"{request['url']}/state"
+    if keeper:
+        address = f"{keeper}/state"
         environment |= dict.fromkeys(
             ("TF_HTTP_ADDRESS", "TF_HTTP_LOCK_ADDRESS", "TF_HTTP_UNLOCK_ADDRESS"), address
         )

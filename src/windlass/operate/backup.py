@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from windlass import __version__
 from windlass.base.atomic_files import move, sync
@@ -37,6 +37,10 @@ from windlass.store.migrate import migrations
 from windlass.terminal.refused import CommandRefused
 
 _log = log("backup")
+AFTER_RESTORE: Final = (
+    "People sign in to the console again. API tokens, members, roles and invitations are those of that time, "
+    "too: remove again what was removed since."
+)
 _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 

@@ -202,12 +202,14 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     with plainly():
         settings, _ = settings_from(options)
         from windlass.install.ownership import examine  # noqa: PLC0415 (with every part of a server)
+        from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (both databases)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
 
         done = asyncio.run(put_back(settings, file, force=force, tell=_say))
         report = asyncio.run(examine(settings))
     start = to_type(settings, "serve --adopt" if report.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
+    click.echo(AFTER_RESTORE, err=True)
 
 
 def _say(message: str) -> None:

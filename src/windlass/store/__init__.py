@@ -23,16 +23,8 @@ from windlass.store.tables.idempotency import IdempotentAnswer
 from windlass.store.tables.key_holders import KeyHolder
 from windlass.store.tables.names import NameRow
 from windlass.store.tables.owners import NOT_TOLD, OwnerRow, Surroundings
-from windlass.store.tables.receivers import Receiver
-from windlass.store.tables.resources import Row
-from windlass.store.tables.runs import RunRow
-from windlass.store.tables.statuses import StatusRow
-from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
-from windlass.store.tables.timetables import TimetableRow
-from windlass.store.tables.work import (
+from windlass.store.tables.queues import (
     FIRST_PLACE,
-    Claim,
-    PlaceHolder,
     PlaceQueues,
     Queue,
     housekeeping_beside,
@@ -41,6 +33,16 @@ from windlass.store.tables.work import (
     queues_of,
     runs_beside,
     work_class,
+)
+from windlass.store.tables.receivers import Receiver
+from windlass.store.tables.resources import Row
+from windlass.store.tables.runs import RunRow
+from windlass.store.tables.statuses import StatusRow
+from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
+from windlass.store.tables.timetables import TimetableRow
+from windlass.store.tables.work import (
+    Claim,
+    PlaceHolder,
 )
 from windlass.store.transaction import Reads, Tx, Write
 

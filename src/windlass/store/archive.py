@@ -174,6 +174,8 @@ class Refill:
             await self._line.one(RECORD, *migration.record)
         await self._line.run("DELETE FROM place_owner")  # the server that starts with it owns its place
         await self._line.run("DELETE FROM key_holder")
+        # A session that was ended after the backup, or a link that was used, would be valid again.
+        await self._line.run("DELETE FROM browser_session")
         await self._line.commit()
 
 

@@ -58,9 +58,9 @@ class Turns:
             firsts.setdefault(piece.org, piece)
         self.add([piece for org, piece in firsts.items() if org not in self._queues], whole=False)
 
-    def take(self) -> Due | None:
-        """Takes the next piece, if any is known."""
-        if not self._heap:
+    def take(self, *, only_idle: bool = False) -> Due | None:
+        """Takes the next piece, if any is known; `only_idle`: of an organization with nothing under way."""
+        if not self._heap or (only_idle and self._heap[0][0] > 1):
             return None
         _, piece = heapq.heappop(self._heap)
         self._queues[piece.org].taken += 1

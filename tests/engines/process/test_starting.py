@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -127,6 +128,27 @@ def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
     ended = read_result(tmp_path)
     assert ended is not None
     assert ended.status == (-11 if "kill" in code else 0)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_recorder_waits_for_room_on_a_disk_that_is_full(tmp_path, monkeypatch, code):
+    """Only it knows how the program ended: the run would have failed although it had succeeded."""
+    write, failures = recorder._write, [code] * 3
+
+    def write_or_fail(path: Path, text: str) -> None:
+        if failures:
+            raise OSError(failures.pop(), os.strerror(code))
+        write(path, text)
+
+    monkeypatch.setattr(recorder, "_write", write_or_fail)
+    monkeypatch.setattr(recorder, "_PAUSE", 0)
+    recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
+    ended = read_result(tmp_path)
+    assert ended is not None
+    assert (ended.status, failures) == (7, [])
+    failures.append(errno.EACCES)
+    with pytest.raises(PermissionError):
+        recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
 
 
 def be_killed_at_a_birth(request: SpawnRequest, answer: Any) -> None:

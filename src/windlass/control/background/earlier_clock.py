@@ -28,8 +28,9 @@ async def follow_earlier_clock(tx: Tx) -> None:
 async def _bring_nearer(tx: Tx, timetable: TimetableRow) -> None:
     plan = plan_of(timetable)
     due = due_after(plan, tx.now)
+    if due >= timetable.due:  # as for nearly all of them: a start computes no more than this
+        return
     # One that waits for the data of its time zone has a time that is not due, with missed ones before it.
-    is_due = due_after(plan, timetable.due - MINUTE) == timetable.due
-    if is_due and due < timetable.due:
+    if due_after(plan, timetable.due - MINUTE) == timetable.due:
         await tx.timetables.move(timetable.job, due)
         await tx.work.ask(TIMETABLES, TIMETABLES, due)

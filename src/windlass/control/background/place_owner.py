@@ -19,8 +19,10 @@ from windlass.base.outage import Outage
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.records.recording import About, emit
+from windlass.control.records.run_servers import announce_address
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.control.workloads.terraform_programs import known_address
 from windlass.core.access import SYSTEM
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
@@ -204,6 +206,8 @@ class PlaceOwner:
         home = self._ownership.home
         if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings(), home):
             return False
+        ctx = self._ctx
+        await announce_address(tx, holder.place, known_address(ctx.settings, ctx.places.local))
         if row and row.is_lost:
             await self._tell(tx, Event.CLUSTER_REACHABLE, FOUND_WORD, holder.place)
         if row is None or row.until <= tx.now:

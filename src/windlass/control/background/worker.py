@@ -39,6 +39,8 @@ _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _PAUSE = 1.0
 """Seconds after an error."""
+_TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
+_LOST = "work was taken over by another server: this one was paused, or cut off from the database"
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
 RUN_SLOTS = 1024
@@ -155,13 +157,27 @@ class Worker:
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
         room = min(_MOST_CLAIMED, queue.slots - len(queue.running))
-        if room <= 0:
+        only_idle = room <= 0
+        if only_idle and not await self._needs_spare(queue):
             return 0
         owner = self._ctx.ownership.holder if is_owned(number) else None
-        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number, owner))
+        claims = await self._ctx.store.write(
+            lambda tx: tx.work.claim(self._lease, max(room, 1), number, owner, only_idle=only_idle)
+        )
         for claim in claims:
+            if claim.is_taken_over:
+                _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
             self._start(self._queue(number), claim)
         return len(claims)
+
+    async def _needs_spare(self, queue: WorkQueue) -> bool:
+        """True if deployments of an organization with nothing under way wait behind the slots of others: one
+        of them gets a slot besides."""
+        if len(queue.running) > queue.slots or work_class(queue.number) not in {Queue.RECONCILE, None}:
+            return False
+        now = self._ctx.clock.now()
+        pieces, _ = await self._ctx.store.reads.work.next_pieces(queue.number, 1, now, only_idle=True)
+        return bool(pieces)
 
     def _start(self, queue: WorkQueue, claim: Claim) -> None:
         # This process was paused past its lease: work that it had begun has lost its claim.
@@ -231,7 +247,7 @@ class Worker:
                 await asyncio.wait(earlier)
             await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
-            _log.warning("lost a claim", extra={"work": claim.id})
+            _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
             keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
             await self._look_again(claim)
         except asyncio.CancelledError:
@@ -258,7 +274,7 @@ class Worker:
             except Unavailable:
                 continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
             if not held:
-                _log.warning("lost a claim", extra={"work": claim.id})
+                _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
                 work.cancel()
                 return
 
@@ -276,11 +292,11 @@ class Worker:
             _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
     async def _sleep(self) -> None:
-        wait = _LONGEST_SLEEP
+        wait, now = _LONGEST_SLEEP, self._ctx.clock.now()
         for number, due in self._claimable(await self._ctx.store.reads.work.due()).items():
             queue = self._queue(number)
-            if len(queue.running) < queue.slots:
-                wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
+            if len(queue.running) < queue.slots or due > now:
+                wait = min(wait, max(0.0, (due - now) / SECOND))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()

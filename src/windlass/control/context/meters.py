@@ -34,14 +34,23 @@ class Meters:
             "Restarts of instances that ended or failed a probe, as far as scrapes of this server saw them",
             "place",
         )
+        self.runs = Meter(
+            "runs_total",
+            "Runs that ended at this server, or were skipped, by the family of their service and result",
+            "family", "result",
+        )  # fmt: skip
         for result in ("succeeded", "failed", "canceled", "superseded"):
             self.deployments.expect("deploy", result)
         for result in ("succeeded", "failed", "interrupted"):
             self.builds.expect(result)
         for result in ("delivered", "repeated", "given_up"):
             self.deliveries.expect(result)
+        for result in ("succeeded", "failed", "timed_out", "canceled", "skipped"):
+            self.runs.expect("job", result)
+        for result in ("succeeded", "failed", "timed_out", "canceled"):
+            self.runs.expect("terraform", result)
         self.builds_running = 0
-        self._committed: Mapping[str, Meter] = {"deployment": self.deployments}
+        self._committed: Mapping[str, Meter] = {"deployment": self.deployments, "run": self.runs}
         """Meters of what counts only if its change is committed, by the word under which it is noted."""
 
     @contextmanager
@@ -61,8 +70,8 @@ class Meters:
 
     def take(self, word: str, seconds: float, labels: Labels) -> None:
         """Takes a measurement of a change that was committed."""
-        self._committed[word].observe(seconds, *labels)
+        self._committed[word].add(seconds, *labels)
 
     def all(self) -> Iterator[Metric]:
-        for meter in (self.deployments, self.builds, self.deliveries, self.restarts):
+        for meter in (self.deployments, self.builds, self.runs, self.deliveries, self.restarts):
             yield meter.metric()

@@ -17,6 +17,8 @@ EVERY: Final = 15_000
 """Milliseconds between two points. All services have theirs at the same times, the multiples of it."""
 KEPT: Final = 240
 """Points of a number: an hour."""
+RECENT: Final = 20
+"""Points by which the present share of errors is told: five minutes."""
 MOST_INSTANCES: Final = 2000
 """Instances with points, of all services together."""
 MOST_SERVICES: Final = 2000
@@ -167,6 +169,18 @@ class UsageHistory:
             },
             requests=self._requests_in(requests, slots) if requests else None,
         )
+
+    def error_share(self, service: str, now: int) -> float | None:
+        """Returns the share of the recent requests of a service that were answered with 5xx; None if no
+        request is known."""
+        series = self._requests.series.get(service)
+        if series is None:
+            return None
+        last = max(self._newest, slot_of(now) - 1)
+        slots = range(last - RECENT + 1, last + 1)
+        rates = {name: sum(number or 0.0 for number in series.numbers(name, slots)) for name in CLASSES}
+        total = sum(rates.values())
+        return round(rates["5xx"] / total, 3) if total else None
 
     def _requests_in(self, series: Series, slots: range) -> Mapping[str, Numbers]:
         """Returns the requests of a service, with a rate of 0 where the gateway told of none."""

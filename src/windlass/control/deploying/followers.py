@@ -1,7 +1,7 @@
 """Services that wait for others of their environment: to be deployed after them, and to be ended before them.
 
-Services are deployed in the order of their kinds. Where a job runs a command at its end, services that it
-needs end after it, and those that need it before.
+Services are deployed in the order of their kinds, and a failure stops those of its request that come later.
+Where a job runs a command at its end, services that it needs end after it, and those that need it before.
 """
 
 from __future__ import annotations
@@ -63,21 +63,20 @@ async def wake_followers(ctx: Context, tx: Tx, service: Row) -> None:
                 await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org)
 
 
-async def fail_followers(ctx: Context, tx: Tx, job: Row, failed: DeploymentRow) -> None:
-    """Fails deployments of the same request that wait for a job whose command failed. They have not begun."""
-    request = particulars(failed).request
-    if not request or failed.action not in BUILDS | _ENDS:
-        return
+async def fail_followers(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:
+    """Fails deployments of the same request that wait for a service which failed. They have not begun."""
+    kind = ctx.kinds[service.family]
     begins = failed.action in BUILDS
-    families = _later_families(ctx, job) if begins else ctx.kinds[job.family].waits_for
-    for family in sorted(families):
-        for neighbour in await tx.resources.of_parent(job.parent, family):
+    request = particulars(failed).request
+    if not request or not (begins or (failed.action in _ENDS and kind.has_runs)):
+        return
+    reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
+    for family in sorted(_later_families(ctx, service) if begins else kind.waits_for):
+        for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
                 is_same = particulars(row).request == request and (row.action in BUILDS) is begins
                 if is_same and row.status == Progress.QUEUED:
-                    await _fail(
-                        tx, neighbour, row, f"Fix the job {name_of(job)}, which comes first: it failed"
-                    )
+                    await _fail(tx, neighbour, row, reason)
 
 
 async def _fail(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) -> None:

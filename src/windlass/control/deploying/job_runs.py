@@ -77,11 +77,24 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
             await _run(task)
         await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
     except PutOff as later:
-        wait = later.wait
-        await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + wait))
+        await ctx.store.write(partial(_put_off, task, later))
         return
     await ctx.point("run removed")
     await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _put_off(task: RunTask, later: PutOff, tx: Tx) -> None:
+    """Looks at a run again later, and notes what it waits for if its engine is away."""
+    if not await tx.work.again(task.claim, tx.now + later.wait):
+        return
+    current = await tx.runs.get(task.run.id)
+    if current is None or current.status not in OPEN_RUNS:
+        return
+    details = run_details(current)
+    reason = str(later) if isinstance(later.__cause__, EngineAway) else ""
+    if details.waits != (masked := task.ctx.logs.masks.text(current.id, reason)):
+        details.waits = masked
+        await change_run(tx, current, RunState(current.status), details)
 
 
 async def _leave_to_owner(claim: Claim, run: RunRow, tx: Tx) -> None:

@@ -29,6 +29,7 @@ from windlass.control.records.deployments import (
     with_report,
 )
 from windlass.control.records.names import reserve_declared, reserve_hosts
+from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
 from windlass.core.deploy.plan import FIRST_STAGES, Step
@@ -149,15 +150,16 @@ class Ledger:
         await write_choices(self.ctx, tx, workload)
         return await reserve_hosts(tx, workload)
 
-    async def give_up(self, message: str) -> None:
+    async def give_up(self, message: str, *, timed_out: bool = False) -> None:
         """Records that the deployment fails, before anything of it is taken away: a worker that was paused
         past its lease must not take away what another has made since, and the next worker continues."""
-        await self._give_up(self._mask(message))
+        await self._give_up(self._mask(message), timed_out)
         await self.ctx.point("given up")
 
     @in_transaction
-    async def _give_up(self, tx: Tx, current: DeploymentRow, message: str) -> None:
+    async def _give_up(self, tx: Tx, current: DeploymentRow, message: str, timed_out: bool) -> None:
         details = particulars(current)
+        details.run = replace(details.run, is_timed_out=timed_out) if details.run else None
         details.message = details.message or message
         await move(tx, current, Progress(current.status), details)
 
@@ -251,14 +253,14 @@ class Ledger:
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
         await self.settle(tx, self.service, state, message)
-        if self.ctx.kinds[self.service.family].has_runs:
-            await fail_followers(self.ctx, tx, self.service, current)
+        await fail_followers(self.ctx, tx, self.service, current)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
 
     @in_transaction
     async def delete(self, tx: Tx, current: DeploymentRow) -> None:
         details = particulars(current)
+        measure_run_of_deployment(tx, details, Progress.SUCCEEDED)
         await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
         await wake_followers(self.ctx, tx, self.service)
 

@@ -85,6 +85,8 @@ class ServiceKind(Generic[S]):
     """The fields of the resources of an instance, where they have other names than cpu, memory and gpu."""
     has_runs: ClassVar[bool] = False
     """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
+    has_sub_actions: ClassVar[bool] = False
+    """True if a deployment of it may do a part of what others do: a plan alone, or the release of a lock."""
     is_counted: ClassVar[bool] = False
     """True if services that use its variables are out of date when it is created, deleted or renamed."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"

@@ -22,6 +22,7 @@ from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind, SizeSettings
 from windlass.control.records.deployments import particulars
+from windlass.control.records.run_servers import other_addresses
 from windlass.control.records.terraform_states import (
     CredentialHolder,
     describe_lock,
@@ -92,6 +93,7 @@ class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     waits_for = frozenset({database.name})
     more_time = "raise timeout_sec"
+    has_sub_actions = True
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",
@@ -188,11 +190,13 @@ class TerraformKind(ServiceKind[Terraform]):
         spec, details = making.service.read(Terraform), particulars(making.deployment)
         if details.sub_action != MIGRATE:
             await refuse_moved_state(ctx, making)
-        program = await program_of(ctx, await ctx.places.of(making.service.id), spec)
+        place = await ctx.places.of(making.service.id)
+        program = await program_of(ctx, place, spec)
+        others = await other_addresses(ctx.store.reads, place.machine, program.server, ctx.clock.now())
         usual = self._usual_workload(ctx, making, artifact)
         variables = input_variables(spec, secrets_of(ctx, making.service))
         secret = {f"TF_VAR_{item.key}" for item in spec.terraform_variables_source.tf_vars if item.secret}
-        request = run_request(ctx.settings, making.service, spec, details, program)
+        request = run_request(ctx.settings, making.service, spec, details, program, others)
         requests = {
             RUN: msgspec.json.encode(request).decode(),
             TOKEN: run_credential(ctx, making.deployment.id),

@@ -21,7 +21,12 @@ from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
 from windlass.control.context.context import Context
 from windlass.control.people.browser_sessions import end_after_use, is_page_key
-from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
+from windlass.control.people.callers import (
+    Membership,
+    actor_of_token,
+    permits_of_member,
+    subject_of_person,
+)
 from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NO_PARENT
@@ -279,7 +284,7 @@ class Authenticator:
         return Actor(
             id=id,
             name=oldest.email,
-            subject=f"jwt:{person.issuer}|{person.subject}",
+            subject=subject_of_person(person.issuer, person.subject),
             permits=permits_of_member((org, member.role_id) for _, org, member in memberships),
             limit=self._ctx.settings.session_rate_limit,
         )

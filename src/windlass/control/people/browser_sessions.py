@@ -18,8 +18,14 @@ from windlass.base.errors import Forbidden, Missing, Unauthorized
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.people.organizations import NO_PARENT
-from windlass.control.people.sessions import OPERATOR, mark_of_operator, record_sign_in
+from windlass.control.people.sessions import (
+    OPERATOR,
+    mark_of_operator,
+    record_about_caller,
+    record_sign_in,
+)
 from windlass.core.access import Actor
+from windlass.core.words.events import Event
 from windlass.families.organization import organization
 from windlass.store import Tx
 from windlass.store.tables.browser_sessions import BrowserSession
@@ -33,11 +39,12 @@ _KEY_LABEL: Final = b"page key"
 
 
 class NewBrowserSession(Struct, frozen=True):
-    """The secrets that a browser gets when it has signed in."""
+    """The secrets that a browser gets when it has signed in, and for whom it has."""
 
     cookie: str
     page_key: str
     ends_at: int
+    holder_name: str
 
 
 def holder_of(ctx: Context, actor: Actor) -> str:
@@ -109,7 +116,7 @@ async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) ->
     await tx.browser_sessions.add(session)
     await tx.browser_sessions.keep_newest(holder, MOST)
     await _record(ctx, tx, holder, name, origin, ends)
-    return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends)
+    return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends, name)
 
 
 async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends: int) -> None:
@@ -123,11 +130,16 @@ async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, 
         await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends)
 
 
-async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str) -> None:
+async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origin) -> None:
     """Ends a session of the caller, at once and at every server."""
-    if not await tx.browser_sessions.end(id, holder_of(ctx, actor)):
+    ended = await tx.browser_sessions.end(id, holder_of(ctx, actor))
+    if ended is None:
         raise Missing("List your sessions to find their ids: none of them has this one")
     tx.nudge("tokens")
+    # The origin of the event is the browser that asked; the session may be that of another one.
+    session = {"id": ended.id, "address": ended.address, "user_agent": ended.user_agent}
+    kind = Event.SIGNED_OUT if ended.id == actor.session else Event.SESSION_ENDED
+    await record_about_caller(ctx, tx, kind, actor, origin, {"session": session})
 
 
 class ShownBrowserSession(Struct, frozen=True):

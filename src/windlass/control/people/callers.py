@@ -21,6 +21,11 @@ from windlass.families.api_token import ApiToken
 from windlass.store import Row
 
 
+def subject_of_person(issuer: str, subject: str) -> str:
+    """Returns the subject of an actor that is a person; its sessions are stored under it."""
+    return f"jwt:{issuer}|{subject}"
+
+
 class Membership(Struct):
     """The part of a member that decides what the person may do."""
 

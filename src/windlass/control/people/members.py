@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
-from windlass.control.people.callers import is_admin_role, is_admin_token
+from windlass.control.people.callers import is_admin_role, is_admin_token, subject_of_person
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
@@ -85,6 +85,7 @@ class Members(Behaviour[Member]):
         org = await tx.resources.find(organization.name, row.org)
         if org and org.read(OrganizationOwner).owner == row.id:
             await tx.resources.rewrite(org.id, rewritten(org.body, {"owner": None}))
+        await _end_sessions(tx, row)
         tx.nudge("tokens")
 
 
@@ -149,6 +150,14 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     if row is None or row.parent != org.id:
         raise Missing("List the members to find the user_id: none has this one")
     return row
+
+
+async def _end_sessions(tx: Tx, leaving: Row) -> None:
+    """Ends the sessions of a person who is a member nowhere else. Otherwise they would go on with the next
+    invitation, at every browser that was signed in before."""
+    person = await tx.identities.person_of(leaving.id)
+    if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
+        await tx.browser_sessions.end_all(subject_of_person(*person))
 
 
 async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:

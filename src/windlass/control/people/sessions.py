@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from windlass.base.clock import SECOND, stamp
@@ -70,8 +70,15 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, ends: int) -> None:
-    """Writes the event of a session that was opened, for a caller that is a resource."""
+    """Writes the event of a session that was opened."""
+    await record_about_caller(ctx, tx, Event.SIGNED_IN, actor, origin, {"session_until": stamp(ends)})
+
+
+async def record_about_caller(
+    ctx: Context, tx: Tx, kind: Event, actor: Actor, origin: Origin, data: Mapping[str, object]
+) -> None:
+    """Writes an event about the caller itself, if the caller is a resource."""
     row = await tx.resources.get(actor.id)
     if row is not None:
-        subject, data = await about(ctx, tx, row), {"session_until": stamp(ends)}
-        emit(tx, Event.SIGNED_IN, row.org, subject, actor.id, actor.name, origin, data)
+        subject = await about(ctx, tx, row)
+        emit(tx, kind, row.org, subject, actor.id, actor.name, origin, data)

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import CannotDecrypt
-from windlass.base.errors import Missing
+from windlass.base.errors import Missing, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.http_out import AddressRefused
 from windlass.base.log import log
 from windlass.config import BadSetting
 from windlass.config.settings import OidcProvider
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
 
 _LASTS: Final = 10 * MINUTE
 _OWNER: Final = ("sign-in",)
+_IS_AWAY: Final = {"server_error", "temporarily_unavailable"}
+_IS_REFUSAL: Final = {
+    "access_denied",
+    "account_selection_required",
+    "consent_required",
+    "interaction_required",
+    "invalid_grant",
+    "login_required",
+}
+"""Errors that are about the person, or about one attempt. Others are about the settings, or are none."""
+_LONGEST_COMPLAINT: Final = 200
+_REFETCH: Final = 3.0
+"""Seconds between two attempts to fetch the keys of a provider. Tokens come from the provider only, so that
+strangers cannot make the server ask for keys, as they can with tokens for the API."""
 _log = log("sign-in")
 
 
@@ -50,6 +65,15 @@ class BegunSignIn(Struct, frozen=True):
     memory: str
 
 
+class ProviderAnswer(Struct, frozen=True):
+    """The query with which a browser comes back from a provider; what is missing is empty."""
+
+    code: str = ""
+    state: str = ""
+    error: str = ""
+    error_description: str = ""
+
+
 class _Memory(Struct, frozen=True):
     provider: str
     state: str
@@ -66,6 +90,13 @@ class _Endpoints(Struct, frozen=True):
 
 class _Grant(Struct, frozen=True):
     id_token: str
+
+
+class _Complaint(Struct, frozen=True):
+    """An error of a provider, as RFC 6749 and OpenID Connect name them."""
+
+    error: str = ""
+    error_description: str = ""
 
 
 class SignIn:
@@ -110,40 +141,54 @@ class SignIn:
         )
 
     async def finish(
-        self, name: str, code: str, state: str, memory: str, origin: Origin
+        self, name: str, answer: ProviderAnswer, memory: str, origin: Origin
     ) -> NewBrowserSession:
         """Opens the session of a person who comes back from a provider; raises SignInFailed."""
         provider, kept = self._provider(name), self._read_memory(memory)
         is_ours = kept is not None and kept.provider == name and kept.ends_at > self._ctx.clock.now()
-        if kept is None or not is_ours or not secrets.compare_digest(kept.state.encode(), state.encode()):
+        if (
+            kept is None
+            or not is_ours
+            or not secrets.compare_digest(kept.state.encode(), answer.state.encode())
+        ):
             raise SignInFailed("lost")
-        if not code:
-            raise SignInFailed("refused")
-        claims = await self._claims(provider, code, kept)
+        if not answer.code:
+            complaint = _Complaint(answer.error or "access_denied", answer.error_description)
+            raise _failure(provider, complaint)
+        claims = await self._claims(provider, answer.code, kept)
         try:
             actor = await self._authenticator.person(claims)
         except NoMember as refusal:
             self._authenticator.security_events.record_denied(refusal.caller, refusal.why, origin)
+            extra = {"provider": name, "caller": refusal.caller.name, "address": origin.address}
+            _log.info("a person who is not a member tried to sign in", extra=extra)
             raise SignInFailed("no_member") from refusal
+        except Unauthorized as refusal:
+            _log.warning("a provider's claims are refused: %s", refusal, extra={"provider": name})
+            raise SignInFailed("broken") from refusal
         return await self._ctx.store.write(lambda tx: open_as(self._ctx, tx, actor, origin))
 
     async def _claims(self, provider: OidcProvider, code: str, kept: _Memory) -> Claims:
         """Exchanges the code for the claims of the person, which the provider has signed."""
-        from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only sign-ins need it)
+        from windlass.base.issuer_keys import (  # noqa: PLC0415 (costs 100 ms; only sign-ins need it)
+            IssuerUnreachable,
+            TokenOutOfTime,
+            TokenRefused,
+        )
 
         token = await self._exchange(provider, code, kept)
         try:
             verified = await self._verifier(provider).verify(token)
         except IssuerUnreachable as error:
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error.__cause__)) from error
         except TokenRefused as error:
             _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
-            raise SignInFailed("refused") from error
-        if (
-            verified.get("nonce") != kept.nonce
-            or verified.get("azp", provider.client_id) != provider.client_id
-        ):
-            raise SignInFailed("refused")
+            raise SignInFailed("clock" if isinstance(error, TokenOutOfTime) else "refused") from error
+        for claim, wanted in (("nonce", kept.nonce), ("azp", provider.client_id)):
+            if verified.get(claim, wanted if claim == "azp" else None) != wanted:
+                message = "a provider's token is refused: its %s is of another sign-in"
+                _log.warning(message, claim, extra={"provider": provider.name})
+                raise SignInFailed("refused")
         return msgspec.convert(verified, Claims)
 
     async def _exchange(self, provider: OidcProvider, code: str, kept: _Memory) -> str:
@@ -166,15 +211,15 @@ class SignIn:
             )
         except OSError as error:
             _log.warning("a provider does not answer: %s", error, extra={"provider": provider.name})
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error)) from error
+        if answer.status != 200:
+            complaint = _complaint_in(answer.body)
+            raise _failure(provider, complaint, answer.status)
         try:
-            if answer.status != 200:
-                raise SignInFailed("refused")
             return read_json(answer.body, _Grant).id_token
-        except (SignInFailed, BadJson) as error:
-            extra = {"provider": provider.name, "status": answer.status}
-            _log.warning("a provider refuses the code of a sign-in", extra=extra)
-            raise SignInFailed("refused") from error
+        except BadJson as error:
+            _log.warning("a provider answers no token: %s", error, extra={"provider": provider.name})
+            raise SignInFailed("broken") from error
 
     async def _endpoints(self, provider: OidcProvider) -> _Endpoints:
         """Returns the endpoints as the provider publishes them now: they may move."""
@@ -183,14 +228,15 @@ class SignIn:
             endpoints = read_json(await self._authenticator.fetch(address), _Endpoints)
         except (OSError, ValueError) as error:
             _log.warning("a provider cannot be read: %s", error, extra={"provider": provider.name})
-            raise SignInFailed("unreachable") from error
+            raise SignInFailed(_word_of(error)) from error
         wanted = (endpoints.authorization_endpoint, endpoints.token_endpoint)
         if endpoints.issuer != provider.issuer:
-            _log.warning("a provider publishes another issuer", extra={"provider": provider.name})
-            raise SignInFailed("unreachable")
+            extra = {"provider": provider.name, "issuer": endpoints.issuer[:_LONGEST_COMPLAINT]}
+            _log.warning("a provider publishes another issuer", extra=extra)
+            raise SignInFailed("broken")
         if not all(_is_as_safe(endpoint, provider.issuer) for endpoint in wanted):
             _log.warning("a provider publishes an endpoint without https", extra={"provider": provider.name})
-            raise SignInFailed("unreachable")
+            raise SignInFailed("broken")
         return endpoints
 
     def _verifier(self, provider: OidcProvider) -> Verifier:
@@ -200,7 +246,10 @@ class SignIn:
             clock = self._ctx.clock
             issuer = TokenIssuer(issuer=provider.issuer, audiences=(provider.client_id,))
             self._verifiers[provider.name] = Verifier(
-                [issuer], self._authenticator.fetch, lambda: clock.now() / SECOND
+                [issuer],
+                self._authenticator.fetch,
+                lambda: clock.now() / SECOND,
+                refetch_every=_REFETCH,
             )
         return self._verifiers[provider.name]
 
@@ -218,6 +267,35 @@ class SignIn:
 
     def _answer_url(self, name: str) -> str:
         return f"{self._ctx.settings.url}/account/signInProvider/{name}/answer"
+
+
+def _word_of(error: BaseException | None) -> str:
+    """Returns the reason for the page after a failure of the server to get something from a provider. An
+    address that the settings do not allow stays refused, however often a person tries."""
+    is_away = isinstance(error, OSError) and not isinstance(error, AddressRefused)
+    return "unreachable" if is_away else "broken"
+
+
+def _complaint_in(body: bytes) -> _Complaint:
+    try:
+        return read_json(body, _Complaint)
+    except BadJson:
+        return _Complaint()
+
+
+def _failure(provider: OidcProvider, complaint: _Complaint, status: int = 0) -> SignInFailed:
+    """Logs why a provider has signed no person in, in its words, and returns the reason for the page.
+    `status`: of its answer to the server; 0 if the browser has brought the words."""
+    extra = {
+        "provider": provider.name,
+        "status": status,
+        "error": complaint.error[:_LONGEST_COMPLAINT],
+        "description": complaint.error_description[:_LONGEST_COMPLAINT],
+    }
+    _log.warning("a provider ends a sign-in", extra=extra)
+    if status >= 500 or complaint.error in _IS_AWAY:
+        return SignInFailed("unreachable")
+    return SignInFailed("refused" if complaint.error in _IS_REFUSAL else "broken")
 
 
 def _is_as_safe(endpoint: str, issuer: str) -> bool:

@@ -15,11 +15,12 @@ from windlass.control.people.callers import is_admin_token
 from windlass.control.people.members import keep_another_admin
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.creating import NewResource, create_in
+from windlass.control.request.reading import ROW_FILTERS
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
-from windlass.store import Row, Tx
+from windlass.store import Reads, Row, Tx
 
 # RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
 # take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
@@ -33,6 +34,17 @@ async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor:
     spec = ApiToken(name=name, scopes=words_of(scopes))
     reply = await create_in(ctx, tx, NewResource(api_token, spec, org, actor))
     return str(msgspec.json.decode(reply.body)["token"])
+
+
+async def _has_name(ctx: Context, source: Reads, token: Row, name: object) -> bool:
+    return token.read(NamedDocument).name.casefold() == str(name).casefold()
+
+
+async def _was_created_by(ctx: Context, source: Reads, token: Row, name: object) -> bool:
+    return token.read(ApiTokenShown).creator_name.casefold() == str(name).casefold()
+
+
+ROW_FILTERS.update(name=_has_name, creator_name=_was_created_by)
 
 
 @behaves(api_token)

@@ -18,6 +18,7 @@ from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
+from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
@@ -184,6 +185,7 @@ async def finish(
     closed = await move(tx, deployment, progress, details)
     seconds = (tx.now - deployment.created) / SECOND
     tx.measure("deployment", seconds, deployment.action.lower(), progress.lower())
+    measure_run_of_deployment(tx, details, progress)
     await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
     await nudge_names(tx, service.id)
     return closed

@@ -86,6 +86,14 @@ async def record(
     emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), data)
 
 
+async def emit_asked(
+    ctx: Context, tx: Tx, kind: Event, row: Row, call: Call, data: Mapping[str, object]
+) -> None:
+    """Writes the event of what a person does with a resource that is no change of its fields."""
+    actor = call.actor
+    emit(tx, kind, row.org, await about(ctx, tx, row), actor.id, actor.name, origin_of(call), data)
+
+
 def emit(
     tx: Tx,
     kind: Event,

@@ -12,7 +12,7 @@ from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Initiator
-from windlass.core.deploy.runs import Cause, RunDetails, RunState
+from windlass.core.deploy.runs import RunDetails, RunState
 from windlass.core.deploy.states import RELEASES, UP, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedRun
@@ -23,7 +23,7 @@ _STARTS: Final = RELEASES | {Do.RUN}
 
 async def tell_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
     """Tells how a run has ended, in the transaction in which it ends; one that is tried again has not."""
-    if run.status not in {RunState.FAILED, RunState.SUCCEEDED} or not await _is_scheduled(tx, run, details):
+    if run.status not in {RunState.FAILED, RunState.SUCCEEDED} or not details.is_scheduled:
         return
     status = await tx.statuses.get(run.job)
     if status is None or (run.status == RunState.SUCCEEDED and status.state != State.DEPLOYMENT_ERROR):
@@ -38,12 +38,6 @@ async def tell_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
     message = f"Look at the log of run {run.number}, which failed: {details.message}"
     await _set_state(tx, status, State.DEPLOYMENT_ERROR, message)
     await _announce_failure(tx, run, details, service, version, message)
-
-
-async def _is_scheduled(tx: Tx, run: RunRow, details: RunDetails) -> bool:
-    """True for a run that a timetable has started, and for its retries."""
-    first = await tx.runs.get(details.retry_of) if details.retry_of else run
-    return first is not None and first.cause == Cause.SCHEDULE
 
 
 async def _set_state(tx: Tx, status: StatusRow, state: State, message: str) -> bool:

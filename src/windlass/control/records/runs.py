@@ -18,6 +18,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import encode
 from windlass.control.records.deployments import RECONCILE, cancel_word
 from windlass.control.records.run_outcomes import tell_outcome
+from windlass.control.records.run_results import measure_run_of_job
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator, RunReport
 from windlass.core.deploy.runs import (
@@ -32,6 +33,7 @@ from windlass.core.deploy.runs import (
 )
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
+from windlass.families.job import job
 from windlass.store import FAR, RunRow, TimetableRow, Tx
 
 RUN: Final = "run"
@@ -84,6 +86,7 @@ async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
         actor_id=new.actor.id,
         actor_name=new.actor.name,
         retries=new.retries,
+        is_scheduled=new.cause is Cause.SCHEDULE,
         missed=new.missed,
     )
     return await _store(tx, new, RunState.QUEUED, details, work_due=tx.now)
@@ -95,6 +98,7 @@ async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
         event=new.event, command=new.command, missed=new.missed, message=reason, ended=tx.now
     )
     await _store(tx, new, RunState.SKIPPED, details)
+    measure_run_of_job(tx, job.name, RunState.SKIPPED, details)
 
 
 async def _store(
@@ -146,8 +150,9 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
 
 async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> None:
     """Writes the final state of a run. A run that failed is tried again as often as its job allows."""
-    details.ended = tx.now
+    details.ended, details.waits = tx.now, ""
     ended = await change_run(tx, run, state, details)
+    measure_run_of_job(tx, job.name, state, details)
     may_retry = not (details.is_cancelled or details.is_given_up)
     if state is RunState.FAILED and may_retry and details.retries > 0:
         await _retry(tx, ended, details)
@@ -168,6 +173,7 @@ async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
         attempt=attempt,
         retries=details.retries - 1,
         retry_of=details.retry_of or run.id,
+        is_scheduled=details.is_scheduled,
     )
     new = NewRun(
         job=run.job,
@@ -214,7 +220,7 @@ def shown_run(run: RunRow) -> Document:
         "status": run.status,
         "cause": run.cause,
         "event": details.event,
-        "message": details.message,
+        "message": details.message or details.waits,
         "created_at": stamp(run.created),
         "updated_at": stamp(details.ended or details.began or run.created),
         "scheduled_for": stamp(run.due) if run.due else None,
@@ -244,4 +250,5 @@ def report_of_run(run: RunRow) -> RunReport:
         exit_code=details.exit_code,
         reason=details.message,
         output=details.output,
+        is_listed=True,
     )

@@ -53,7 +53,7 @@ def shown_deployment(
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
     if details.sub_action:
-        own["status_details"] = details_of(status.state) | {"sub_action": details.sub_action}
+        own["status_details"] = details_of(status.state, details.sub_action)
     return {**shown_status(call, service, status, freshness), **own}
 
 
@@ -72,8 +72,8 @@ def _shown_run(run: RunReport) -> Document:
     }
 
 
-def details_of(state: str) -> Document:
-    return {"action": action(state), "status": action_status(state), "sub_action": "NONE"}
+def details_of(state: str, sub_action: str = "") -> Document:
+    return {"action": action(state), "status": action_status(state), "sub_action": sub_action or "NONE"}
 
 
 def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:

@@ -40,7 +40,7 @@ class PlanRecord(Struct, frozen=True):
     resources: list[dict[str, str]]
     file: bytes
     state: str
-    """The digest of the state that it was made of."""
+    """The number and the digest of the state that it was made of."""
 
 
 class LockConflict(Conflict):
@@ -254,7 +254,8 @@ def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
     return msgspec.msgpack.decode(ctx.encryption.decrypt(plan.sealed, *owner), type=PlanRecord)
 
 
-async def present_digest(source: Reads, service: str) -> str:
-    """Returns the digest of the present state; empty if there is none."""
+async def present_state(source: Reads, service: str) -> str:
+    """Returns the number and the digest of the present state; empty if there is none. A restored state may
+    have the very bytes of an earlier one, of which a plan was made, and still comes after it."""
     version = await source.terraform.newest(service)
-    return version.digest if version else ""
+    return f"{version.number} {version.digest}" if version else ""

@@ -25,6 +25,7 @@ from windlass.core.declare.document import (
     view_of,
 )
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.spec import copy_of
 from windlass.core.declare.stored import raise_count
 from windlass.core.words.events import Event
 from windlass.store import NameTaken, Row, Tx
@@ -56,8 +57,11 @@ class NewResource(Struct, frozen=True):
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    new = NewResource(call.family, call.sent(Spec), parent, call.actor, call, extras=call.prepared)
-    return await create_in(ctx, tx, new)
+    # Creating completes a spec, and takes secrets out of it; and a change may run again.
+    spec = copy_of(call.sent(Spec))
+    return await create_in(
+        ctx, tx, NewResource(call.family, spec, parent, call.actor, call, extras=call.prepared)
+    )
 
 
 async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:

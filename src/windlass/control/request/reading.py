@@ -21,7 +21,8 @@ from windlass.store import Reads, Row
 EVERYTHING = 2**31 - 1
 
 
-RowFilter = Callable[[Context, Reads, Row], Awaitable[bool]]
+RowFilter = Callable[[Context, Reads, Row, object], Awaitable[bool]]
+"""Says whether a row belongs to the list, by the value of a field of the query."""
 ROW_FILTERS: dict[str, RowFilter] = {}
 """Filters of lists, by the field of the query that turns each on."""
 
@@ -40,11 +41,15 @@ async def listing(ctx: Context, call: Call) -> Reply:
     parent = await parent_of(source, call)
     whole = is_allowed_throughout(call, parent.org)
     rows = None if whole else await visible_below(source, call.actor, parent, family)
-    filters = [row_filter for name, row_filter in ROW_FILTERS.items() if getattr(call.query, name, False)]
+    filters = [
+        (row_filter, value)
+        for name, row_filter in ROW_FILTERS.items()
+        if (value := getattr(call.query, name, None))
+    ]
     if rows is None and (family.veiled or filters):
         rows = await source.resources.of_parent(parent.id, family.name)
-    for row_filter in filters:
-        rows = [row for row in rows or () if await row_filter(ctx, source, row)]
+    for row_filter, value in filters:
+        rows = [row for row in rows or () if await row_filter(ctx, source, row, value)]
     if rows is not None:
         return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
     page, size = paging(call)

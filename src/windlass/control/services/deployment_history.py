@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
+from typing import Final
 
 from msgspec import Struct
 
@@ -11,9 +12,10 @@ from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import name_of
+from windlass.control.records.deployments import name_of, particulars, status_of
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.paths import target
+from windlass.control.request.reading import paging
 from windlass.control.services.deployment_groups import (
     MOST,
     STAGE,
@@ -26,38 +28,87 @@ from windlass.control.services.deployment_groups import (
 )
 from windlass.control.services.environments import services_of, statuses_of
 from windlass.core.declare.document import Document
-from windlass.core.deploy.states import Do, State, action_status
+from windlass.core.declare.paging import PastDeploymentsQuery
+from windlass.core.deploy.states import Do, Progress, State, action_status
 from windlass.families.deployment_history import HistoryQuery
 from windlass.families.environment import LISTS
+from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Reads, Row
 
+_PARTS: Final = {
+    PLAN_ONLY: "DEPLOY_DRY_RUN",
+    UNLOCK: "TERRAFORM_FORCE_UNLOCK",
+    MIGRATE: "TERRAFORM_MIGRATE_STATE",
+}
+"""Words of requests that do a part of a deployment, by the word that their statuses have."""
+
 # One service
+
+
+@reads("*.deploymentHistory")
+async def history(ctx: Context, call: Call) -> Reply:
+    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
+    source = ctx.store.reads
+    service = await target(source, call)
+    page, size = paging(call)
+    status, going = await status_of(source, service), await source.deployments.open(service.id)
+    start_id = call.asked(PastDeploymentsQuery).start_id or None
+    newest = await _newest(source, service, start_id, status.deployments)
+    older = {deployment.number for deployment in going if deployment.number <= newest}
+    first = nth_without(newest, (page - 1) * size, older)
+    rows = await source.deployments.ended(service.id, size, first)
+    total = status.deployments - len(going)
+    name = name_of(service)
+    shown = [encode(_history_entry(row, name)) for row in rows]
+    body = results(shown, page, size, total)
+    return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
+
+
+async def _newest(source: Reads, service: Row, start_id: str | None, highest: int) -> int:
+    """Returns the number of the newest deployment of a history, which may go on after one of them."""
+    if not start_id:
+        return highest
+    start = await source.deployments.get(start_id)
+    if start is None or start.service != service.id:
+        raise _unknown_start("this service")
+    return start.number - 1
+
+
+def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
+    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
+    number = highest - skip
+    for missing in sorted(without, reverse=True):
+        number -= missing >= number
+    return number
+
+
+def _history_entry(row: DeploymentRow, name: str) -> Document:
+    return {
+        "id": row.id,
+        "created_at": stamp(row.created),
+        "updated_at": stamp(row.changed),
+        "name": name,
+        "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
+        "commit": particulars(row).commit,
+    }
 
 
 @reads("*.deploymentHistoryV2")
 async def list_of_service(ctx: Context, call: Call) -> Reply:
     service, query = await target(ctx.store.reads, call), call.asked(HistoryQuery)
-    newest = MOST
-    if query.startId:
-        start = await ctx.store.reads.deployments.get(query.startId)
-        if start is None or start.service != service.id:
-            raise _unknown_start("this service")
-        newest = start.number - 1
+    newest = await _newest(ctx.store.reads, service, query.startId or None, MOST)
     rows = await ctx.store.reads.deployments.latest(service.id, query.pageSize, newest)
     entries = [_service_entry(ctx, call, as_past(service, row)) for row in rows]
     return _page(query, entries)
 
 
 def _service_entry(ctx: Context, call: Call, past: PastDeployment) -> Document:
-    status_details = details_of(past.state)
-    if past.details.sub_action:
-        status_details |= {"sub_action": past.details.sub_action}
     return {
         "identifier": _identifier(ctx, past),
         "status": call.dialect.exact(past.state),
         "auditing_data": _auditing_data([past]),
         "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        "status_details": status_details,
+        "status_details": details_of(past.state, past.details.sub_action),
         "icon_uri": past.service.read(_Icon).icon_uri,
         "total_duration": _duration([past]),
     }
@@ -162,8 +213,10 @@ def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> D
 
 
 def _trigger(group: Group) -> str:
-    action = group[0].row.action
-    return Do.DEPLOY if action == Do.RUN else action
+    action, parts = group[0].row.action, {past.details.sub_action for past in group}
+    if action == Do.RUN:
+        return _PARTS.get(parts.pop(), Do.DEPLOY) if len(parts) == 1 else Do.DEPLOY
+    return action
 
 
 def _auditing_data(group: Group) -> Document:
@@ -206,7 +259,7 @@ def _queue_entry(ctx: Context, past: PastDeployment) -> Document:
     return {
         "identifier": {**identifier, "deployment_request_id": identifier.pop("execution_id")},
         "auditing_data": _auditing_data([past]),
-        "status_details": details_of(past.state),
+        "status_details": details_of(past.state, past.details.sub_action),
         "icon_uri": past.service.read(_Icon).icon_uri,
     }
 
@@ -226,20 +279,23 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
 
 
 def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
-    services = [
-        {
-            "identifier": _identifier(ctx, past),
-            "status": _stage_status(past.state),
-            "icon_uri": past.service.read(_Icon).icon_uri,
-            "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        }
-        for past in group
-    ]
+    services = [_queued_service(ctx, past) for past in group]
     return {
         "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
         "trigger_action": _trigger(group),
         "stages": [{"name": STAGE, "status": _stage_status(state_of(group)), "services": services}],
+    }
+
+
+def _queued_service(ctx: Context, past: PastDeployment) -> Document:
+    """Returns a service of a queue. Clients refuse `details` without the type of a job."""
+    version = ctx.kinds[past.service.family].shown_version(past.service, past.details)
+    return {
+        "identifier": _identifier(ctx, past),
+        "status": _stage_status(past.state),
+        "icon_uri": past.service.read(_Icon).icon_uri,
+        **({"details": version} if "job_type" in version else {}),
     }
 
 

@@ -17,18 +17,19 @@ from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import as_known
-from windlass.control.records.shown_deployments import details_of, shown_status
+from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import visible_below
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
-from windlass.control.services.services import freshness
+from windlass.control.services.services import freshness, whole_status
 from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
+from windlass.core.words.naming import with_article
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
@@ -154,11 +155,12 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
     chosen: dict[str, tuple[Row, Spec | None]] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
-        for item in getattr(body, where, ()):
+        for index, item in enumerate(getattr(body, where, ())):
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
-                raise Invalid(f"{where}: choose a {family} of this environment: none has the id {id}")
+                noun = with_article(ctx.registry[family].noun)
+                raise Invalid(f"{where}[{index}]: choose {noun} of this environment: none has the id {id}")
             if chosen.setdefault(id, (row, asked))[1] != asked:
                 raise Invalid(f"{where}: name each {family} once: {name_of(row)} is there with two versions")
     families = [*ctx.kinds]
@@ -197,13 +199,8 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
     services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
         rows = await source.resources.of_parent(environment.id, family)
-        services[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
+        services[f"{family}s"] = [await whole_status(ctx, source, call, row) for row in rows]
     return Statuses(own, services)
-
-
-async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
-    status = await as_known(ctx, await status_of(source, service))
-    return shown_status(call, service, status, await freshness(ctx, source, service, status))
 
 
 @reads("*.listStatuses")
@@ -214,7 +211,7 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(source, call.actor, environment, family)
     if rows is None:
         rows = await source.resources.of_parent(environment.id, family.name)
-    return Reply(results([encode(await _service_status(ctx, source, call, row)) for row in rows]))
+    return Reply(results([encode(await whole_status(ctx, source, call, row)) for row in rows]))
 
 
 @reads("environment.link")

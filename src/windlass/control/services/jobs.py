@@ -12,7 +12,7 @@ from windlass.base.errors import Conflict, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_below_deleted
-from windlass.control.records.recording import about, emit, origin_of
+from windlass.control.records.recording import emit_asked
 from windlass.control.records.runs import (
     NewRun,
     add_run,
@@ -87,8 +87,7 @@ async def cancel(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _record(ctx: Context, tx: Tx, kind: Event, row: Row, run: RunRow, call: Call) -> None:
     """Writes the event of what a person does with a run. The command is left to the run, which shows it."""
     data = {"name": name_of(row), "environment_id": row.parent, "run_id": run.id, "number": run.number}
-    actor = call.actor
-    emit(tx, kind, row.org, await about(ctx, tx, row), actor.id, actor.name, origin_of(call), data)
+    await emit_asked(ctx, tx, kind, row, call, data)
 
 
 async def _find(source: Reads, row: Row, id: str) -> RunRow:
@@ -179,7 +178,7 @@ def _next_times(text: str, name: str, after: int, count: int) -> list[int]:
 @writes("job.cleanFailedJob")
 async def purge_failed(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
-    return Reply(encode({"clean_kubernetes_jobs": await tx.runs.purge_failed(row.id)}))
+    return Reply(encode({"clean_kubernetes_jobs": await _purge(ctx, tx, row, call)}))
 
 
 @writes("environment.cleanFailedJobs")
@@ -190,9 +189,18 @@ async def purge_failed_of_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     for id in chosen:
         if id not in rows:
             raise Invalid(f"job_ids: choose a job of this environment: none has the id {id}")
-    purged = {id: runs for id in chosen or rows if (runs := await tx.runs.purge_failed(id))}
+    purged = {id: runs for id in chosen or rows if (runs := await _purge(ctx, tx, rows[id], call))}
     runs = [run for some in purged.values() for run in some]
     return Reply(encode({"clean_job_ids": [*purged], "clean_kubernetes_jobs": runs}))
+
+
+async def _purge(ctx: Context, tx: Tx, row: Row, call: Call) -> list[str]:
+    """Deletes failed runs of a job, with an event if there are any. Returns their ids."""
+    runs = await tx.runs.purge_failed(row.id)
+    if runs:
+        data = {"name": name_of(row), "environment_id": row.parent, "runs": len(runs)}
+        await emit_asked(ctx, tx, Event.FAILED_RUNS_DELETED, row, call, data)
+    return runs
 
 
 # New tags

@@ -47,14 +47,19 @@ async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) 
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
-    """Returns all deployments as one status, which existing clients expect."""
+    """Returns all deployments as one status, which existing clients expect. Its request is that of the first
+    deployment, since a request is of one environment."""
     state = State.QUEUED if deployments else State.DEPLOYED
+    request = deployments[0]["deployment_request_id"] if deployments else None
     return {
         "id": organization.id,
         "state": call.dialect.state(state),
         "deployment_state": call.dialect.exact(state),
         "service_deployment_status": "OUT_OF_DATE" if deployments else "UP_TO_DATE",
+        "is_part_last_deployment": bool(deployments),
         "status_details": details_of(state),
+        "execution_id": request or "",
+        "deployment_request_id": request,
         "deployment_requests_count": len(deployments),
         "deployments": deployments,
     }

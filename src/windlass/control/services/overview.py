@@ -42,6 +42,7 @@ class ServiceSummary(Struct):
     name: str
     description: str = ""
     icon_uri: str = ""
+    job_type: str = ""
 
 
 @reads("organization.services")
@@ -95,6 +96,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
         "message": status.message,
         "version": await version_of(source, status.serving),
         **shown_instances(status),
+        "error_share": ctx.usage.error_share(service.id, ctx.clock.now()),
         "service_type": ctx.registry[service.family].enum_value,
         "description": own.description,
         "icon_uri": own.icon_uri,
@@ -104,6 +106,8 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
         "environment_name": environment.read(NamedDocument).name,
         "cluster_id": environment.read(EnvironmentShown).cluster_id,
     }
+    if own.job_type:
+        shown["job_type"] = own.job_type
     if status.deployed_at is not None:
         shown["last_deployment_date"] = stamp(status.deployed_at)
     return shown

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitCommit, GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
@@ -23,7 +22,7 @@ from windlass.control.records.deployments import (
 )
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import as_known
-from windlass.control.records.shown_deployments import shown_deployment, shown_status
+from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
@@ -215,9 +214,18 @@ async def _answer(
 @reads("*.status")
 async def read_status(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    status = await as_known(ctx, await status_of(ctx.store.reads, service))
-    fresh = await freshness(ctx, ctx.store.reads, service, status)
-    return Reply(encode(shown_status(call, service, status, fresh)))
+    return Reply(encode(await whole_status(ctx, ctx.store.reads, call, service)))
+
+
+async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
+    """Returns the status of a service, with what its last deployment does if that may be a part."""
+    status = await as_known(ctx, await status_of(source, service))
+    document = shown_status(call, service, status, await freshness(ctx, source, service, status))
+    if ctx.kinds[service.family].has_sub_actions and status.deployment:
+        last = await source.deployments.get(status.deployment)
+        if last:
+            document["status_details"] = details_of(status.state, particulars(last).sub_action)
+    return document
 
 
 async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
@@ -284,41 +292,6 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     after = await tx.deployments.get(row.id)
     assert after is not None
     return Reply(encode(shown_deployment(call, service, after, status, fresh)))
-
-
-@reads("*.deploymentHistory")
-async def history(ctx: Context, call: Call) -> Reply:
-    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
-    source = ctx.store.reads
-    service = await target(source, call)
-    page, size = paging(call)
-    status, going = await status_of(source, service), await source.deployments.open(service.id)
-    first = nth_without(status.deployments, (page - 1) * size, {deployment.number for deployment in going})
-    rows = await source.deployments.ended(service.id, size, first)
-    total = status.deployments - len(going)
-    name = name_of(service)
-    shown = [encode(_history_entry(row, name)) for row in rows]
-    body = results(shown, page, size, total)
-    return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
-
-
-def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
-    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
-    number = highest - skip
-    for missing in sorted(without, reverse=True):
-        number -= missing >= number
-    return number
-
-
-def _history_entry(row: DeploymentRow, name: str) -> Document:
-    return {
-        "id": row.id,
-        "created_at": stamp(row.created),
-        "updated_at": stamp(row.changed),
-        "name": name,
-        "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
-        "commit": particulars(row).commit,
-    }
 
 
 async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:

@@ -36,7 +36,7 @@ async def _visible(source: Reads, call: Call) -> list[Row]:
     return await source.resources.of_parent(parent.id, call.family.name) if rows is None else rows
 
 
-async def _is_outdated(ctx: Context, source: Reads, service: Row) -> bool:
+async def _is_outdated(ctx: Context, source: Reads, service: Row, asked: object) -> bool:
     status = await status_of(source, service)
     return await freshness(ctx, source, service, status) == "OUT_OF_DATE"
 

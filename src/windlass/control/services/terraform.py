@@ -13,7 +13,8 @@ from windlass.base.errors import Conflict
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import particulars
+from windlass.control.records.deployments import name_of, particulars
+from windlass.control.records.recording import emit_asked
 from windlass.control.records.terraform_states import (
     add_version,
     attributes_of,
@@ -21,7 +22,7 @@ from windlass.control.records.terraform_states import (
     describe_lock,
     newest_state,
     plan_record,
-    present_digest,
+    present_state,
 )
 from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
@@ -40,6 +41,7 @@ from windlass.core.deploy.terraform_state import (
     shared_outputs,
     variable_name,
 )
+from windlass.core.words.events import Event
 from windlass.core.words.masking import Mask
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import PLAN_ONLY
@@ -140,7 +142,7 @@ async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document
         "added": plan.added,
         "changed": plan.changed,
         "destroyed": plan.destroyed,
-        "applicable": only_planned and record.state == await present_digest(source, plan.service),
+        "applicable": only_planned and record.state == await present_state(source, plan.service),
         "resources": record.resources,
         "text": record.text,
     }
@@ -197,6 +199,13 @@ async def restore_state(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict("number: choose one that GET …/stateVersion lists")
     content = _with_next_serial(await content_of(ctx, tx, version), await _newest_serial(ctx, tx, service.id))
     restored = await add_version(ctx, tx, service, version.deployment, content, restored=number)
+    data = {
+        "name": name_of(service),
+        "environment_id": service.parent,
+        "number": restored.number,
+        "restored_from": number,
+    }
+    await emit_asked(ctx, tx, Event.STATE_RESTORED, service, call, data)
     return Reply(encode(_shown_version(restored, restored)))
 
 

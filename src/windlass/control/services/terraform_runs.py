@@ -22,11 +22,12 @@ from windlass.control.records.terraform_states import (
     PlanRecord,
     add_version,
     check_lock,
+    content_of,
     lock_state,
     newest_content,
     note_attributes,
     plan_record,
-    present_digest,
+    present_state,
     put_plan,
     run_of,
     unlock_state,
@@ -37,10 +38,11 @@ from windlass.core.deploy.terraform_state import (
     ShownState,
     check_parts,
     sensitive_texts,
+    serial_of,
     shown_attributes,
 )
 from windlass.core.words.masking import NOTHING, Mask
-from windlass.launch.terraform import PLAN_ONLY, UNLOCK
+from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
 
 T = TypeVar("T")
@@ -133,7 +135,7 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
     if plan is None or plan.service != run.service or particulars(run).of != rest:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")
     record = plan_record(ctx, plan)
-    if record.state != await present_digest(ctx.store.reads, run.service):
+    if record.state != await present_state(ctx.store.reads, run.service):
         raise Conflict("Make a new plan, and apply that: the state has changed since this one")
     return record.file
 
@@ -141,8 +143,20 @@ async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
 async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
     _refuse_to_planner(run)
     await check_lock(tx, run, request.lock_id)
+    await _refuse_overtaken(ctx, tx, run, request.body)
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
+
+
+async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: bytes) -> None:
+    """Refuses a state after a later one of the same run: a server that was paused does at last what another
+    one has done since."""
+    newest, sent = await tx.terraform.newest(run.service), serial_of(content)
+    is_own = newest is not None and newest.deployment == run.id and not newest.restored
+    if newest is None or sent is None or not is_own or particulars(run).sub_action == MIGRATE:
+        return
+    if sent < (serial_of(await content_of(ctx, tx, newest)) or 0):
+        raise Conflict("Go on: this run has stored a later state meanwhile")
 
 
 async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
@@ -198,7 +212,7 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
         text=mask.text(sent.text),
         resources=[{name: mask.text(value) for name, value in item.items()} for item in sent.resources],
         file=file,
-        state=await present_digest(tx, service.id),
+        state=await present_state(tx, service.id),
     )
     await put_plan(ctx, tx, run, (sent.added, sent.changed, sent.destroyed), record)
     return b""

@@ -14,11 +14,12 @@ def event(id: bytes, data: bytes) -> bytes:
 
 def missing_remark(message: str) -> bytes:
     """Says that something which belongs here is missing."""
-    return _remark(b"gone", message)
+    return remark(b"gone", message)
 
 
-def _remark(kind: bytes, message: str) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message}))
+def remark(kind: bytes, message: str, **further: object) -> bytes:
+    """Says something about the stream itself."""
+    return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message, **further}))
 
 
-END: Final = _remark(b"end", "Nothing more comes")
+END: Final = remark(b"end", "Nothing more comes")

@@ -7,6 +7,7 @@ does not answer in time is down, and never keeps the scrape waiting for longer t
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -64,7 +65,7 @@ class InstallationMetrics:
         self._count_restarts(seen)
         meters = self._ctx.meters
         building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
-        return [*database, *_of_places(seen), building, *meters.all()]
+        return [*database, *_of_places(seen), *_of_disk(self._ctx.settings.data_dir), building, *meters.all()]
 
     async def _database(self) -> list[Metric]:
         began, store = time.perf_counter(), self._ctx.store
@@ -98,6 +99,16 @@ class InstallationMetrics:
                 self.restarts[scrape.place] = now
                 added = _count_added(former, now) if former is not None else 0
                 self._ctx.meters.restarts.count(scrape.place, by=added)
+
+
+def _of_disk(folder: str) -> Iterator[Metric]:
+    try:
+        facts = os.statvfs(folder)
+    except OSError:  # it is not mounted
+        return
+    free, size = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
+    yield gauge("disk_free_bytes", "Free bytes of the disk with the data directory", free)
+    yield gauge("disk_bytes", "Size of the disk with the data directory", size)
 
 
 def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
@@ -170,6 +181,8 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
             yield gauge("webhook_deliveries_oldest_seconds", "Age of the oldest of them", _age(oldest, now))
         if figure.sort == "receivers":
             yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
+        if figure.sort == "sessions":
+            yield gauge("browser_sessions", "Browsers that are signed in, at most 10,000", figure.count)
     services = {figure.state: figure for figure in figures if figure.sort == "services"}
     states: list[Sample] = [
         ((state.lower(),), services[state].count if state in services else 0) for state in State

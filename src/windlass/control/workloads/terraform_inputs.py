@@ -3,7 +3,7 @@ launcher; and the records of the last run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -60,14 +60,21 @@ def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
 
 
 def run_request(
-    settings: Settings, service: Row, spec: Terraform, details: Particulars, program: RunProgram
+    settings: Settings,
+    service: Row,
+    spec: Terraform,
+    details: Particulars,
+    program: RunProgram,
+    others: Sequence[str] = (),
 ) -> Document:
+    """Returns what a run is to do. `others` are addresses of further servers, for when this one is gone."""
     source = spec.terraform_variables_source
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
         "program": program.path,
         "action": action_of(details),
         "url": f"{program.server}/terraform-run/{service.id}",
+        "others": [f"{server}/terraform-run/{service.id}" for server in others],
         "container": bool(program.image),
         "keeps_state": keeps_state(spec),
         "plan_of": details.of if is_approved else "",

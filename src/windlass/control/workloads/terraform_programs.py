@@ -29,7 +29,7 @@ LAUNCHER: Final = "/windlass-launcher.pyz"
 """The path of the launcher in a container, as a file that Python runs."""
 IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
 """The folder of an image in which it may bring providers, which are then fetched from nowhere else."""
-_MODULES: Final = ("launcher", "terraform", "terraform_environment", "terraform_plan")
+_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment", "terraform_plan")
 _MAIN: Final = (
     "from windlass.launch.launcher import launch\n"
     "from windlass.launch.terraform import start\n"
@@ -63,14 +63,29 @@ async def program_of(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
     """Returns the program that runs a module at a place; raises Invalid if there is none."""
     if place.takes == "image":
         return image_program(ctx.settings, place, spec)
-    return await in_thread(_program_here, ctx, spec)
+    return await in_thread(_program_here, ctx, place, spec)
 
 
-def _program_here(ctx: Context, spec: Terraform) -> RunProgram:
+def address_at(settings: Settings, place: Place) -> str:
+    """Returns the address of this server for runs at a place; raises Invalid if they do not reach it."""
+    if place.takes == "image":
+        return address_for_containers(settings, place.engine.server_host)
+    return _address(settings, "127.0.0.1")
+
+
+def known_address(settings: Settings, place: Place) -> str:
+    """Returns the same; empty if runs do not reach this server."""
+    try:
+        return address_at(settings, place)
+    except Invalid:
+        return ""
+
+
+def _program_here(ctx: Context, place: Place, spec: Terraform) -> RunProgram:
     mirror = ctx.settings.terraform_providers
     return RunProgram(
         path=installed_program(ctx, spec).path,
-        server=_address(ctx.settings, "127.0.0.1"),
+        server=address_at(ctx.settings, place),
         providers=str(Path(mirror).resolve()) if mirror else "",
     )
 
@@ -87,7 +102,7 @@ def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgr
     """Returns the program of an image; raises Invalid if containers do not reach this server."""
     return RunProgram(
         path=NAMES[spec.engine],
-        server=address_for_containers(settings, place.engine.server_host),
+        server=address_at(settings, place),
         image=_image(settings, spec),
         providers=IMAGE_PROVIDERS,
     )

@@ -49,6 +49,9 @@ class Action(Struct, frozen=True, kw_only=True):
     listing: bool = False
     """True if the answer is `results`, each an `answer`."""
     paged: bool = True
+    """False if the list is answered whole, unless a page of it is asked for."""
+    is_unpaged: bool = False
+    """True if the list has no pages at all, as that of regions."""
     is_array: bool = False
     """True if the answer of a listing is the array itself, not an object with `results`."""
     streams: bool = False
@@ -100,6 +103,7 @@ class ActionOptions(TypedDict, total=False):
     body: type[Spec] | None
     query: type[Spec] | None
     paged: bool
+    is_unpaged: bool
     is_array: bool
     streams: bool
     is_raw: bool

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action, Itself
+from windlass.core.declare.paging import PageOfWhole, Paging, ServiceListQuery
 from windlass.core.declare.removal import REMOVAL, Removal
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.spec import fields_of
@@ -17,7 +17,6 @@ from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.naming import plural, to_words, with_article
 
-PAGE, MOST_PER_PAGE = 100, 1000
 _REPLACE = (
     "Replaces the resource: a field that is left out is reset to its default. Fields that have no default, "
     "are encrypted or cannot be changed are kept. To change only some fields, use PATCH."
@@ -26,17 +25,6 @@ _MERGE_PATCH = (
     "A JSON merge patch (RFC 7396): only the given fields change. An object is merged into the present "
     "one, a list replaces the present one, and null removes a value or sets it to its default."
 )
-
-
-class Paging(Spec):
-    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
-
-
-class ServiceListQuery(Paging):
-    to_update: Annotated[
-        bool, Meta(description="Only those that are OUT_OF_DATE: a deployment would change them")
-    ] = field(default=False, name="toUpdate")
 
 
 class PathId(Struct, frozen=True, eq=False):
@@ -113,6 +101,11 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     def shown_once(self) -> frozenset[str]:
         """Fields of the answer that are shown once."""
         return _shown_once(self.answer) if self.answer else frozenset()
+
+    @property
+    def pages_if_asked(self) -> bool:
+        """True if it is a list that is answered whole, unless a page of it is asked for."""
+        return self.query is not None and issubclass(self.query, PageOfWhole)
 
     @property
     def writes(self) -> bool:
@@ -199,6 +192,8 @@ def _query(verb: Verb, family: Family) -> type[Spec] | None:
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
     if verb is not Verb.LIST:
         return None
+    if family.list_query:
+        return family.list_query
     return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
 
 
@@ -230,7 +225,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         status=action.status,
         also=action.also,
         declared_body=action.body,
-        query=action.query or (Paging if action.listing and action.paged else None),
+        query=action.query or _query_of_list(action),
         answer=action.answer,
         tagged=action.answer is Itself and not action.listing,
         listing=action.listing,
@@ -242,6 +237,12 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         only_reads=action.only_reads,
         description=action.description,
     )
+
+
+def _query_of_list(action: Action) -> type[Paging] | None:
+    if not action.listing or action.method != "GET" or action.is_unpaged:
+        return None
+    return Paging if action.paged else PageOfWhole
 
 
 def action_id(action: Action, title: str) -> str:

@@ -164,6 +164,10 @@ def check_mounts(storage: Sequence[StorageRequest]) -> None:
     """Refuses volumes that no engine can mount beside each other, and one in the place of all files."""
     seen: set[str] = set()
     for index, volume in enumerate(storage):
+        if not {".", ".."}.isdisjoint(volume.mount_point.split("/")):
+            raise clash(
+                f"storage[{index}].mount_point", "must be a folder such as /data, without . or .. in it"
+            )
         folder = posixpath.normpath(volume.mount_point).lstrip("/")
         if not folder:
             raise clash(f"storage[{index}].mount_point", "must be a folder such as /data, and not / itself")

@@ -99,6 +99,7 @@ class Family:
         actions: tuple[Action, ...] = (),
         nested: bool = False,
         names: str | None = "name",
+        list_query: type[Spec] | None = None,
         created: int = 201,
         write_need: Scope = Scope.WRITE,
         normalise: Callable[[Any], None] = lambda spec: None,
@@ -125,6 +126,8 @@ class Family:
         """True if its own path goes through its parent: `/organization/{org_id}/webhook/{webhook_id}`."""
         self.names = names
         """The field whose value is unique among siblings."""
+        self.list_query = list_query
+        """The query of its list, if that has more than a page."""
         self.created = created
         """The status that answers a creation."""
         self.write_need = write_need

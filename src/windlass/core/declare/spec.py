@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
 import msgspec
 from msgspec import Struct, StructMeta
@@ -56,6 +57,25 @@ class Base(Shown):
     id: Id
     created_at: Timestamp
     updated_at: Timestamp
+
+
+T = TypeVar("T")
+_PARTS: Final = (Struct, list, dict)
+
+
+def copy_of(value: T) -> T:
+    """Copies a spec at every depth. It is not validated again, because the server may have completed it."""
+    if isinstance(value, list):
+        return cast(T, [copy_of(item) for item in value])
+    if isinstance(value, dict):
+        return cast(T, {key: copy_of(item) for key, item in value.items()})
+    if not isinstance(value, Struct):
+        return value
+    copied = copy(value)
+    for name in value.__struct_fields__:
+        if isinstance(part := getattr(value, name), _PARTS):
+            setattr(copied, name, copy_of(part))
+    return copied
 
 
 @cache

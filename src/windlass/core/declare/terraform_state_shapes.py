@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example
+from windlass.core.declare.paging import PageOfWhole
 from windlass.core.declare.resource import Shown, Spec
 
 
@@ -66,7 +67,7 @@ class TerraformPlan(Shown):
     ]
 
 
-class PlanQuery(Spec):
+class PlanQuery(PageOfWhole):
     deployment_id: Annotated[Maybe[Id], Meta(description="Only the plan of this deployment")] = absent
 
 

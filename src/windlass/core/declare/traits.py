@@ -21,6 +21,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.log_query import Tail
+from windlass.core.declare.paging import PastDeploymentsQuery
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
@@ -285,7 +286,13 @@ def deployable(
             get("status", Status, "Read the status"),
             _LIST_STATUSES,
             get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
-            get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
+            get(
+                "deploymentHistory",
+                list[HistoryEntry],
+                "List past deployments",
+                _HISTORY,
+                query=PastDeploymentsQuery,
+            ),
         ),
     )
 

@@ -70,6 +70,9 @@ class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
     reason: str = ""
     output: tuple[str, ...] = ()
     """The last lines that it wrote."""
+    is_timed_out: bool = False
+    is_listed: bool = False
+    """True for a run of a job: it is a record of its own, in the list of runs."""
 
 
 class Particulars(Struct, omit_defaults=True, kw_only=True):

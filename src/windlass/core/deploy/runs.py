@@ -79,6 +79,8 @@ class RunDetails(Struct, omit_defaults=True, kw_only=True):
     """Retries that follow if it fails."""
     retry_of: str = ""
     """The first run of which this is a retry."""
+    is_scheduled: bool = False
+    """True for a run that a timetable has started, and for its retries, also once that run is deleted."""
     missed: int = 0
     """Due times before its own that passed while no server ran."""
     is_cancelled: bool = False
@@ -86,6 +88,8 @@ class RunDetails(Struct, omit_defaults=True, kw_only=True):
     is_given_up: bool = False
     """True if it fails, before it is ended: nothing of it is started again."""
     message: str = ""
+    waits: str = ""
+    """The reason for which it cannot begin, or its end cannot be learned, now."""
     began: int = 0
     ended: int = 0
     exit_code: int | None = None

@@ -118,6 +118,18 @@ def read_state(content: bytes) -> StateFile:
     return state
 
 
+class _SerialNumber(Struct):
+    serial: int | None = None
+
+
+def serial_of(content: bytes) -> int | None:
+    """Returns the number by which the program tells later states from earlier ones; None if there is none."""
+    try:
+        return read_json(content, _SerialNumber).serial if content else None
+    except BadJson:
+        return None
+
+
 def outputs_of(state: StateFile) -> list[StateOutput]:
     return [
         StateOutput(name, _text(output.value), output.sensitive)

@@ -21,6 +21,10 @@ MOST_OF_ONE: Final = 128 * 1024 - 2
 MOST_OF_ALL: Final = 1024 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
 MOST_OF_ALL_FILES: Final = 8 * 1024 * 1024
+PATH_OF_FILE: Final = (
+    "must be the absolute path of a file, such as /etc/app.conf, without ., .. or // in it, "
+    "and not end with a slash"
+)
 DEEPEST: Final = 32
 """Maximum depth of references from a value to the last one it depends on."""
 
@@ -304,12 +308,14 @@ def _files(
 
 def _path(entry: DeclaredVariable) -> str:
     path = entry.mount_path
-    if path.endswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
-        raise Unusable(
-            f"{entry.key}: its mount_path {path} names no file: it must be absolute, without . or .. in it, "
-            "and not end with a slash"
-        )
+    if not is_path_of_file(path):
+        raise Unusable(f"{entry.key}: its mount_path {path} names no file: {PATH_OF_FILE}")
     return path
+
+
+def is_path_of_file(path: str) -> bool:
+    """True for a path that every engine takes as it is written."""
+    return not path.endswith("/") and posixpath.normpath(path) == path and not path.startswith("//")
 
 
 def _refuse_files_in_files(owners: Mapping[str, str]) -> None:

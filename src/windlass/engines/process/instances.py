@@ -22,6 +22,7 @@ from windlass.engines.process import cgroups, exit_reason, kernel
 from windlass.engines.process.ends import EndRecorder
 from windlass.engines.process.environment import command
 from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.failures import away
 from windlass.engines.process.inspection import InstanceInspector, as_instance
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import ProcessKiller
@@ -102,7 +103,10 @@ class Instances:
 
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) and not isinstance(error, EngineError):
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, OSError):
+            _log.warning("an instance is tended again later", extra={"why": str(away(error))})
+        elif error and not isinstance(error, EngineError):
             _log.error("Something went wrong with an instance", exc_info=error)
 
     async def close(self) -> None:

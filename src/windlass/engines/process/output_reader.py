@@ -7,6 +7,7 @@ reads; when it ends, the lock is free and another goes on where it was.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from contextlib import suppress
@@ -229,6 +230,8 @@ class OutputReader:
                 more |= await self._read_piece(home, output)
             except UnreadableOutput as error:
                 self._awake.discard(home)  # until the next look at all files
+                if error.errno == errno.ENOENT:  # another server of this place has removed what had ended
+                    continue
                 _log.info("output of an instance is read later", extra={"pod": output.pod, "why": str(error)})
         return more
 

@@ -18,6 +18,9 @@ from typing import Final, NamedTuple, NoReturn
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 _ASKED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_PAUSE: Final = 1.0
+"""Seconds after which a disk that is full is tried again."""
 _NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
 
 
@@ -52,17 +55,30 @@ def main(folder: str, *command: str) -> NoReturn:
         _become(command)
     _, code, usage = os.wait4(child, 0)
     status = os.waitstatus_to_exitcode(code)
-    _write(place / f"{ENDED}.new", f"{status} {time.time_ns() // 1_000_000} {usage.ru_maxrss * 1024}")
+    _record_end(place, f"{status} {time.time_ns() // 1_000_000} {usage.ru_maxrss * 1024}")
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def _record_end(place: Path, result: str) -> None:
+    """Waits for room on a disk that is full: no other process knows how the program ended."""
+    while True:
+        try:
+            _write(place / f"{ENDED}.new", result)
+            break
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            time.sleep(_PAUSE)
     (place / f"{ENDED}.new").rename(place / ENDED)
     _sync(place)
-    os._exit(status if status >= 0 else 128 - status)
 
 
 def _write(path: Path, text: str, how: int = os.O_TRUNC) -> None:
     """Durable: a program that has begun is not started again after a power cut."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
     try:
-        os.write(file, text.encode())
+        if os.write(file, text.encode()) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file)
     finally:
         os.close(file)

@@ -36,7 +36,9 @@ INSERT INTO browser_session ({_COLUMNS}) VALUES ({places(len(BrowserSession.__st
 TAKE: Final = f"""
 DELETE FROM browser_session WHERE digest = $1 AND is_open = 0 AND ends_at > $2 RETURNING {_COLUMNS}"""
 USE: Final = "UPDATE browser_session SET used_at = $1, ends_at = $2 WHERE digest = $3 AND used_at < $1"
-END: Final = "DELETE FROM browser_session WHERE id = $1 AND holder = $2 AND is_open = 1 RETURNING id"
+END: Final = f"""
+DELETE FROM browser_session WHERE id = $1 AND holder = $2 AND is_open = 1 RETURNING {_COLUMNS}"""
+END_ALL: Final = "DELETE FROM browser_session WHERE holder = $1"
 END_OTHERS: Final = """
 DELETE FROM browser_session WHERE holder = $1 AND is_open = 1 AND id NOT IN (
     SELECT id FROM browser_session WHERE holder = $1 AND is_open = 1 ORDER BY used_at DESC, id LIMIT $2)"""
@@ -73,9 +75,14 @@ class BrowserSessionChanges(BrowserSessionTable):
         for digest, (used_at, ends_at) in ends.items():
             await self._session.all(USE, used_at, ends_at, digest)
 
-    async def end(self, id: str, holder: str) -> bool:
-        """Ends a session of this holder; false if there is none with this id."""
-        return bool(await self._session.all(END, id, holder))
+    async def end(self, id: str, holder: str) -> BrowserSession | None:
+        """Ends a session of this holder and returns it; None if there is none with this id."""
+        rows = await self._session.all(END, id, holder)
+        return BrowserSession(*rows[0]) if rows else None
+
+    async def end_all(self, holder: str) -> None:
+        """Ends all sessions of a holder."""
+        await self._session.all(END_ALL, holder)
 
     async def keep_newest(self, holder: str, count: int) -> None:
         """Ends all sessions of a holder but those that were used last."""

@@ -44,6 +44,10 @@ SELECT 'receivers', '', 0, count(*), COALESCE(min(failing), 0), 0 FROM (
     SELECT failing FROM receiver WHERE failing > 0 LIMIT $2
 ) AS receivers
 UNION ALL
+SELECT 'sessions', '', 0, count(*), 0, 0 FROM (
+    SELECT 1 FROM browser_session WHERE is_open = 1 AND ends_at > $1 LIMIT $2
+) AS sessions
+UNION ALL
 SELECT 'services', state, 0, count(*), 0, COALESCE(sum(instances), 0) FROM (
     SELECT state, CASE WHEN serving IS NULL THEN 0 ELSE instances END AS instances
     FROM status WHERE deployments > 0 LIMIT $2
@@ -52,7 +56,7 @@ SELECT 'services', state, 0, count(*), 0, COALESCE(sum(instances), 0) FROM (
 
 class Figure(Struct, frozen=True, gc=False):
     sort: str
-    """`due`, `held`, `deployments`, `deliveries`, `receivers` or `services`."""
+    """`due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions` or `services`."""
     state: str
     """The state of these deployments or services; empty for other sorts."""
     queue: int

@@ -11,6 +11,7 @@ SELECT identity.member, identity.org, resource.body
 FROM identity JOIN resource ON resource.id = identity.member
 WHERE identity.issuer = $1 AND identity.subject = $2 ORDER BY identity.org"""
 ADD: Final = "INSERT INTO identity (issuer, subject, org, member) VALUES ($1, $2, $3, $4)"
+PERSON: Final = "SELECT issuer, subject FROM identity WHERE member = $1"
 FORGET: Final = "DELETE FROM identity WHERE member = $1"
 
 
@@ -20,6 +21,11 @@ class IdentityTable(Table):
     async def of(self, issuer: str, subject: str) -> list[tuple[str, str, bytes]]:
         """Returns member id, organization and document for every organization that this person is in."""
         return [(row[0], row[1], row[2]) for row in await self._session.all(OF, issuer, subject)]
+
+    async def person_of(self, member: str) -> tuple[str, str] | None:
+        """Returns the issuer and the subject of a member."""
+        row = await self._session.one(PERSON, member)
+        return (row[0], row[1]) if row else None
 
 
 class IdentityChanges(IdentityTable):

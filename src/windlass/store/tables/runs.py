@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.store.tables.deployments import OPEN_STATES as OPEN_DEPLOYMENTS
 from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
 
 
@@ -48,7 +49,11 @@ ADD: Final = f"""
 INSERT INTO run ({_COLUMNS}) VALUES ({places(len(RunRow.__struct_fields__))})
 ON CONFLICT DO NOTHING RETURNING id"""
 CHANGE: Final = "UPDATE run SET status = $1, body = $2 WHERE id = $3"
-PURGE_FAILED: Final = "DELETE FROM run WHERE job = $1 AND status = 'FAILED' RETURNING id"
+# A deployment that has yet to read the end of its run would start another one.
+PURGE_FAILED: Final = f"""
+DELETE FROM run WHERE job = $1 AND status = 'FAILED' AND NOT EXISTS (
+    SELECT 1 FROM deployment WHERE id = run.awaited_by AND status IN ({OPEN_DEPLOYMENTS})
+) RETURNING id"""
 TRIM: Final = f"DELETE FROM run WHERE job = $1 AND number <= $2 AND status NOT IN ({OPEN_STATES})"
 FORGET: Final = "DELETE FROM run WHERE job = $1"
 FORGET_COUNT: Final = "DELETE FROM run_count WHERE job = $1"
@@ -103,7 +108,7 @@ class RunChanges(RunTable):
         await self._session.all(CHANGE, row.status, row.body, row.id)
 
     async def purge_failed(self, job: str) -> list[str]:
-        """Deletes runs that failed; returns their ids."""
+        """Deletes runs that failed, and that no deployment waits for; returns their ids."""
         return [row[0] for row in await self._session.all(PURGE_FAILED, job)]
 
     async def trim(self, job: str, newest: int) -> None:

@@ -5,36 +5,17 @@ The column `lane` holds the number of its queue. `turns` decides the order in wh
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterable
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from windlass.store.tables.queues import Queue, queues_of, runs_beside
 from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Turns
 
-
-class Queue(IntEnum):
-    """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
-    cluster with an engine of its own have a further queue, see `queue_of`. The work of each further machine
-    has three, see `queues_of`."""
-
-    QUICK = 0
-    RECONCILE = 1
-    DELIVER = 2
-    LOCAL = 3
-    """Housekeeping at the place `local`, as RECONCILE has its deployments."""
-    BRANCHES = 4
-    """Looks at branches, which wait for other people's servers."""
-    RUNS = 5
-    """Runs of jobs at the place `local`."""
-
-
-FIRST_PLACE: Final = "local"
-"""The place of the first server, and of all whose settings name no other."""
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
     "deliver": Queue.DELIVER,
@@ -51,71 +32,6 @@ _AT_ONCE: Final = 16
 """The number of pieces that one statement claims; places that are not needed are empty."""
 
 
-_FIRST_CLUSTER: Final = 3
-"""Never changes: numbers of queues are stored. Only an id of zeros and one digit would have the number of
-another queue."""
-_DIGITS: Final = 15
-"""Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
-
-
-_FIRST_PLACE: Final = 2**61
-"""The queues of places with a name begin above those of clusters. Never changes, either."""
-_RUNS: Final = 2**61
-"""The difference between the numbers of the two queues of a named place that hold runs and deployments. Never
-changes, either."""
-_FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
-"""The same for a cluster: its queue of runs is above those of all places. Never changes, either."""
-
-
-def queue_of(cluster: str) -> int:
-    """Returns the number of the queue of a cluster."""
-    return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_DIGITS:], 16)
-
-
-class PlaceQueues(NamedTuple):
-    """The queues of work at a place, which only its owner claims from."""
-
-    deployments: int
-    housekeeping: int
-    runs: int
-
-
-def queues_of(place: str) -> PlaceQueues:
-    """Returns the queues of a place. It shares them with no cluster, because its owner is asked for them."""
-    if place == FIRST_PLACE:
-        return PlaceQueues(Queue.RECONCILE, Queue.LOCAL, Queue.RUNS)
-    number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)
-    deployments = _FIRST_PLACE + 2 * number
-    return PlaceQueues(deployments, deployments + 1, deployments + _RUNS)
-
-
-def is_owned(queue: int) -> bool:
-    """True for queues of places: what is in them is left to the owner of the place."""
-    return queue in queues_of(FIRST_PLACE) or _FIRST_PLACE <= queue < _FIRST_CLUSTER_RUNS
-
-
-def work_class(queue: int) -> Queue | None:
-    """Returns the class of work in a queue, which is the same at each place; None for deployments of
-    clusters."""
-    if queue >= _FIRST_PLACE + _RUNS:
-        return Queue.RUNS
-    if queue >= _FIRST_PLACE:
-        return Queue.LOCAL if (queue - _FIRST_PLACE) % 2 else Queue.RECONCILE
-    return Queue(queue) if queue in Queue.__members__.values() else None
-
-
-def housekeeping_beside(deployments: int) -> int:
-    """Returns the other queue of the place whose deployments are in this one."""
-    return Queue.LOCAL if deployments == Queue.RECONCILE else deployments + 1
-
-
-def runs_beside(deployments: int) -> int:
-    """Returns the queue of runs of the place, or the cluster, whose deployments are in this one."""
-    if deployments == Queue.RECONCILE:
-        return Queue.RUNS
-    return deployments + (_RUNS if deployments >= _FIRST_PLACE else _FIRST_CLUSTER_RUNS)
-
-
 class Claim(Struct, frozen=True, gc=False):
     """A piece of work, held until the lease ends or the epoch moves on."""
 
@@ -123,6 +39,8 @@ class Claim(Struct, frozen=True, gc=False):
     kind: str
     epoch: int
     attempts: int
+    is_taken_over: bool = False
+    """True if the lease of another worker had ended: its server was killed, paused, or cut off."""
 
 
 class PlaceHolder(Struct, frozen=True, gc=False):
@@ -224,6 +142,33 @@ class WorkTable(Table):
             nearest[queue] = min(since, nearest.get(queue, since))
         return nearest
 
+    async def next_pieces(
+        self, queue: int, most: int, now: int, *, only_idle: bool = False
+    ) -> tuple[list[str], set[str]]:
+        """Returns the ids of the pieces whose turn it is, and those of all whose lease has ended;
+        `only_idle`: the turns of organizations with nothing under way."""
+        rows = await self._session.all(FRONT, now, queue, _FRONT)
+        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
+        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
+        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
+        if len(front) < _FRONT:
+            turns.add([*ended, *front], whole=True)
+        else:
+            # If enough organizations in front have nothing under way, no others can come before them.
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            if turns.idle() < most:
+                firsts = await self._session.all(FIRSTS, queue, now)
+                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
+        taken: list[str] = []
+        while len(taken) < most and (piece := turns.take(only_idle=only_idle)):
+            taken.append(piece.id)
+            if turns.lacks(piece.org):
+                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
+                own = [due for due in ended if due.org == piece.org]
+                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.org)
+        return taken, {piece.id for piece in ended}
+
     async def queue_of_runs(self, job: str) -> int:
         """Returns the queue of runs of a job."""
         row = await self._session.one(QUEUE_OF_SERVICE, job)
@@ -249,14 +194,22 @@ class WorkChanges(WorkTable):
         self._session.nudge("work")
 
     async def claim(
-        self, lease: int, most: int, queue: int = Queue.RECONCILE, owner: PlaceHolder | None = None
+        self,
+        lease: int,
+        most: int,
+        queue: int = Queue.RECONCILE,
+        owner: PlaceHolder | None = None,
+        *,
+        only_idle: bool = False,
     ) -> list[Claim]:
         """Claims due work, organizations by turns. A lease that has not ended is left to its worker, and with
         `owner` everything unless it holds its place now."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
-            pieces = await self._next_pieces(queue, missing)
-            claims += (taken := await self._take(pieces, lease, owner))
+            now = self._session.now
+            pieces, ended = await self.next_pieces(queue, missing, now, only_idle=only_idle)
+            taken = await self._take(pieces, lease, owner)
+            claims += (replace(claim, is_taken_over=claim.id in ended) for claim in taken)
             if len(taken) < missing:
                 break
         return claims
@@ -269,31 +222,6 @@ class WorkChanges(WorkTable):
         statement, holder = (CLAIM_OWNED, (owner.place, owner.owner, now)) if owner else (CLAIM, ())
         rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
-
-    async def _next_pieces(self, queue: int, most: int) -> list[str]:
-        """Returns the ids of the pieces whose turn it is."""
-        now = self._session.now
-        rows = await self._session.all(FRONT, now, queue, _FRONT)
-        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
-        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
-        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
-        if len(front) < _FRONT:
-            turns.add([*ended, *front], whole=True)
-        else:
-            # If enough organizations in front have nothing under way, no others can come before them.
-            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
-            if turns.idle() < most:
-                firsts = await self._session.all(FIRSTS, queue, now)
-                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
-        taken: list[str] = []
-        while len(taken) < most and (piece := turns.take()):
-            taken.append(piece.id)
-            if turns.lacks(piece.org):
-                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
-                own = [due for due in ended if due.org == piece.org]
-                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
-            turns.advance(piece.org)
-        return taken
 
     async def revoke(self, place: str) -> None:
         """Takes away the claims of all work at a place, which is due again at once."""

@@ -1,6 +1,7 @@
 // All requests to the API. The cookie identifies the session, and the key of the page proves that a page of the console asks.
 
 import { noteTime } from "./clock.js";
+import { keyOf, noteAnswer, uncertainty, withPatience } from "./patience.js";
 import { keep, recall } from "./storage.js";
 import { words } from "./words.js";
 
@@ -46,8 +47,8 @@ export function whenSignedOut(handler) {
   signedOut = handler;
 }
 
-/** Leads to the page of signing in. */
-export const endSession = () => signedOut();
+/** Leads to the page of signing in; `why`: as the server says. */
+export const endSession = (why) => signedOut(why);
 
 class ApiError extends Error {
   constructor(status, message, requestId) {
@@ -72,28 +73,33 @@ async function send(method, path, { body, tag, query, signal, quiet, token } = {
   const sent = headers(body === undefined ? {} : { "Content-Type": method === "PATCH" ? "application/merge-patch+json" : "application/json" });
   if (tag) sent["If-Match"] = tag;
   if (token) sent.Authorization = `Token ${token}`;
-  if (method === "POST") sent["Idempotency-Key"] = newKey();
-  const request = { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal };
-  const answer = await sendWithRetries(url, request, method);
-  return read(answer, quiet);
+  const request = { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body) };
+  const asked = `${url} ${request.body}`;
+  if (method === "POST") sent["Idempotency-Key"] = keyOf(asked);
+  let isUncertain = false;
+  try {
+    return await withPatience(async (ending) => read(await sendWithRetries(url, { ...request, signal: ending }), quiet), signal);
+  } catch (error) {
+    const text = uncertainty(error, method);
+    isUncertain = Boolean(text);
+    throw text ? new ApiError(error.status || 0, text, error.requestId) : error;
+  } finally {
+    if (method === "POST") noteAnswer(asked, sent["Idempotency-Key"], isUncertain);
+  }
 }
 
 function clean(query) {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null));
 }
 
-function newKey() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
 // A POST has a key under which it is done once. The others can be repeated as they are.
-async function sendWithRetries(url, request, method) {
+async function sendWithRetries(url, request) {
   for (let attempt = 0; ; attempt++) {
     try {
       const answer = await fetch(url, request);
       if (answer.status !== 503 || attempt === 2) return answer;
     } catch (error) {
-      if (error.name === "AbortError") throw error;
+      if (request.signal.aborted) throw error;
       if (attempt === 2) throw new ApiError(0, words.noServer);
     }
     await new Promise((resolve) => setTimeout(resolve, 300 * 2 ** attempt));
@@ -102,13 +108,24 @@ async function sendWithRetries(url, request, method) {
 
 async function read(answer, quiet) {
   noteTime(answer.headers.get("date"));
+  if (!answer.ok) {
+    const error = await refusalIn(answer);
+    if (answer.status === 401 && !quiet) endSession(error.message);
+    throw error;
+  }
+  return { data: await dataOf(answer), tag: answer.headers.get("etag"), status: answer.status };
+}
+
+async function dataOf(answer) {
   const text = await answer.text();
   const isJson = (answer.headers.get("content-type") || "").includes("json");
-  const data = text && isJson ? JSON.parse(text) : null;
-  if (answer.ok) return { data, tag: answer.headers.get("etag"), status: answer.status };
-  const error = new ApiError(answer.status, data?.message || `${answer.status} ${answer.statusText}`, answer.headers.get("x-request-id"));
-  if (answer.status === 401 && !quiet) endSession();
-  throw error;
+  return text && isJson ? JSON.parse(text) : null;
+}
+
+/** The error of an answer, in the words of the server. */
+export async function refusalIn(answer) {
+  const data = await dataOf(answer).catch(() => null);
+  return new ApiError(answer.status, data?.message || `${answer.status} ${answer.statusText}`, answer.headers.get("x-request-id"));
 }
 
 export const api = {

@@ -8,6 +8,7 @@ import { words } from "./words.js";
 const EVERY = 60000;
 const SOON = 5000;
 const GONE = [403, 404];
+const AWAY = [502, 503, 504];
 
 /** Keeps a page fresh with `refresh`, which reads into its state; `every`: milliseconds. `isQuiet`: its age is told only while it cannot be read. */
 export function keepFresh(state, place, draw, { refresh, every = EVERY, isQuiet = false }) {
@@ -20,7 +21,7 @@ export function keepFresh(state, place, draw, { refresh, every = EVERY, isQuiet 
       Object.assign(fresh, { at: Date.now(), isLive: true });
     } catch (error) {
       if (GONE.includes(error.status)) return place.fail(error);
-      fresh.isLive = false;
+      Object.assign(fresh, { isLive: false, why: AWAY.includes(error.status) ? error.message : "" });
     } finally {
       fresh.isReading = false;
     }
@@ -41,6 +42,6 @@ export function keepFresh(state, place, draw, { refresh, every = EVERY, isQuiet 
 export function age({ fresh, isLive }) {
   if (!fresh || isLive === false) return null; // A page with a stream says itself that this is broken.
   if (fresh.isLive && fresh.isQuiet) return null;
-  if (!fresh.isLive) return stale({ isLive: false, since: fresh.at });
+  if (!fresh.isLive) return stale({ isLive: false, since: fresh.at, why: fresh.why });
   return h("p", { class: "muted age" }, words.asOf, " ", h("time", { datetime: new Date(fresh.at).toISOString() }, clockTime(fresh.at)), " ", button(words.refresh, fresh.read, { small: true, plain: true }));
 }

@@ -1,9 +1,10 @@
 // Streams of the server, read with fetch because each request carries the key of the page. A stream that breaks is
 // continued after its last event. The tabs of a browser share one stream of each path.
 
-import { endSession, headers } from "./api.js";
+import { endSession, headers, refusalIn } from "./api.js";
 import { seenTime, takeTurn, untilSeen } from "./turns.js";
 import { lookForUpgrade } from "./version.js";
+import { words } from "./words.js";
 
 const LONGEST_WAIT = 15000;
 const SILENCE = 45000;
@@ -13,8 +14,8 @@ const SELDOM = 7; // of these
 const GONE = [403, 404];
 
 /**
- * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since), gone(message): some
- * events that were missed are no longer kept, ended(): there is nothing more to follow, because the stream has ended or is refused.
+ * Follows a stream until the returned function is called. `handlers`: event(data), state(isLive, since, why), gone(message): some
+ * events that were missed are no longer kept, ended(refusal): there is nothing more to follow, because the stream has ended or is refused.
  */
 export function follow(path, { event, state = () => {}, gone = () => {}, ended = () => {} }) {
   const ending = new AbortController();
@@ -23,23 +24,23 @@ export function follow(path, { event, state = () => {}, gone = () => {}, ended =
 }
 
 async function run(path, handlers, signal) {
-  const reading = { last: "", wait: 500 };
+  const reading = { last: "", wait: 500, seen: Date.now() };
   let late = null; // A page whose turn comes soon is not called old.
   const state = (...values) => (clearTimeout(late), handlers.state(...values));
   while (!signal.aborted) {
     const turn = await takeTurn(signal);
-    const outcome = await readOnce(path, { ...handlers, state }, reading, turn.signal).catch(() => null);
+    let why = "";
+    const outcome = await readOnce(path, { ...handlers, state }, reading, turn.signal).catch((error) => void (why = error.why));
     const isOver = turn.signal.aborted; // others want to read, or the page is hidden
     turn.abort();
     if (signal.aborted) return;
     if (outcome) return outcome();
-    const since = Date.now();
     if (isOver) {
       await untilSeen(signal);
-      late = setTimeout(state, SOON, false, since);
+      late = setTimeout(state, SOON, false, reading.seen);
       continue;
     }
-    state(false, since);
+    state(false, reading.seen, why);
     await pause(reading.wait + Math.random() * reading.wait * 0.3, signal);
     reading.wait = Math.min(reading.wait * 2, LONGEST_WAIT);
   }
@@ -49,28 +50,40 @@ async function run(path, handlers, signal) {
 async function readOnce(path, { event, state, gone, ended }, reading, signal) {
   const more = reading.last ? { "Last-Event-ID": reading.last } : {};
   const answer = await withTimeout(fetch(path, { headers: headers({ Accept: "text/event-stream", ...more }), signal }));
-  if (answer.status === 401) return endSession;
-  if (GONE.includes(answer.status)) return ended;
-  if (!answer.ok) throw new Error(String(answer.status));
-  state(true, Date.now());
+  if (!answer.ok) {
+    const refusal = await refusalIn(answer);
+    if (answer.status === 401) return () => endSession(refusal.message);
+    if (GONE.includes(answer.status)) return () => ended(refusal);
+    throw Object.assign(new Error(refusal.message), { why: refusal.message });
+  }
+  reading.seen = Date.now();
+  state(true, reading.seen);
   if (reading.wait > 500) lookForUpgrade(); // The server was away.
   reading.wait = 500;
   let hasEnded = false;
-  await read(answer.body, signal, (found) => {
+  let isRead = true;
+  const remarks = {
+    end: () => (hasEnded = true),
+    gone: ({ message }) => gone(message),
+    unavailable: ({ seconds }) => ((isRead = false), state(false, (reading.seen = Date.now() - seconds * 1000), words.noDatabase)),
+    available: () => ((isRead = true), state(true, Date.now())),
+  };
+  const hear = () => isRead && (reading.seen = Date.now());
+  await read(answer.body, signal, hear, (found) => {
     if (found.id) reading.last = found.id;
-    if (found.event === "end") hasEnded = true;
-    else if (found.event === "gone") gone(JSON.parse(found.data).message);
-    else if (found.data) event(JSON.parse(found.data));
+    if (found.event === "message") found.data && event(JSON.parse(found.data));
+    else remarks[found.event]?.(JSON.parse(found.data)); // Others are said again by the answer to the next request.
   });
   return hasEnded ? ended : null;
 }
 
-async function read(body, signal, found) {
+async function read(body, signal, hear, found) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   while (!signal.aborted) {
     const { done, value } = await withTimeout(reader.read(), reader);
     if (done) return;
+    hear();
     text += value;
     const parts = text.split("\n\n");
     text = parts.pop();
@@ -214,9 +227,9 @@ export function refreshOnEvents(path, state, place, draw, { isRelevant = () => t
   place.onStop(followShared(path, {
     event: (data) => isRelevant(data) && scheduleRead(),
     ended: scheduleRead,
-    state: (isLive, since) => {
+    state: (isLive, since, why) => {
       if (isLive && (fromNow || !state.isLive)) scheduleRead();
-      Object.assign(state, { isLive, since });
+      Object.assign(state, { isLive, since, why });
       draw();
     },
   }));

@@ -58,7 +58,8 @@ class LogView {
     this.onStop(follow(`${this.path}/log?follow=true&tail=100`, {
       event: (line) => this.take(line),
       gone: (message) => say(message, { bad: true }),
-      state: (isLive, since) => fill(this.state, isLive ? "" : words.lastSeen(new Date(since))),
+      state: (isLive, since, why) => fill(this.state, isLive ? "" : words.lastSeen(new Date(since), why)),
+      ended: (refusal) => refusal && fill(this.state, words.refused(refusal.message)),
     }));
   }
 

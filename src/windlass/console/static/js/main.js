@@ -6,6 +6,7 @@ import { forgetAllEdits, forgetEdits, mayLeave } from "./edits.js";
 import { apiEquivalents } from "./equivalents.js";
 import { age, keepFresh } from "./freshness.js";
 import { startKeys } from "./keys.js";
+import { whenSlow } from "./patience.js";
 import { keepRights } from "./rights.js";
 import { find } from "./routes.js";
 import { drawShell } from "./shell.js";
@@ -197,8 +198,9 @@ async function lookWhoIsSignedIn() {
   if (account?.id !== session.account?.id) leave();
 }
 
-whenSignedOut(() => signIn(words.signIn.ended));
+whenSignedOut((why) => signIn(why || words.signIn.ended));
 whenKeyChanges(lookWhoIsSignedIn);
+whenSlow(() => say(words.slow, { bad: true }));
 addEventListener("popstate", async () => {
   if (!session.account || /^#(code|key)=/.test(location.hash)) return;
   if (await mayLeave()) await show();

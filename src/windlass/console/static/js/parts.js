@@ -126,13 +126,17 @@ export function tabs(entries, current) {
 
 /** Says what happened, with a way back where there is one. What `stays` is there until it is closed. */
 export function say(text, { action, bad, stays } = {}) {
-  const box = document.getElementById("notices") || document.body.appendChild(h("div", { id: "notices" }));
+  const box = document.getElementById("notices") || h("div", { id: "notices" });
+  topmost().append(box);
   const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, prose(text)), action,
     h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
   if (bad) for (const other of [...box.children]) if (other.textContent === notice.textContent) other.remove();
   box.append(notice);
   if (!stays) setTimeout(() => notice.remove(), bad ? 15000 : 7000);
 }
+
+// Outside of a dialog that is open, nothing is read aloud or can be clicked.
+const topmost = () => [...document.querySelectorAll("dialog.dialog[open]")].at(-1) || document.body;
 
 /** Shows an error next to the field that it names, or as a notice. */
 export function showError(error) {
@@ -153,9 +157,9 @@ export function errorBox(error, action) {
   return h("div", { class: "panel failure", role: "alert" }, h("p", { class: "first" }, prose(errorText(error))), action);
 }
 
-/** Says that what is shown is old, if the stream is broken. */
-export function stale({ isLive, since }) {
-  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since))) : null;
+/** Says that what is shown is old, if the stream is broken, or the server cannot go on with it. `why`: as it says. */
+export function stale({ isLive, since, why }) {
+  return !isLive && since ? h("p", { class: "stale", role: "status" }, words.lastSeen(new Date(since), why)) : null;
 }
 
 // Dialogs
@@ -188,7 +192,9 @@ export function dialog(heading, content, { wide, isQuestion } = {}) {
       node.close();
     };
     node.addEventListener("close", () => {
+      const notices = node.querySelector("#notices");
       node.remove();
+      if (notices) topmost().append(notices);
       before?.focus?.();
       resolve(result);
     });

@@ -18,10 +18,15 @@ export function kindOf(state, { instances = 0, ready = instances } = {}) {
 
 export const isBusy = (state) => ["busy", "wait"].includes(kindOf(state));
 
-/** The kind of a service in a list. */
+const MANY_ERRORS = 0.5;
+
+/** The kind of a service in a list. One that runs but answers most requests with errors needs attention, too. */
 export function serviceKind(service) {
-  return kindOf(service.state, { instances: service.instances, ready: service.ready_instances });
+  const kind = kindOf(service.state, { instances: service.instances, ready: service.ready_instances });
+  return kind === "ok" && hasManyErrors(service) ? "warn" : kind;
 }
+
+export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 
 /** The word for the state of a service, or of anything else that has a state. */
 export const stateOf = ({ state, service_type: type = "" }) => words.kinds[type]?.states[state] || words.states[state] || words.readable(state).toLowerCase();

@@ -56,7 +56,8 @@ export const words = {
   typeName: (name) => `Type ${name} to confirm`,
   between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
   asOf: "As of", refresh: "Refresh",
-  yourTime: "In your time zone", lastSeen: (time) => `Last seen ${time.toLocaleTimeString()}, trying again …`,
+  yourTime: "In your time zone", lastSeen: (time, why) => `Last seen ${time.toLocaleTimeString()}, trying again … ${why || ""}`.trim(),
+  noDatabase: "The server answers, but cannot read its database.", refused: (why) => `Nothing more is shown here. ${why}`,
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
@@ -81,7 +82,10 @@ export const words = {
     withToken: "With an API token", token: "API token", tokenExplained: "The first start of the server prints one. It is not kept in this browser: it is exchanged for a session.",
     problems: {
       lost: "Try again: the sign-in took too long, or was begun in another browser.", refused: "Try again: the provider did not confirm who you are.",
-      unreachable: "Try again later, or sign in with a link: the provider does not answer.", no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
+      unreachable: "Try again later, or sign in with a link: the provider does not answer.",
+      broken: "Tell the operator of this server, or sign in with a link: Windlass cannot use what the provider answers. The log of the server says why.",
+      clock: "Tell the operator of this server, or sign in with a link: the clock of the provider and that of this server differ too much.",
+      no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
     },
   },
 
@@ -91,7 +95,7 @@ export const words = {
   },
 
   overview: {
-    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well",
+    title: "Overview", attention: "Needs attention", changing: "Changing now", recent: "Deployed last", fromFolder: "Or in the folder of an application, with the command line:", nothingRuns: "Nothing runs here yet.", allWell: "all is well", manyErrors: (share) => `${Math.round(share * 100)} % of its requests in the last 5 minutes were answered with an error (5xx).`,
     empty: "Bring an application from a git repository: Windlass finds out how it is built and started, and gives it an address.",
     noServices: "No services yet.", noEnvironments: "No environments yet.", services: (count) => plural(count, "service"), more: (count) => `and ${count} more`,
     running: (count, all) => `${count} of ${plural(all, "service")} running`, troubled: (count) => `${count} ${count === 1 ? "needs" : "need"} attention`, busy: (count) => `${count} changing now`,
@@ -131,7 +135,7 @@ export const words = {
   },
   unsaved: { title: "Leave without saving?", text: "Edits that are not saved would be lost.", inDialog: "What you typed here is not saved, and would be lost.", leave: "Leave" },
   failure: {
-    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database",
+    lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database", whatFailed: "See what failed",
   },
   runs: {
     start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
@@ -211,7 +215,7 @@ export const words = {
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
+    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SIGN_OUT: "signed out", SESSION_ENDED: "ended another session of their own", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
   },
   account: {
     title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
@@ -226,6 +230,8 @@ export const words = {
     told: "Windlass was upgraded. The next page that you open is of its version.", load: "Load this page again",
     noModule: "A part of the console cannot be loaded. Try again: the server is away, or is being upgraded.",
   },
+  slow: "The server has not answered for 20 seconds. The page goes on waiting.", noAnswer: "The server did not answer within 100 seconds. Try again later.",
+  mayBeDone: "What you asked for may have been done all the same. If you ask for it again, it is done only once.",
   noServer: "The server does not answer. Check that it runs and that this machine reaches it, then try again.",
   dotenv: { notPair: (line) => `Line ${line}: write it as KEY=value.`, openQuote: (line) => `Line ${line}: the quote is not closed.` },
   shownOnce: { title: "Keep this now", text: "Copy it now: it cannot be shown again.", done: "I have kept it" },

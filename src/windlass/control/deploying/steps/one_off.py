@@ -36,7 +36,7 @@ async def run_one_off(ledger: Ledger) -> None:
         raise PutOff(PAUSE, str(error)) from error
     except RunFailed as error:
         failure = f"Make the command shorter, or ask the operator for more run_seconds: {error}"
-        await ledger.give_up(failure)
+        await ledger.give_up(failure, timed_out=True)
         await _end(ledger, workload, failure)
         return
     except (Unusable, EngineError, BuildError) as error:

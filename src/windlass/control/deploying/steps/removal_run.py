@@ -6,6 +6,8 @@ once it has ended well, that is recorded, and it is not run again.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control.deploying.freezing import making_of
@@ -76,6 +78,7 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
     except RunFailed as error:
         engine, generation = ledger.place.engine, workload.generation
         await engine.remove(workload.service, generation=generation, grace=workload.grace)
+        await _record(ledger, replace(report, is_timed_out=True))
         raise RemovalFailed(str(error)) from error
     except EngineError as error:
         raise RemovalFailed(str(error)) from error

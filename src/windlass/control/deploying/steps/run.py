@@ -41,7 +41,7 @@ async def run(ledger: Ledger) -> None:
         await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
     except (RunFailed, EngineError) as error:
-        await ledger.give_up(str(error))
+        await ledger.give_up(str(error), timed_out=isinstance(error, RunFailed))
         await _end(ledger, workload, str(error))
         return
     report = report_of(outcome, await last_output(ledger.ctx, workload.service, workload.deployment))

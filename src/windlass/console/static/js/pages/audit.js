@@ -66,13 +66,15 @@ function choicesOf(options, present) {
 // Names of events, such as `DEPLOYED`, are also states: here they mean what happened.
 const nameOf = (option) => words.origins[option] || title(option.toLowerCase());
 
+const ABOUT_ONESELF = ["SIGN_IN", "SIGN_OUT", "SESSION_ENDED"];
+
 /** Events in a list; `none` is said where there is no event. */
 export function eventList(events, none = text.none) {
   if (!events.length) return empty(none);
   return h("ol", { class: "events" }, events.map((event) => h("li", { key: event.id },
     h("div", { class: "event-line" },
       h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ",
-      event.event_type !== "SIGN_IN" && [h("span", {}, words.readable(event.sub_target_type || event.target_type).toLowerCase()), " ", h("strong", {}, event.target_name)],
+      !ABOUT_ONESELF.includes(event.event_type) && [h("span", {}, words.readable(event.sub_target_type || event.target_type).toLowerCase()), " ", h("strong", {}, event.target_name)],
       h("span", { class: "muted" }, [event.project_name, event.environment_name].filter(Boolean).join(" / "))),
     h("div", { class: "muted" }, ago(event.timestamp), ` · ${words.origins[event.origin] || words.readable(event.origin)}`, event.address && ` · ${event.address}`),
     changes(event))));

@@ -46,7 +46,7 @@ export function watch(state, place, draw) {
       }
       soon();
     },
-    state: (isLive, since) => (Object.assign(state, { isLive, since }), soon()),
+    state: (isLive, since, why) => (Object.assign(state, { isLive, since, why }), soon()),
     ended: () => api.get(state.base).catch(place.fail),
   });
   const clock = setInterval(() => state.isLive && OPEN.includes(state.deployment.status) && draw(), 1000);

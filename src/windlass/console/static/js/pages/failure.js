@@ -32,8 +32,9 @@ export function failure(message, { path, environment, name, deployments, present
       link(`${path}/logs`, h("span", { class: "button" }, words.tabs.logs))));
 }
 
-// The buttons that do what the first sentence says: it names a database, a variable, or a field of the settings.
+// The buttons that do what the first sentence says: it names a service, a database, a variable, or a field of the settings.
 function advice(sentence, path, environment) {
+  if (/^Fix the [^]* which comes first\./.test(sentence)) return [does(`/environment/${environment}`, words.failure.whatFailed, true)];
   const [, variable, value = ""] = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)(?:.*?=(\{\{\w+\}\}))?/.exec(sentence) || [];
   const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
   if (section) return [does(`${path}/settings?section=${section}`, words.failure.settings(words.settings.sections[section]), true)];

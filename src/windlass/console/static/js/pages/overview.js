@@ -8,7 +8,7 @@ import { refreshOnEvents } from "../live.js";
 import { empty, head, link, linkButton, panel, stale, table } from "../parts.js";
 import { isLimited } from "../rights.js";
 import { pathOf } from "../services.js";
-import { badge, byUrgency, dot, serviceKind } from "../states.js";
+import { badge, byUrgency, dot, hasManyErrors, serviceKind } from "../states.js";
 import { words } from "../words.js";
 
 const DOTS = 80;
@@ -23,6 +23,8 @@ export async function load(place) {
     Object.assign(state, { services, projects });
   };
   await Promise.all([state.read(), isLimited() && loadDocument()]); // Rights are compared with the document, which others do not wait for.
+  // No event tells that requests fail. The more services, the more a reading costs.
+  state.refreshing = { refresh: state.read, isQuiet: true, every: Math.max(60000, state.services.length * 60) };
   return state;
 }
 
@@ -36,7 +38,7 @@ export function render(state, place) {
   const needy = [...troubled, ...busy.filter((service) => service.message)];
   const changing = busy.filter((service) => !service.message);
   return [
-    head(text.title, { about: summary(services, needy, busy), actions: [linkButton(place, "/new", words.places.new, { main: true, needs: NEW })] }),
+    head(text.title, { about: summary(state, needy, busy), actions: [linkButton(place, "/new", words.places.new, { main: true, needs: NEW })] }),
     stale(state),
     brief(text.attention, needy),
     brief(text.changing, changing),
@@ -46,10 +48,10 @@ export function render(state, place) {
   ];
 }
 
-function summary(services, needy, busy) {
+function summary({ services, isLive }, needy, busy) {
   if (!services.length) return text.nothingRuns;
   const running = services.filter((service) => serviceKind(service) === "ok").length;
-  return [text.running(running, services.length), needy.length ? text.troubled(needy.length) : text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
+  return [text.running(running, services.length), needy.length ? text.troubled(needy.length) : isLive && text.allWell, busy.length ? text.busy(busy.length) : ""].filter(Boolean).join(" · ");
 }
 
 function brief(heading, rows) {
@@ -58,7 +60,8 @@ function brief(heading, rows) {
     h("li", { key: service.id },
       badge(service.state, serviceKind(service), service.service_type),
       h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
-        service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])))))),
+        service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])),
+        hasManyErrors(service) && h("p", { class: "message" }, text.manyErrors(service.error_share)))))),
     rows.length > 12 && h("p", { class: "muted" }, text.more(rows.length - 12)));
 }
 

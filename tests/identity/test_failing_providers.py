@@ -1,0 +1,205 @@
+"""A provider that fails: the person is told what to do, and the log has the provider's own words."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.identity.browsers import Browser
+from tests.identity.issuer import invite
+from tests.identity.test_provider_sign_ins import ADA, CodeIssuer, come_back, problem, provider_of
+from tests.world import make_world
+from windlass.base.clock import SECOND
+from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
+from windlass.console.files import ROOT
+from windlass.control.people import sign_in
+from windlass.core.access import Scope
+
+ESCAPE = "out of order\x1b[31m"
+
+
+class FailingIssuer(CodeIssuer):
+    """Its token endpoint answers whatever a test has chosen."""
+
+    token_answer: tuple[int, bytes] | None = None
+
+    async def send(self, method: str, url: str, *args: Any, **options: Any) -> HttpResult:
+        if self.token_answer is None:
+            return await super().send(method, url, *args, **options)
+        status, body = self.token_answer
+        return HttpResult(status, {}, body, False, 1)
+
+
+@pytest.fixture
+def issuer(clock):
+    return FailingIssuer(clock)
+
+
+@pytest.fixture
+async def world(database_url, clock, issuer):
+    options = {"clock": clock, "fetcher": issuer.fetch, "out": issuer}
+    async with make_world(database_url, oidc_providers=provider_of(issuer), **options) as made:
+        await invite(made, ADA, Scope.READ)
+        yield made
+
+
+@pytest.fixture
+def browser(world) -> Browser:
+    return Browser(world)
+
+
+def complaint(error: str) -> bytes:
+    return json.dumps({"error": error, "error_description": ESCAPE}).encode()
+
+
+def logged(caplog, field: str) -> list[Any]:
+    return [vars(record)[field] for record in caplog.records if field in vars(record)]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "word"),
+    [
+        (500, complaint("server_error"), "unreachable"),
+        (503, b"<html>", "unreachable"),
+        (400, complaint("temporarily_unavailable"), "unreachable"),
+        (400, complaint("invalid_grant"), "refused"),
+        (401, complaint("invalid_client"), "broken"),
+        (400, complaint("unsupported_grant_type"), "broken"),
+        (404, b"", "broken"),
+        (302, b"", "broken"),
+        (200, b"<html>", "broken"),
+        (200, b"[" * 100_000, "broken"),
+        (200, b"\xff", "broken"),
+        (200, b"{}", "broken"),
+        (200, b'{"id_token": null}', "broken"),
+        (200, b'{"id_token": "a.b.c"}', "refused"),
+    ],
+)
+async def test_each_answer_to_the_code_leads_to_a_word_and_is_logged(
+    issuer, browser, caplog, status, body, word
+):
+    issuer.token_answer = status, body
+    assert problem(await come_back(browser, issuer)) == word
+    assert "acme" in logged(caplog, "provider")
+    if b"error" in body:
+        assert logged(caplog, "error") == [json.loads(body)["error"]]
+        assert logged(caplog, "description") == [ESCAPE]
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        ("access_denied", "refused"),
+        ("login_required", "refused"),
+        ("server_error", "unreachable"),
+        ("temporarily_unavailable", "unreachable"),
+        ("invalid_scope", "broken"),
+        ("unauthorized_client", "broken"),
+        ("x" * 5000, "broken"),
+    ],
+)
+async def test_an_error_that_the_browser_brings_back_is_told_by_its_kind(
+    issuer, browser, caplog, error, word
+):
+    assert problem(await come_back(browser, issuer, code="", error=error)) == word
+    assert logged(caplog, "error") == [error[:200]]
+
+
+async def test_an_error_of_another_sign_in_is_not_logged(issuer, browser, caplog):
+    """Otherwise any page could write lines into the log."""
+    assert problem(await come_back(browser, issuer, code="", state="guessed", error="made-up")) == "lost"
+    assert logged(caplog, "error") == []
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (b"<html>", "broken"),
+        (b"[" * 100_000, "broken"),
+        (b"\xff", "broken"),
+        (b"{}", "broken"),
+        (None, "unreachable"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
+async def test_a_document_that_cannot_be_used_is_told_from_one_that_does_not_come(
+    issuer, browser, path, document, word
+):
+    fetch = issuer.fetch
+
+    async def failing(url: str) -> bytes:
+        if not url.endswith(path):
+            return await fetch(url)
+        if document is None:
+            raise NoAnswer("no route")
+        return document
+
+    browser._world.installation.authenticator.fetch = failing
+    if path == "/keys":
+        assert problem(await come_back(browser, issuer)) == word
+    else:
+        assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == word
+
+
+async def test_a_provider_at_an_address_that_is_not_allowed_is_a_matter_of_the_settings(issuer, browser):
+    async def refuse(*_: Any, **__: Any) -> HttpResult:
+        raise AddressRefused("10.0.0.5 is not a public address")
+
+    issuer.send = refuse
+    assert problem(await come_back(browser, issuer)) == "broken"
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600, -10, 10])
+async def test_a_clock_that_is_wrong_is_named(world, issuer, browser, seconds):
+    now = world.clock.now() // SECOND
+    issuer.claims = {"iat": now + seconds, "exp": now + seconds + 600}
+    answer = await come_back(browser, issuer)
+    if abs(seconds) > 600:
+        assert problem(answer) == "clock"
+    else:
+        assert "#key=" in answer.headers["location"]
+
+
+@pytest.mark.parametrize("subject", ["x" * 256, "a\0b"])
+async def test_a_person_whose_name_cannot_be_kept_is_led_back_to_the_console(
+    issuer, browser, caplog, subject
+):
+    issuer.claims = {"sub": subject}
+    assert problem(await come_back(browser, issuer)) == "broken"
+    assert "acme" in logged(caplog, "provider")
+
+
+@pytest.mark.parametrize("claims", [{"nonce": "of another sign-in"}, {"azp": "another client"}])
+async def test_a_token_of_another_sign_in_is_logged(issuer, browser, caplog, claims):
+    issuer.claims = claims
+    assert problem(await come_back(browser, issuer)) == "refused"
+    assert any(next(iter(claims)) in record.getMessage() for record in caplog.records)
+
+
+async def test_new_keys_of_a_provider_are_used_some_seconds_after_the_former_ones_were_read(
+    world, issuer, browser
+):
+    assert "#key=" in (await come_back(browser, issuer)).headers["location"]
+    issuer.change_keys()
+    assert problem(await come_back(browser, issuer)) == "refused"
+    world.clock.turn(3)
+    assert "#key=" in (await come_back(browser, issuer)).headers["location"]
+
+
+def without_text(source: str, words: str) -> set[str]:
+    """Returns the reasons of the source that the page has no text for."""
+    problems = words.partition("problems: {")[2].partition("},")[0]
+    told = set(re.findall(r'(\w+): "', problems))
+    reasons = re.findall(r"(?:SignInFailed\(|return )(.*)", source)
+    return {word for reason in reasons for word in re.findall(r'"([a-z_]+)"', reason)} - told
+
+
+def test_the_page_has_a_text_for_each_reason():
+    source = Path(sign_in.__file__).read_text()
+    words = (ROOT / "js/words.js").read_text()
+    assert without_text(source, words) == set()
+    assert without_text(source, words.replace("no_member:", "another:")) == {"no_member"}

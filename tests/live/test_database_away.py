@@ -1,0 +1,135 @@
+"""While the server cannot read its database, streams say so, tell nothing else, and give no false reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.logs.sockets import logs
+from tests.logs.streams import asked, say, settled
+from tests.running.deployments import deployed
+from tests.websockets import CLOSE, connected
+from tests.world import ADMIN, World
+from windlass.api import executions
+from windlass.base.errors import Unavailable
+
+HEADERS = {"Authorization": f"Token {ADMIN}"}
+
+
+@pytest.fixture
+async def app(world: World) -> str:
+    return await deployed(world)
+
+
+@pytest.fixture
+def outage(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Begins an outage; `monkeypatch.undo` ends it."""
+    authenticator = world.installation.authenticator
+
+    async def away(*_: Any) -> None:
+        raise Unavailable("The database cannot be reached")
+
+    def begin() -> None:
+        monkeypatch.setattr(authenticator, "admit", away)
+        monkeypatch.setattr(authenticator, "recent_verdict", lambda *_: None)
+
+    return begin
+
+
+def hurry(world: World, quiet: float) -> None:
+    streams = world.installation.app._streams
+    streams._ask, streams._quiet = 0.02, quiet
+
+
+async def test_a_quiet_stream_says_once_that_the_database_is_away_and_when_it_is_back(
+    world: World, address: str, app: str, outage, monkeypatch: pytest.MonkeyPatch
+):
+    hurry(world, quiet=0.1)
+    paths = (f"/organization/{world.org}/events/stream", f"/application/{app}/log?follow=true")
+    for path in paths:
+        async with asked(address, path) as client:
+            if path.startswith("/organization"):
+                await client.mark()
+            else:
+                say(world, app, "a line")
+                await client.events(1)
+            outage()
+            (told,) = await client.events(1)
+            assert (told.kind, told.data["seconds"] >= 0) == ("unavailable", True)
+            assert "cannot read its database" in told.data["message"]
+            comments = client.comments
+            heard = asyncio.ensure_future(client.events(1))
+            await settled(lambda client=client, comments=comments: client.comments > comments + 2)
+            monkeypatch.undo()
+            assert [event.kind for event in await heard] == ["available"]
+
+
+async def test_a_stream_without_an_outage_says_neither(world: World, address: str, app: str):
+    """The negative control."""
+    hurry(world, quiet=0.05)
+    async with asked(address, f"/application/{app}/log?follow=true") as client:
+        heard = asyncio.ensure_future(client.events(1))
+        await settled(lambda: client.comments > 3)
+        say(world, app, "a line")
+        assert [event.kind for event in await heard] == [""]
+
+
+async def test_a_line_that_comes_while_the_database_is_away_waits_for_the_next_connection(
+    world: World, address: str, app: str, outage, monkeypatch: pytest.MonkeyPatch
+):
+    path = f"/application/{app}/log?follow=true"
+    async with asked(address, path) as client:
+        say(world, app, "before")
+        (before,) = await client.events(1)
+        outage()
+        say(world, app, "meanwhile")
+        assert [event.kind for event in await client.rest()] == ["unavailable"]
+    monkeypatch.undo()
+    async with asked(address, path, last_event_id=before.id) as client:
+        assert await client.lines(1) == ["meanwhile"]
+
+
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
+async def test_a_websocket_does_not_blame_the_token_for_an_outage(
+    world: World, address: str, app: str, outage, is_revoked: bool
+):
+    token = await world.new_token("Read")
+    [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
+    async with connected(address, logs(app), authorization=f"Token {token}") as client:
+        say(world, app, "before")
+        await client.frame()
+        if is_revoked:
+            await world.delete(f"/organization/{world.org}/apiToken/{known['id']}")
+        else:
+            outage()
+        say(world, app, "after")
+        closed = await client.frame()
+        assert (closed.kind, closed.code) == (CLOSE, 1008 if is_revoked else 1013)
+
+
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
+async def test_a_command_that_an_outage_ends_is_told_so(
+    world: World, address: str, app: str, outage, is_revoked: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(executions, "UNCHECKED", 0.1)
+    monkeypatch.setattr(executions, "LOOK", 0.02)
+    token = await world.new_token("Deploy")
+    [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(
+            f"{address}/application/{app}/exec", headers={"Authorization": f"Token {token}"}
+        ) as socket,
+    ):
+        if is_revoked:
+            await world.delete(f"/organization/{world.org}/apiToken/{known['id']}")
+        else:
+            outage()
+        message = await socket.receive(timeout=20)
+        assert message.type == aiohttp.WSMsgType.CLOSE
+        assert message.data == (1008 if is_revoked else 1013)
+        assert ("database" in str(message.extra)) is not is_revoked
