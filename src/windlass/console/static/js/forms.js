@@ -81,10 +81,10 @@ function field(document, name, schema, value, { isRequired, choices, folds, sibl
 
 const MOST = 2 ** 31 - 1; // a limit of the store, and none that people reach
 
-function limits({ minimum, maximum, maxItems }) {
+function limits({ minimum, maximum }) {
   if (minimum !== undefined && maximum < MOST) return words.between(minimum, maximum);
   if (minimum !== undefined) return words.atLeast(minimum);
-  return maxItems ? words.atMostItems(maxItems) : "";
+  return "";
 }
 
 function controlOf(document, name, schema, value, { choices, isRequired, folds }) {

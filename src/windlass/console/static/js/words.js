@@ -25,6 +25,7 @@ const kinds = {
     states: { RUNNING: "applied" }, done: { RUN: "Apply" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
     deploy: "The module is planned, and what the plan says is done at once: it adds, changes and destroys resources. To read a plan first, make it on the page Plan.",
     stop: "A run under way ends. The resources, their state and the outputs stay as they are.", rollback: "The module of the chosen version is planned, and what the plan says is done at once: it adds, changes and destroys resources.",
+    uninstall: "All resources in the state of the module are destroyed. The service and its settings stay; the next deployment makes the resources anew.",
     remove: "Its resources are destroyed first. Then the service, its state, deployments and logs are deleted. This cannot be undone.",
   },
 };
@@ -54,7 +55,7 @@ export const words = {
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
   asApi: "The same with the API and the command line", asCommand: "As a command",
   typeName: (name) => `Type ${name} to confirm`,
-  between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
+  between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`,
   asOf: "As of", refresh: "Refresh",
   yourTime: "In your time zone", lastSeen: (time, why) => `Last seen ${time.toLocaleTimeString()}, trying again … ${why || ""}`.trim(),
   noDatabase: "The server answers, but cannot read its database.", refused: (why) => `Nothing more is shown here. ${why}`,
@@ -117,6 +118,7 @@ export const words = {
     },
     stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "Requests under way are finished, then all instances end. Data and settings stay; nothing answers until the next deployment.", done: (name) => `${name} is stopping.` },
     "restart-service": { button: "Restart", title: (name) => `Restart ${name}`, will: "The instances are replaced one after the other by new ones of the same version, with the variables of now.", done: (name) => `${name} is restarting.` },
+    uninstall: { button: "Destroy resources", title: (name) => `Destroy the resources of ${name}`, done: (name) => `The resources of ${name} are being destroyed.` },
     cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "The deployment ends where it is. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
   },
   rollback: {
@@ -126,7 +128,7 @@ export const words = {
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
 
   serviceOverview: {
-    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", recent: "Deployed last", source: "Source", resources: "Resources",
+    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
     neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
@@ -138,7 +140,7 @@ export const words = {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database", whatFailed: "See what failed",
   },
   runs: {
-    start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
+    start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. What is written here holds for this run only. If neither the job nor its image names an entrypoint, the first argument is the program.", empty: "It has not run yet.",
     one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Peak memory", variables: "Variables set", took: (length) => `took ${length}`,
     causes: { SCHEDULE: "timetable" }, events: { ON_START: "deployment", ON_STOP: "stop", ON_DELETE: "deletion", CRON: "timetable" }, forcedBy: (name) => (name ? `run by ${name}` : "run by hand"), retry: (number) => `retry ${number}`, madeUp: (count) => `timetable, in place of ${plural(count, "missed time")}`,
     timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "active", inactive: "not active: deploy the job first", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
