@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_a_job_is_made_with_the_fields_of_its_choices(
     page.get_by_label("A git repository").check()
     page.get_by_label("URL").fill(repository.url)
     page.get_by_label("At events of the environment").check()
-    expect(page.get_by_label("Scheduled at")).to_be_hidden()
+    expect(page.get_by_label("Timetable (cron)")).to_be_hidden()
     page.get_by_label("On start").check()
     page.get_by_label("Entrypoint").locator("visible=true").fill("python -V")
     page.get_by_role("button", name="Create only").click()
@@ -69,7 +70,7 @@ def test_a_job_is_made_with_the_fields_of_its_choices(
     assert not job["schedule"].get("cronjob")
 
     # Another event takes its place, and the first one is gone.
-    page.goto(f"{page.url}/settings?section=other")
+    page.goto(f"{page.url}/settings?section=schedule")
     page.get_by_label("On start").uncheck()
     page.get_by_label("On stop").check()
     page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
@@ -140,3 +141,72 @@ def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(
         [DOCUMENT, "2030-01-31T09:05:00.000Z"],
     )
     assert shown == ["2030-01-31T18:05", "2030-01-31T09:05:00.000Z"]
+
+
+def test_things_of_the_organization_are_chosen_by_their_names(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    body = {"name": "of the shop", "type": "GITHUB", "token": "secret"}
+    token = server.call("POST", f"/organization/{server.org}/gitToken", body)["id"]
+    assert {mark for _, _, mark in referring()} >= {"gitToken", "containerRegistry"}
+    page = new_page(f"/new?kind=terraform&environment={server.environment(project='Chosen')}")
+    page.get_by_label("Git token").select_option("of the shop")
+    assert page.get_by_label("Git token").input_value() == token
+
+
+def referring() -> Iterator[tuple[str, str, str]]:
+    for name, schema in SCHEMAS.items():
+        for field, inner in schema.get("properties", {}).items():
+            if "x-refers" in inner:
+                yield name, field, inner["x-refers"]
+
+
+def test_hints_and_errors_name_fields_by_their_titles(
+    server: Server, new_page: Callable[..., Page], repository: Repository, watch
+) -> None:
+    watch.expected.append("status of 400")
+    app = server.application(server.environment(project="Titles"), repository, "titled")
+    page = new_page(f"/application/{app}/settings?section=resources")
+    page.get_by_label("Least instances").fill("9")
+    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".field-error")).to_have_text(
+        "Most instances must be -1 or at least “Least instances” (9)"
+    )
+    page.goto(f"{server.url}/console/application/{app}/settings?section=ports")
+    expect(page.locator("details.section[open]")).to_contain_text("Ports on which the program listens")
+    expect(page.locator("details.section[open]")).not_to_contain_text("internal_port")
+
+
+def test_a_token_is_changed_by_its_scopes_alone(server: Server, new_page: Callable[..., Page]) -> None:
+    made = server.call(
+        "POST", f"/organization/{server.org}/apiToken", {"name": "changed", "scopes": ["Read"]}
+    )
+    page = new_page(f"/organization/{server.org}/apiToken/{made['id']}")
+    expect(page.get_by_label("Write can create")).to_be_visible()
+    expect(page.get_by_label("Role ID")).to_have_count(0)
+    expect(page.get_by_label("Scope", exact=True)).to_have_count(0)
+
+
+def test_a_delivery_that_failed_says_why_in_its_row(server: Server, new_page: Callable[..., Page]) -> None:
+    body = {"target_url": "http://127.0.0.1:1/hook", "kind": "STANDARD", "events": ["DEPLOYMENT_FAILED"]}
+    hook = server.call("POST", f"/organization/{server.org}/webhook", body)["id"]
+    page = new_page(f"/organization/{server.org}/webhook/{hook}")
+    page.get_by_role("button", name="Deliver an example").click()
+    page.locator("dialog[open]").get_by_role("button", name="Deliver an example").click()
+    expect(page.locator("#notices")).to_contain_text("Deliver an example: done.")
+    while not server.call("GET", f"/organization/{server.org}/webhook/{hook}/event")["results"][0][
+        "target_response_body"
+    ]:
+        time.sleep(0.1)
+    page.reload()
+    deliveries = page.locator(".panel", has_text="Deliveries")
+    expect(deliveries.locator("th").first).to_have_text("Status")
+    expect(deliveries.locator("tbody tr").first).to_contain_text("127.0.0.1")
+
+
+def test_an_empty_list_says_that_it_is_empty(server: Server, new_page: Callable[..., Page]) -> None:
+    project = server.call("POST", f"/organization/{server.org}/project", {"name": "Empty"})["id"]
+    environment = server.call("POST", f"/project/{project}/environment", {"name": "bare"})["id"]
+    job = server.example(environment, "job")
+    page = new_page(f"{job}/deploymentRestriction")
+    expect(page.locator(".empty")).to_contain_text("No deployment restrictions yet. Chooses the commits")

@@ -46,7 +46,7 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page.get_by_role("link", name="Ropes").first.click()
     page.get_by_role("link", name="Runbooks").click()
     expect(page.locator(".empty")).to_contain_text(
-        "A runbook: what to do when something of a project breaks."
+        "No runbooks yet. What to do when something of a project breaks."
     )
 
     page.get_by_role("button", name="New runbook").first.click()
@@ -73,7 +73,7 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
     page.get_by_role("button", name="Delete").click()
     page.locator("dialog[open] input").fill("Disk full")
     page.locator("dialog[open]").get_by_role("button", name="Delete").click()
-    expect(page.locator(".empty")).to_contain_text("A runbook")
+    expect(page.locator(".empty")).to_contain_text("No runbooks yet. What to do when")
     page.keyboard.press("Control+k")
     page.keyboard.type("create a runbook")
     expect(page.locator("dialog.palette li").first).to_contain_text("Create a runbook")

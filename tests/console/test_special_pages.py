@@ -81,9 +81,10 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     expect(fact(page, "Last run")).to_have_text("none yet")
     expect(page.get_by_role("row", name="v1")).to_contain_text("Deploy")
     assert "none begins until the next deployment" in question(page, "Stop")
+    expect(page.get_by_role("button", name="Run now")).to_be_visible()
     tab(page, "Settings")
     page.get_by_text("When it runs").click()
-    expect(page.get_by_label("Scheduled at")).to_have_value("30 2 1 1 *")
+    expect(page.get_by_label("Timetable (cron)")).to_have_value("30 2 1 1 *")
 
     # The next due times, as the clock of the job and that of the reader show them.
     tab(page, "Runs")
@@ -104,7 +105,7 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     page.locator(".crumbs").get_by_role("link", name="Runs").click()
     expect(page.get_by_role("row", name="#1")).to_contain_text("run by operator")
     tab(page, "Overview")
-    expect(fact(page, "Last run")).to_contain_text("failed #1")
+    expect(fact(page, "Last run")).to_contain_text(re.compile("failed *#1"))
     tab(page, "Runs")
 
     # Another is cancelled while it goes on.
@@ -116,6 +117,17 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     confirm(page, "Cancel run")
     expect(page.locator(".service-line")).to_contain_text("cancelled")
     expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
+
+
+def test_a_service_without_a_port_says_so_and_leads_to_its_ports(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Ports"), repository, "hidden")
+    server.call("PATCH", f"/application/{app}", {"ports": [], "start_command": "sleep 600"})
+    deployed(server, f"/application/{app}")
+    page = new_page(f"/application/{app}")
+    page.locator(".panel", has_text="It has no port").get_by_role("link", name="Add a port").click()
+    expect(page.locator("details.section[open]")).to_contain_text("Ports on which the program listens")
 
 
 def test_charts_name_the_version_of_an_instance_and_draw_the_runs_of_a_job_as_one_line(
@@ -183,6 +195,7 @@ def test_a_plan_is_seen_before_it_is_applied(
     assert "it adds, changes and destroys resources" in question(page, "Deploy")
     assert "Its resources are destroyed first" in question(page, "Delete")
     assert "stay as they are" in question(page, "Stop")
+    assert "The service and its settings stay" in question(page, "Destroy resources")
     page.goto(f"{server.url}/console/environment/{environment}")
     assert "The resources of its Terraform modules are destroyed." in question(page, "Delete")
 

@@ -167,7 +167,11 @@ def refers(family: str, *, opens: str = "") -> Meta:
     A credential is sent to an address: `opens` names the sibling field with that address.
     """
     extra = {"refers": family, "opens": opens}
-    return Meta(extra=extra, description=f"Id of {with_article(to_words(family))} of the organization")
+    return Meta(
+        extra=extra,
+        extra_json_schema={"x-refers": family},
+        description=f"Id of {with_article(to_words(family))} of the organization",
+    )
 
 
 SERVICE_OR_ABOVE: Final = "service or above"

@@ -121,8 +121,10 @@ export class ApiDocument {
     return text.charAt(0).toUpperCase() + text.slice(1);
   }
 
+  /** What a family is for: its name, which stands above, is left out. */
   describe(tag) {
-    return this.tags.find((other) => other.name === tag)?.description || "";
+    const text = (this.tags.find((other) => other.name === tag)?.description || "").replace(/^[^:.]+: /, "");
+    return text.charAt(0).toUpperCase() + text.slice(1);
   }
 }
 

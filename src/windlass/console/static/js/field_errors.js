@@ -1,12 +1,16 @@
 // An error of a field stands next to the field: the API names it first, such as `ports[0].internal_port: must be at most 65535`.
 
 import { h, prose } from "./dom.js";
+import { title } from "./format.js";
 
 const PREDICATE = /^(must|is|does|cannot) /;
 const NAMED = /^([A-Za-z_][\w.[\]]*): ([^]+)$/;
 
 /** An error of a field of a form that is found before anything is sent. */
 export const fieldError = (name, text) => Object.assign(new Error(`${name}: ${text}`), { isOfField: true });
+
+/** A sentence with the titles of the fields that it names. */
+export const byTitles = (sentence, fields) => sentence.replace(/`?\b([a-z]+(?:_[a-z]+)*)\b`?/g, (found, name) => (fields.includes(name) && (found !== name || name.includes("_")) ? `“${title(name)}”` : found));
 
 /** Shows an error next to its field, in the topmost dialog or on the page. Returns false if it names no field that is there. */
 export function showAtField(error) {
@@ -17,7 +21,7 @@ export function showAtField(error) {
   if (!path || !(error.isOfField || (error.status >= 400 && error.status < 500))) return false;
   const { field, rest } = find(box, path.replace(/\[(\d+)\]/g, ".$1").split("."));
   if (!field) return false;
-  mark(field, rest.length ? error.message : text);
+  mark(field, rest.some((part) => !/^\d+$/.test(part)) ? error.message : byTitles(text, [...box.querySelectorAll("[data-field]")].flatMap((node) => node.dataset.field.split("."))));
   return true;
 }
 

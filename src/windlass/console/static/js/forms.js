@@ -2,8 +2,9 @@
 
 import { alternatives } from "./alternatives.js";
 import { h, prose } from "./dom.js";
-import { fieldError } from "./field_errors.js";
+import { byTitles, fieldError } from "./field_errors.js";
 import { fieldTime, title } from "./format.js";
+import { reference } from "./references.js";
 import { words } from "./words.js";
 
 /**
@@ -15,7 +16,7 @@ export function schemaForm(document, schema, { values = {}, only, choices = {}, 
   const resolved = document.resolve(schema);
   const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name) && !isRefused(document.resolve(resolved.properties[name])));
   const required = new Set(resolved.required || []);
-  const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], { isRequired: required.has(name), choices: choices[name], folds })]);
+  const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], { isRequired: required.has(name), choices: choices[name], folds, siblings: Object.keys(resolved.properties) })]);
   let left = null;
   const taken = () => fields.filter(([name]) => !left || left.includes(name));
   const read = () => Object.fromEntries(taken().map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
@@ -60,13 +61,16 @@ const isUsual = ({ example, properties }) => example !== undefined || Boolean(pr
 
 const differs = (one, other) => JSON.stringify(one ?? null) !== JSON.stringify(other ?? null);
 
+const AS_JSON = /,? such as [[{].*[}\]]$/; // An example for programs: here, a list is filled in field by field.
+
 /** Makes one field: { node, read, start }. */
-function field(document, name, schema, value, { isRequired, choices, folds }) {
+function field(document, name, schema, value, { isRequired, choices, folds, siblings }) {
   const control = controlOf(document, name, schema, value, { choices, isRequired, folds });
   const id = `field-${name}-${Math.random().toString(36).slice(2, 8)}`;
   control.input?.setAttribute("id", id);
   if (isRequired) control.input?.setAttribute("aria-required", "true");
-  const help = [schema.format === "date-time" ? words.yourTime : schema.description, !control.isChoice && limits(schema)].filter(Boolean).join(". ");
+  const about = schema["x-refers"] && control.input?.tagName === "SELECT" ? "" : (schema.description || "").replace(AS_JSON, "");
+  const help = [schema.format === "date-time" ? words.yourTime : byTitles(about, siblings), !control.isChoice && limits(schema)].filter(Boolean).join(". ");
   if (help && control.input) control.input.setAttribute("aria-describedby", `${id}-help`);
   const heading = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, title(name), isRequired && h("span", { class: "muted" }, ` (${words.required})`));
   const node = control.isGroup
@@ -77,15 +81,17 @@ function field(document, name, schema, value, { isRequired, choices, folds }) {
 
 const MOST = 2 ** 31 - 1; // a limit of the store, and none that people reach
 
-function limits({ minimum, maximum, maxItems }) {
+function limits({ minimum, maximum }) {
   if (minimum !== undefined && maximum < MOST) return words.between(minimum, maximum);
   if (minimum !== undefined) return words.atLeast(minimum);
-  return maxItems ? words.atMostItems(maxItems) : "";
+  return "";
 }
 
 function controlOf(document, name, schema, value, { choices, isRequired, folds }) {
   const options = choices || (schema.enum && schema.enum.map((option) => [option, option === null ? words.none : String(option)]));
   if (options) return choice(options, value ?? schema.default, schema, isRequired);
+  const known = schema["x-refers"] && reference(document, schema["x-refers"], value);
+  if (known) return known;
   if (schema.type === "boolean") return toggle(value ?? schema.default);
   if (schema.type === "integer" || schema.type === "number") return numeric(schema, value);
   if (schema.type === "array") return list(document, name, document.resolve(schema.items), value);

@@ -11,6 +11,9 @@ export function keepRights(org) {
   organization = org;
 }
 
+/** The list of a family in the organization. */
+export const inOrganization = (family) => `/organization/${organization.id}/${family}`;
+
 /** True if some action may be refused. */
 export const isLimited = () => Boolean(organization) && !organization.scopes_of_parts.includes("Admin");
 

@@ -9,8 +9,8 @@ import { words } from "./words.js";
 /** What an action will do: services of some kinds do something else than others. */
 export const willOf = (path, action, usual) => words.kinds[path.split("/")[1].toUpperCase()]?.[action] || usual;
 
-/** True for a deployment that changes nothing that serves, such as a plan. */
-export const onlyLooks = ({ status_details: details }) => /PLAN_ONLY|UNLOCK/.test(details?.sub_action || "");
+/** True for a deployment that leaves no version behind, such as a plan or a destruction of resources. */
+export const onlyLooks = ({ status_details: details }) => /PLAN_ONLY|UNLOCK|DESTROY/.test(details?.sub_action || "");
 
 export const pathOf = (service) => `/${service.service_type.toLowerCase()}/${service.id}`;
 
@@ -49,9 +49,9 @@ export async function openNewest(place, path) {
 }
 
 /** Asks, does it, and says what was done. */
-export async function act(place, path, name, { action, danger } = {}) {
+export async function act(place, path, name, { action, danger, typed } = {}) {
   const about = words.actions[action];
-  if (!(await confirm(about.title(name), willOf(path, action, about.will), { action: about.button, danger }))) return;
+  if (!(await confirm(about.title(name), willOf(path, action, about.will), { action: about.button, danger, name: typed && name }))) return;
   await api.post(`${path}/${action}`);
   say(about.done(name));
 }

@@ -25,13 +25,21 @@ const kinds = {
     states: { RUNNING: "applied" }, done: { RUN: "Apply" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
     deploy: "The module is planned, and what the plan says is done at once: it adds, changes and destroys resources. To read a plan first, make it on the page Plan.",
     stop: "A run under way ends. The resources, their state and the outputs stay as they are.", rollback: "The module of the chosen version is planned, and what the plan says is done at once: it adds, changes and destroys resources.",
+    uninstall: "All resources in the state of the module are destroyed. The service and its settings stay; the next deployment makes the resources anew.",
     remove: "Its resources are destroyed first. Then the service, its state, deployments and logs are deleted. This cannot be undone.",
   },
 };
 const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", TERRAFORM_DESTROY: "Destroy", TERRAFORM_FORCE_UNLOCK: "Release the lock", TERRAFORM_MIGRATE_STATE: "Move the state" };
 
+// Fields whose names say less than these words do.
+const fields = {
+  scheduled_at: "Timetable (cron)", docker: "Git repository", timezone: "Time zone", max_nb_restart: "Retries", max_duration_seconds: "Longest run in seconds", timeout_sec: "Longest run in seconds", missed_runs: "Missed runs",
+  terraform_files_source: "Module", terraform_variables_source: "Input variables", tf_var_file_paths: "Files with values", tf_vars: "Values", auto_deploy_config: "Automatic deployment",
+  min_running_instances: "Least instances", max_running_instances: "Most instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", git_token_id: "Git token", config: "Login",
+};
+
 export const words = {
-  states, kinds,
+  states, fields, kinds,
   doneBy: ({ action, status_details: details }, type) => steps[details?.sub_action] || kinds[type]?.done[action] || words.readable(action),
   readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
@@ -40,14 +48,14 @@ export const words = {
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
-  nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
+  noneToChoose: "none: one is made on the page Organization", noneYet: (things) => `No ${things} yet.`, nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: "Write it as JSON.",
   idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
   asApi: "The same with the API and the command line", asCommand: "As a command",
   typeName: (name) => `Type ${name} to confirm`,
-  between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`, atMostItems: (most) => `At most ${most}`,
+  between: (least, most) => `From ${least} to ${most}`, atLeast: (least) => `At least ${least}`,
   asOf: "As of", refresh: "Refresh",
   yourTime: "In your time zone", lastSeen: (time, why) => `Last seen ${time.toLocaleTimeString()}, trying again … ${why || ""}`.trim(),
   noDatabase: "The server answers, but cannot read its database.", refused: (why) => `Nothing more is shown here. ${why}`,
@@ -56,7 +64,7 @@ export const words = {
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
-    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
+    state: "State", name: "Name", kind: "Kind", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
   origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },
@@ -110,6 +118,7 @@ export const words = {
     },
     stop: { button: "Stop", title: (name) => `Stop ${name}`, will: "Requests under way are finished, then all instances end. Data and settings stay; nothing answers until the next deployment.", done: (name) => `${name} is stopping.` },
     "restart-service": { button: "Restart", title: (name) => `Restart ${name}`, will: "The instances are replaced one after the other by new ones of the same version, with the variables of now.", done: (name) => `${name} is restarting.` },
+    uninstall: { button: "Destroy resources", title: (name) => `Destroy the resources of ${name}`, done: (name) => `The resources of ${name} are being destroyed.` },
     cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "The deployment ends where it is. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
   },
   rollback: {
@@ -119,7 +128,7 @@ export const words = {
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
 
   serviceOverview: {
-    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", recent: "Deployed last", source: "Source", resources: "Resources",
+    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
     neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
@@ -131,7 +140,7 @@ export const words = {
     lines: "Its last lines", again: "Try again", details: "The deployment", addVariable: (name) => `Add ${name}`, settings: (section) => `Settings: ${section}`, newDatabase: "New database", whatFailed: "See what failed",
   },
   runs: {
-    start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. Another command holds for this run only.", empty: "It has not run yet.",
+    start: "Run now", startTitle: (name) => `Run ${name} now`, startWill: "The deployed version runs once. What is written here holds for this run only. If neither the job nor its image names an entrypoint, the first argument is the program.", empty: "It has not run yet.",
     one: (number) => `Run ${number}`, number: (number) => `#${number}`, cause: "Cause", started: "Started", exit: "Exit code", command: "Command", due: "Was due", memory: "Peak memory", variables: "Variables set", took: (length) => `took ${length}`,
     causes: { SCHEDULE: "timetable" }, events: { ON_START: "deployment", ON_STOP: "stop", ON_DELETE: "deletion", CRON: "timetable" }, forcedBy: (name) => (name ? `run by ${name}` : "run by hand"), retry: (number) => `retry ${number}`, madeUp: (count) => `timetable, in place of ${plural(count, "missed time")}`,
     timetable: "Timetable", cron: "As cron", zone: "Time zone", now: "At present", active: "active", inactive: "not active: deploy the job first", next: "Next", clock: "Time", there: (zone) => `In ${zone}`, here: "Your time",
@@ -179,7 +188,7 @@ export const words = {
   },
   module: {
     look: "Look at the module", asks: "The module asks for these:", asksNothing: "No input variables were found in this folder of the repository. If the module is in another one, name it as the root path.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
-    files: (names) => `Files with values, which may be named under “Tf var file paths”: ${names}`,
+    files: (names) => `Files with values, which may be named under “Files with values”: ${names}`,
   },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },

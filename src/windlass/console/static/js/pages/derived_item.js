@@ -13,7 +13,7 @@ import { save as saveEdited } from "../saving.js";
 import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
-import { cell, showOnce } from "./derived_list.js";
+import { cell, order, outdated, showOnce } from "./derived_list.js";
 
 const PATIENCE = 1000;
 const SHOWN = /^(id|description|icon_uri)$/;
@@ -34,7 +34,7 @@ export async function load(place) {
   const reading = Promise.all(parts.map((part) => read(path, part)));
   await Promise.race([reading, pause(PATIENCE)]);
   const name = nameOf(item);
-  const edit = operations.PATCH && hold(schemaForm(document, document.body(operations.PATCH), { values: item }));
+  const edit = operations.PATCH && hold(schemaForm(document, document.body(operations.PATCH), { values: item, hide: outdated(document.body(operations.PATCH)) }));
   const state = {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
     lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
@@ -99,14 +99,17 @@ function rowsOf(state, place, { operation, found, error }) {
   if (!found) return absent(error);
   const rows = found.results;
   if (!rows.length) return h("p", { class: "muted" }, words.nothingYet);
-  const { document, actions } = state;
+  const { document, actions, item } = state;
   const properties = document.row(operation).properties || {};
-  const names = Object.keys(properties).filter((name) => !/^id$|_id$/.test(name) && rows.some((row) => isShort(row[name]))).slice(0, 6);
+  const same = (name) => rows.every((row) => row[name] === item[name]); // such as the kind of a webhook, which stands above
+  const body = Object.keys(properties).find((name) => /_body$/.test(name) && rows.some((row) => row[name])); // what was answered, or why nothing was
+  const names = Object.keys(properties).filter((name) => !/^id$|_(id|body|used)$/.test(name) && !same(name) && rows.some((row) => isShort(row[name]))).sort((one, other) => order(one) - order(other)).slice(0, body ? 4 : 6);
   const id = `${familyOf(operation)}_id`;
   const onRow = actions.filter((action) => document.body(action).properties?.[id]);
   const whole = (row) => dialog(document.titleOf(operation), (finish) => [codeBlock(JSON.stringify(row, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true });
   return table([
-    ...names.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
+    ...names.map((name) => ({ title: title(name), kind: "whole-words", cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
+    ...(body ? [{ title: title(body), wide: true, cell: (row) => row[body] && h("p", { class: "message" }, row[body]) }] : []),
     { title: "", cell: (row) => h("div", { class: "actions" }, onRow.map((action) => button(title(familyOf(action)), () => send(state, place, action, { [id]: row.id }), { small: true, needs: [action.method, action.path] })), button(words.whole, () => whole(row), { small: true, plain: true })) },
   ], rows, { key: (row) => row.id });
 }

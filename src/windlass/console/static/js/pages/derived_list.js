@@ -1,7 +1,7 @@
 // The list of any family: its columns, its form and its help are those of the API.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { NAMES } from "../families.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
@@ -48,14 +48,16 @@ export function render(state, place) {
   const make = creation && button(making(creation), () => create(state, place), { main: true, needs: ["POST", path] });
   return [
     crumbs([parent.name, base], [state.title]),
-    head(state.title, { about: rows.length ? document.describe(state.list.tags[0]) : "", actions: [make] }),
-    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : empty(document.describe(state.list.tags[0]), make),
+    head(state.title, { about: rows.length ? prose(document.describe(state.list.tags[0])) : "", actions: [make] }),
+    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : empty(prose(`${words.noneYet(lower(state.title))} ${document.describe(state.list.tags[0])}`), make),
     state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
   ];
 }
 
 // What makes a thing in another way than "Create …" keeps its own words, such as "Run it once".
 const making = (operation) => (operation.summary.startsWith("Create ") ? `${words.new} ${noun(operation)}` : operation.summary.replace(/ \(.*\)$/, ""));
+
+const lower = (heading) => heading.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
 
 const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
 
@@ -76,7 +78,7 @@ function columns({ document, list, path, rows, canOpen }) {
 }
 
 // States come first.
-const order = (name) => Number(!STATE.test(name));
+export const order = (name) => Number(!STATE.test(name));
 
 const isSimple = (value) => typeof value !== "object" || value === null || (Array.isArray(value) && typeof value[0] !== "object");
 
@@ -91,7 +93,7 @@ export function cell(name, value, schema) {
 export async function create(state, place) {
   const { document, creation, path } = state;
   const schema = document.body(creation);
-  const form = schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: schema.properties.scopes ? ["scope", "role_id"] : [] });
+  const form = schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: outdated(schema) });
   const run = async (finish) => {
     try {
       finish(await api.post(path, form.read()));
@@ -106,6 +108,9 @@ export async function create(state, place) {
   await read(state);
   place.update();
 }
+
+/** Fields of a schema that another one of it has taken the place of. */
+export const outdated = ({ properties }) => (properties.scopes ? ["scope", "role_id"] : []);
 
 function requiredFirst(schema) {
   const required = schema.required || [];

@@ -42,7 +42,7 @@ function choose(state, place, kind) {
 export function render(state, place) {
   const refusal = refusalOf(["POST", `/environment/x/${state.kind}`]);
   return [
-    head(text.title, { about: text.about }),
+    head(text.title, { about: state.kind === "application" ? text.about : "" }),
     refusal && h("p", { class: "message trouble", role: "status" }, refusal),
     h("div", { class: "switch-row", role: "group", "aria-label": text.what }, state.kinds.map((list) => {
       const kind = familyOf(list);

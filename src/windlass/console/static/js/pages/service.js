@@ -94,12 +94,15 @@ function actions(state, place) {
   const main = going && isBusy(status.state) && state.can("cancelDeployment")
     ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] })
     : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy", needs: ["POST", `${path}/deploy`] });
+  const run = async () => (await import("./service/runs.js")).runNow(state, place);
   return [
+    isOn && deployments.length > 0 && state.can("run") && state.tab !== "runs" && button(words.runs.start, run, { key: "run", needs: ["POST", `${path}/run`] }),
     isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart", needs: ["POST", `${path}/restart-service`] }),
     main,
     menu(words.more, [
       state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true, needs: ["POST", `${path}/rollback`] }),
       isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true, needs: ["POST", `${path}/stop`] }),
+      willOf(path, "uninstall") && deployments.length > 0 && button(words.actions.uninstall.button, () => act(place, path, service.name, { action: "uninstall", danger: true, typed: true }), { plain: true, danger: true, needs: ["POST", `${path}/uninstall`] }),
       button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true, needs: ["DELETE", path] }),
     ]),
   ];

@@ -55,7 +55,7 @@ export function render(state, place) {
         [text.source, source(service)],
         [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
       ])),
-      isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : h("p", { class: "muted" }, text.noAddress))),
+      isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : noAddress(service, path))),
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
@@ -66,9 +66,15 @@ export function render(state, place) {
 
 const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !onlyLooks(deployment);
 
+// A container without a port is a usual surprise: an image does not say which of its ports is to be public.
+function noAddress({ ports }, path) {
+  if (!ports || ports.length) return h("p", { class: "muted" }, text.noAddress);
+  return [h("p", { class: "muted" }, text.noPort), link(`${path}/settings?section=ports`, h("span", { class: "button" }, text.toPorts))];
+}
+
 function lastRun(path, run) {
   if (!run) return h("span", { class: "muted" }, text.noRun);
-  return [runBadge(run), " ", link(`${path}/runs/${run.id}`, words.runs.number(run.number)), " ", ago(run.started_at || run.created_at)];
+  return h("span", { class: "inline" }, runBadge(run), link(`${path}/runs/${run.id}`, words.runs.number(run.number)), ago(run.started_at || run.created_at));
 }
 
 // Further readings, such as the credentials of a database, are requested only on a click.

@@ -93,7 +93,7 @@ async function more(state, place) {
 }
 
 // Other arguments hold for this run only.
-async function runNow({ document, path, service }, place) {
+export async function runNow({ document, path, service }, place) {
   const usual = service.schedule?.cronjob || service.schedule?.on_start || {};
   const form = schemaForm(document, document.body(document.at("POST", `${path}/run`)), { values: { arguments: usual.arguments || [], entrypoint: usual.entrypoint || "" } });
   const made = await dialog(text.startTitle(service.name), (finish) => [
