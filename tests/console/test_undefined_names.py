@@ -63,3 +63,16 @@ def test_a_name_that_is_not_used_is_found(tmp_path):
     (tmp_path / "page.js").write_text("const shown = 1;\nexport const used = 2;\n")
     (found,) = names(tmp_path, _UNUSED)
     assert "'shown'" in found
+
+
+def formatted_counts(words: str, source: str) -> set[str]:
+    """Returns the texts that count, but get a number that is a text already: they would say "NaN lines"."""
+    counting = set(re.findall(r"(\w+): \(count\b[^)]*\) =>", words))
+    return counting & set(re.findall(r"\.(\w+)\(number\(", source))
+
+
+def test_texts_that_count_are_given_numbers():
+    words = (ROOT / "js/words.js").read_text()
+    sources = "".join(path.read_text() for path in ROOT.rglob("*.js"))
+    assert formatted_counts(words, sources) == set()
+    assert formatted_counts(words, "text.lines(number(1000), true)") == {"lines"}

@@ -2,7 +2,7 @@
 // and a line that stays visible keeps its node.
 
 import { fill, h, textOf } from "./dom.js";
-import { clockTime, exactTime, number } from "./format.js";
+import { clockTime, exactTime } from "./format.js";
 import { follow } from "./live.js";
 import { LogLines } from "./log_lines.js";
 import { button, codeBlock, copyText, dialog, errorBox, say } from "./parts.js";
@@ -206,7 +206,7 @@ class LogView {
     else this.canvas.style.removeProperty("height");
     if (shown.length) this.place(shown.slice(first, last), first);
     else fill(this.canvas, h("p", { class: "muted pad" }, this.log.search ? text.noMatch : text.empty));
-    fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(number(this.log.lines.length), !this.log.isAtStart));
+    fill(this.count, this.log.search ? text.matches(this.log.hits) : text.lines(this.log.lines.length, !this.log.isAtStart));
     if (this.isFollowing) this.scrollTo(this.box.scrollHeight);
   }
 
@@ -272,7 +272,7 @@ class LogView {
 
   async copy() {
     await copyText(this.asText());
-    say(text.copied(number(this.log.shown.length)));
+    say(text.copied(this.log.shown.length));
   }
 
   download() {
