@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ async def test_an_error_of_another_sign_in_is_not_logged(issuer, browser, caplog
 )
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
 async def test_a_document_that_cannot_be_used_is_told_from_one_that_does_not_come(
-    issuer, browser, path, document, word
+    issuer, browser, path: str, document: bytes | None, word: str
 ):
-    fetch = issuer.fetch
+    fetch: Callable[[str], Awaitable[bytes]] = issuer.fetch
 
     async def failing(url: str) -> bytes:
         if not url.endswith(path):

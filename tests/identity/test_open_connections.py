@@ -50,28 +50,33 @@ ENDS: dict[str, tuple[End, bool]] = {
 
 
 @pytest.fixture
-async def world(database_url, clock) -> AsyncIterator[World]:
-    issuer = CodeIssuer(clock)
+def issuer(clock) -> CodeIssuer:
+    return CodeIssuer(clock)
+
+
+@pytest.fixture
+async def world(database_url, clock, issuer: CodeIssuer) -> AsyncIterator[World]:
     options = {"clock": clock, "fetcher": issuer.fetch, "out": issuer}
     async with make_world(database_url, oidc_providers=provider_of(issuer), **options) as made:
         streams = made.installation.app._streams = Streams(quiet=1000.0, ask=0.05)
         made.installation.app._executions._streams = streams
-        made.issuer = issuer
         yield made
 
 
-async def signed_in(world: World) -> Browser:
+async def signed_in(world: World, issuer: CodeIssuer) -> Browser:
     await invite(world, ADA, Scope.DEPLOY)
     browser = Browser(world)
-    browser.key = (await come_back(browser, world.issuer)).headers["location"].partition("#key=")[2]
+    browser.key = (await come_back(browser, issuer)).headers["location"].partition("#key=")[2]
     assert await browser.is_signed_in()
     return browser
 
 
 @pytest.mark.parametrize(("end", "ends"), ENDS.values(), ids=ENDS)
-async def test_a_terminal_and_streams_that_are_quiet_end_and_say_why(world: World, end: End, ends: bool):
+async def test_a_terminal_and_streams_that_are_quiet_end_and_say_why(
+    world: World, issuer: CodeIssuer, end: End, ends: bool
+):
     app = await deployed(world)
-    browser = await signed_in(world)
+    browser = await signed_in(world, issuer)
     cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
     headers = {"cookie": cookie, "x-windlass-page-key": browser.key}
     follow = [f"/organization/{world.org}/events/stream", f"/application/{app}/log?follow=true"]
@@ -100,20 +105,22 @@ async def test_a_terminal_and_streams_that_are_quiet_end_and_say_why(world: Worl
         world.installation.app.stop_streams()
 
 
-async def test_a_member_who_is_removed_signs_in_again_after_another_invitation(world: World):
+async def test_a_member_who_is_removed_signs_in_again_after_another_invitation(
+    world: World, issuer: CodeIssuer
+):
     """The session of before does not come back with the new membership."""
-    before = await signed_in(world)
+    before = await signed_in(world, issuer)
     await remove(world, before)
     assert not await before.is_signed_in()
-    again = await signed_in(world)
+    again = await signed_in(world, issuer)
     assert not await before.is_signed_in()
     assert await again.is_signed_in()
 
 
-async def test_a_member_of_another_organization_stays_signed_in_there(world: World):
+async def test_a_member_of_another_organization_stays_signed_in_there(world: World, issuer: CodeIssuer):
     """The negative control."""
     second = await world.post("/organization", {"name": "Second"})
     await invite(world, ADA, Scope.READ, second["id"], token=second["admin_token"])
-    browser = await signed_in(world)
+    browser = await signed_in(world, issuer)
     await remove(world, browser)
     assert await browser.is_signed_in()

@@ -269,59 +269,6 @@ async def test_jobs_use_registries_as_containers_do(world):
     assert (await world.delete(path)).status == 204
 
 
-# New tags
-
-
-async def test_a_new_tag_is_deployed_wherever_containers_ask_for_it(world):
-    id = await registry(world)
-    follows = [
-        await container(world, auto_deploy=True),
-        await container(world, auto_deploy=True, registry_id=id),
-    ]
-    others = [
-        await container(world),
-        await container(world, auto_deploy=True, tag="1.1"),
-        await container(world, auto_deploy=True, image_name="acme/blog"),
-    ]
-    path, body = f"/organization/{world.org}/container/deploy", {"image_name": "acme/shop", "tag": "1.1"}
-    reader = await world.new_token("Read", "Write")
-    assert (await world.post(path, body, token=reader)).status == 403
-    answer = await world.post(path, body)
-    assert (answer.status, {made["service_id"] for made in answer["deployments"]}) == (202, set(follows))
-    await world.settle()
-    for service in follows:
-        assert (await world.get(f"/container/{service}"))["tag"] == "1.1"
-    assert not world.engine.running.keys() & set(others)
-    again = await world.post(path, body)
-    assert again["deployments"] == [], "a repeated call finds nothing to do"
-    assert not again["is_part_last_deployment"]
-    assert again["deployment_request_id"] is None
-    assert answer["is_part_last_deployment"]
-    request = f"/environment/deploymentStatus?deploymentRequestId={answer['deployment_request_id']}"
-    assert (await world.get(request))["status"] == "DEPLOYED"
-
-
-REQUIRED = {
-    "id", "state", "service_deployment_status", "is_part_last_deployment", "status_details",
-    "deployment_request_id", "deployment_requests_count",
-}  # fmt: skip
-"""The fields without which existing clients refuse a status."""
-
-
-@pytest.mark.parametrize("base", ["", "/compat"])
-@pytest.mark.parametrize("family", ["container", "job"])
-@pytest.mark.parametrize("deploys", [True, False])
-async def test_a_new_tag_is_answered_with_a_whole_status(world, base, family, deploys):
-    if deploys:
-        body = naming(family, await registry(world)) | {"auto_deploy": True}
-        await world.made(f"/environment/{await world.environment()}/{family}", body)
-    body = {"image_name": "acme/shop", "tag": "9"}
-    answer = await world.post(f"{base}/organization/{world.org}/{family}/deploy", body)
-    assert answer.status == 202
-    assert len(answer["deployments"]) == deploys
-    assert answer.json.keys() >= REQUIRED
-
-
 # Copies and network options
 
 

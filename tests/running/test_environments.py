@@ -73,6 +73,20 @@ async def test_a_chosen_service_of_another_environment_is_named_by_its_place_in_
     assert (refused.status, refused.message) == (400, f"application_ids[0]: {words}")
 
 
+async def test_a_refused_field_of_a_chosen_service_is_named_by_its_place_in_the_body(world: World):
+    """Negative control: for one service alone, the field is at the top of the body."""
+    environment = await world.environment()
+    first = await world.application(environment)
+    uploaded = await world.made(f"/environment/{environment}/application", {"name": "u", "source": "UPLOAD"})
+    commit = {"git_commit_id": "4f1d2c3b4a5968778695a4b3c2d1e0f102132435"}
+    chosen = [{"application_id": first}, {"application_id": uploaded, **commit}]
+    many = await world.post(f"/environment/{environment}/service/deploy", {"applications": chosen})
+    alone = await world.post(f"/application/{uploaded}/deploy", commit)
+    assert (many.status, many.message) == (alone.status, f"applications[1].{alone.message}")
+    assert alone.message.startswith("git_commit_id: ")
+    assert (await world.get(f"/application/{first}/deployment"))["results"] == []
+
+
 async def test_later_crashes_show_in_the_state_with_their_number_and_reason(world: World):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 3")

@@ -38,14 +38,17 @@ async def test_a_deployment_that_fails_says_why(world: World, receivers: Receive
     assert "wrong in line 3" in receivers.got[URL][1].payload["message"]
 
 
-async def test_webhooks_name_a_database_by_its_own_id(world: World, receivers: Receivers):
+async def test_webhooks_name_a_database_by_its_own_id_and_by_that_of_the_contract(
+    world: World, receivers: Receivers
+):
+    """The contract has a payload with an `application_id`, whatever was deployed."""
     await webhook(world)
     database = await world.database()
     await world.post(f"/database/{database}/deploy")
     await world.settle()
     payload = receivers.got[URL][0].payload
     assert (payload["database_id"], payload["service_kind"]) == (database, "DATABASE")
-    assert "application_id" not in payload
+    assert payload["application_id"] == payload["service_id"] == database
 
 
 async def test_a_webhook_receives_only_the_events_of_its_list(world: World, receivers: Receivers):

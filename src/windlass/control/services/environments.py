@@ -92,6 +92,15 @@ _CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
 }
 
 
+class ChosenService(NamedTuple):
+    """A service that a body names, and what is asked of it."""
+
+    row: Row
+    asked: Spec | None
+    place: str
+    """The place of its name in the body."""
+
+
 @writes(*(f"environment.{name}" for name in _WHOLE))
 async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
@@ -106,11 +115,11 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes(*(f"environment.service/{name}" for name in _CHOSEN))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment, name = await target(tx, call), action_name(call)
+    environment = await target(tx, call)
     begun = [
         accepted[0].id
-        for service, asked in await _find_chosen(ctx, tx, environment, call.sent(Spec))
-        if (accepted := await _CHOSEN[name](ctx, tx, call, service, asked))
+        for chosen in await _find_chosen(ctx, tx, environment, call.sent(Spec))
+        if (accepted := await _act(ctx, tx, call, chosen))
     ]
     if call.operation.answer is None:
         return Reply()
@@ -149,10 +158,21 @@ async def _note_request(
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
-async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
+async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accepted | None:
+    """Acts on a service. A refusal of one of its fields names the place of the field in the body."""
+    try:
+        return await _CHOSEN[action_name(call)](ctx, tx, call, chosen.row, chosen.asked)
+    except (Invalid, Conflict) as refusal:
+        field = refusal.message.partition(":")[0]
+        if chosen.asked is None or field not in chosen.asked.__struct_fields__:
+            raise
+        raise type(refusal)(f"{chosen.place}.{refusal.message}") from refusal
+
+
+async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[ChosenService]:
     """Each service once, with what is asked of it, in the order of a history. Refuses those of another
     environment."""
-    chosen: dict[str, tuple[Row, Spec | None]] = {}
+    chosen: dict[str, ChosenService] = {}
     for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
         where = form.format(family)
         for index, item in enumerate(getattr(body, where, ())):
@@ -161,10 +181,11 @@ async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> li
             if row is None or row.parent != environment.id:
                 noun = with_article(ctx.registry[family].noun)
                 raise Invalid(f"{where}[{index}]: choose {noun} of this environment: none has the id {id}")
-            if chosen.setdefault(id, (row, asked))[1] != asked:
+            place = ChosenService(row, asked, f"{where}[{index}]")
+            if chosen.setdefault(id, place).asked != asked:
                 raise Invalid(f"{where}: name each {family} once: {name_of(row)} is there with two versions")
     families = [*ctx.kinds]
-    return sorted(chosen.values(), key=lambda item: (families.index(item[0].family), item[0].pos))
+    return sorted(chosen.values(), key=lambda item: (families.index(item.row.family), item.row.pos))
 
 
 # How they are

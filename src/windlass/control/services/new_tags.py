@@ -17,6 +17,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.states import State
+from windlass.core.words.images import with_registry
 from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
@@ -43,7 +44,9 @@ async def deploy_new_tag(
 
 async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
     """True if the name that was asked for is that of an image: relative to its registry, or whole."""
-    return asked.image_name in (image.image_name, await whole_name(tx, org, image))
+    if asked.image_name == image.image_name:
+        return True
+    return with_registry(asked.image_name) == with_registry(await whole_name(tx, org, image))
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:

@@ -43,6 +43,14 @@ def registry_host(name: str) -> str:
     return first if is_host and not _HUB_HOSTS.match(name) else DOCKER_HUB
 
 
+def with_registry(name: str) -> str:
+    """Returns a name with its registry, also where that is Docker Hub: `docker.io/library/nginx`."""
+    if registry_host(name) != DOCKER_HUB:
+        return name
+    rest = _HUB_HOSTS.sub("", name)
+    return f"{DOCKER_HUB}/{rest}" if "/" in rest else f"{DOCKER_HUB}/library/{rest}"
+
+
 def spelled_out(name: str) -> str:
     """Returns a name in the one spelling that stands for all others: with its registry, without the usual
     port, and in small letters."""

@@ -109,6 +109,7 @@ def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[st
     word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
+        "application_id": news.service.id,  # the contract has it in every payload
         "service_id": news.service.id,
         "service_kind": enum_value(news.family),
         "service_name": news.service.name,

@@ -6,7 +6,7 @@ once it has ended well, that is recorded, and it is not run again.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from typing import NoReturn
 
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
@@ -47,8 +47,11 @@ async def run_before_removal(ledger: Ledger) -> None:
         workload = await _freeze(ledger, sub_action)
     except (Unusable, BuildError, GitError, TimeoutError) as error:
         raise RemovalFailed(str(error) or "the module could not be fetched in time") from error
-    if workload is not None:
-        await _run(ledger, workload)
+    if workload is None:
+        return
+    if failure := particulars(current).message if current else "":
+        await _give_up(ledger, workload, failure)
+    await _run(ledger, workload)
 
 
 async def _freeze(ledger: Ledger, sub_action: str) -> Workload | None:
@@ -76,10 +79,8 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
         await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
     except RunFailed as error:
-        engine, generation = ledger.place.engine, workload.generation
-        await engine.remove(workload.service, generation=generation, grace=workload.grace)
-        await _record(ledger, replace(report, is_timed_out=True))
-        raise RemovalFailed(str(error)) from error
+        await ledger.give_up(str(error), timed_out=True)
+        await _give_up(ledger, workload, str(error))
     except EngineError as error:
         raise RemovalFailed(str(error)) from error
     output = await last_output(ledger.ctx, workload.service, workload.deployment)
@@ -88,6 +89,14 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
     await _record(ledger, report)
     if failure := await failure_of(ledger, workload, report):
         raise RemovalFailed(failure, output)
+
+
+async def _give_up(ledger: Ledger, workload: Workload, failure: str) -> NoReturn:
+    """Ends a run that was given up: a worker that was killed meanwhile has recorded that, and none begins the
+    run again."""
+    engine, generation = ledger.place.engine, workload.generation
+    await engine.remove(workload.service, generation=generation, grace=workload.grace)
+    raise RemovalFailed(failure)
 
 
 @in_transaction
