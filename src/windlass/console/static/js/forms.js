@@ -69,13 +69,15 @@ function field(document, name, schema, value, { isRequired, choices, folds, sibl
   const id = `field-${name}-${Math.random().toString(36).slice(2, 8)}`;
   control.input?.setAttribute("id", id);
   if (isRequired) control.input?.setAttribute("aria-required", "true");
-  const about = schema["x-refers"] && control.input?.tagName === "SELECT" ? "" : (schema.description || "").replace(AS_JSON, "");
+  const isChosen = Boolean(schema["x-refers"]) && control.input?.tagName === "SELECT"; // by its name: nobody needs the id
+  const heading = title(isChosen ? name.replace(/_id$/, "") : name);
+  const about = (schema.description || "").replace(AS_JSON, "").replace(isChosen ? /^Id of .*/ : "", "");
   const help = [schema.format === "date-time" ? words.yourTime : byTitles(about, siblings), !control.isChoice && limits(schema)].filter(Boolean).join(". ");
   if (help && control.input) control.input.setAttribute("aria-describedby", `${id}-help`);
-  const heading = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, title(name), isRequired && h("span", { class: "muted" }, ` (${words.required})`));
+  const label = h(control.input ? "label" : "span", control.input ? { for: id, class: "field-title" } : { class: "field-title" }, heading, isRequired && h("span", { class: "muted" }, ` (${words.required})`));
   const node = control.isGroup
-    ? h("fieldset", { class: "field group", "data-field": name }, h("legend", {}, title(name)), help && h("p", { class: "help" }, prose(help)), control.node)
-    : h("div", { class: control.isSwitch ? "field switch" : "field", "data-field": name }, heading, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
+    ? h("fieldset", { class: "field group", "data-field": name }, h("legend", {}, heading), help && h("p", { class: "help" }, prose(help)), control.node)
+    : h("div", { class: control.isSwitch ? "field switch" : "field", "data-field": name }, label, control.node, help && h("p", { class: "help", id: `${id}-help` }, prose(help)));
   return { node, read: control.read, start: control.read(), limit: control.limit };
 }
 

@@ -35,7 +35,7 @@ const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", 
 const fields = {
   scheduled_at: "Timetable (cron)", docker: "Git repository", timezone: "Time zone", max_nb_restart: "Retries", max_duration_seconds: "Longest run in seconds", timeout_sec: "Longest run in seconds", missed_runs: "Missed runs",
   terraform_files_source: "Module", terraform_variables_source: "Input variables", tf_var_file_paths: "Files with values", tf_vars: "Values", auto_deploy_config: "Automatic deployment",
-  min_running_instances: "Least instances", max_running_instances: "Most instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", git_token_id: "Git token", config: "Login",
+  min_running_instances: "Least instances", max_running_instances: "Most instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", config: "Login",
 };
 
 export const words = {
@@ -121,6 +121,7 @@ export const words = {
     uninstall: { button: "Destroy resources", title: (name) => `Destroy the resources of ${name}`, done: (name) => `The resources of ${name} are being destroyed.` },
     cancelDeployment: { button: "Cancel deployment", title: (name) => `Cancel the deployment of ${name}`, will: "The deployment ends where it is. The version that serves stays.", done: (name) => `The deployment of ${name} is being cancelled.` },
   },
+  clone: { button: "Clone", title: (name) => `Clone ${name}`, nameOf: (name) => `${name}-copy`, will: "The copy has the settings, the variables and the secrets, and no data. Nothing of it runs until it is deployed." },
   rollback: {
     button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.",
     will: "The chosen version is started again with the variables of now. What serves goes on until it is ready.",

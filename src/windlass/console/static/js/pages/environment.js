@@ -65,6 +65,7 @@ export function render(state, place) {
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
+          button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),
       ],

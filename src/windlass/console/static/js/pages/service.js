@@ -102,6 +102,7 @@ function actions(state, place) {
     menu(words.more, [
       state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true, needs: ["POST", `${path}/rollback`] }),
       isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true, needs: ["POST", `${path}/stop`] }),
+      state.can("clone") && button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, service), { plain: true, needs: ["POST", `${path}/clone`] }),
       willOf(path, "uninstall") && deployments.length > 0 && button(words.actions.uninstall.button, () => act(place, path, service.name, { action: "uninstall", danger: true, typed: true }), { plain: true, danger: true, needs: ["POST", `${path}/uninstall`] }),
       button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true, needs: ["DELETE", path] }),
     ]),
