@@ -17,14 +17,13 @@ from windlass.core.declare.fields import (
     kept,
     shaped,
 )
-from windlass.core.declare.resource import Family, Shown, Spec, Trait, clash
-from windlass.core.declare.shapes import ABSOLUTE
+from windlass.core.declare.resource import Family, Shown, Spec, Trait
+from windlass.core.declare.shapes import PATH_OF_FILE
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import placeholder
 from windlass.core.words.audit import AuditWords
-from windlass.core.words.variables import PATH_OF_FILE, is_path_of_file
 
-MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="Makes it a file")]
+MountPath = Annotated[str, Meta(max_length=1024, pattern=PATH_OF_FILE, description="Makes it a file")]
 
 
 _VALUE = Meta(description="{{NAME}} in it stands for the value of another variable")
@@ -153,8 +152,6 @@ class SecretShown(Levelled):
 
 def normalise(spec: Variable | Secret) -> None:
     spec.description = spec.description or ""
-    if spec.mount_path and not is_path_of_file(spec.mount_path):
-        raise clash("mount_path", PATH_OF_FILE)
 
 
 def in_full(document: dict[str, Any]) -> dict[str, Any]:

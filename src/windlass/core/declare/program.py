@@ -161,16 +161,10 @@ def normalise_ports(ports: Sequence[PortRequest]) -> None:
 
 
 def check_mounts(storage: Sequence[StorageRequest]) -> None:
-    """Refuses volumes that no engine can mount beside each other, and one in the place of all files."""
+    """Refuses volumes that no engine can mount beside each other."""
     seen: set[str] = set()
     for index, volume in enumerate(storage):
-        if not {".", ".."}.isdisjoint(volume.mount_point.split("/")):
-            raise clash(
-                f"storage[{index}].mount_point", "must be a folder such as /data, without . or .. in it"
-            )
         folder = posixpath.normpath(volume.mount_point).lstrip("/")
-        if not folder:
-            raise clash(f"storage[{index}].mount_point", "must be a folder such as /data, and not / itself")
         if folder in seen:
             raise clash(f"storage[{index}].mount_point", f"another volume is mounted at /{folder}")
         seen.add(folder)

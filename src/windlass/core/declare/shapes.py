@@ -28,8 +28,14 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Base, Shown, Spec, clash
+from windlass.core.words import variables
 
-ABSOLUTE: Final = shaped(r"^/[^\x00-\x1f]*\Z", "must be a path that begins with /, such as /data")
+_PART: Final = r"(\.{0,2}[^/.\x00-\x1f][^/\x00-\x1f]*|\.{3}[^/\x00-\x1f]*)"
+"""A part of a path, other than . and .., which engines would read in their own ways."""
+PATH_OF_FILE: Final = shaped(rf"^(/{_PART})+\Z", variables.PATH_OF_FILE)
+_FOLDER: Final = shaped(
+    rf"^/+{_PART}(/+{_PART})*/*\Z", "must be a folder such as /data, not / itself, without . or .. in it"
+)
 
 
 ProbePort = Annotated[Port, Meta(description="Port that is asked: an internal port of the service")]
@@ -118,7 +124,7 @@ class Listener(Shown):
 
 class StorageRequest(Spec):
     size: Gibibytes
-    mount_point: Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE)]
+    mount_point: Annotated[str, Meta(max_length=1024, pattern=_FOLDER)]
     type: Literal["FAST_SSD"] = "FAST_SSD"
     id: Maybe[Id] = absent
 
