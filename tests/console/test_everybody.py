@@ -19,6 +19,20 @@ from windlass.console.files import ROOT, ConsoleFiles
 pytestmark = pytest.mark.elsewhere
 
 NARROWEST, *WIDER = (360, 820, 2560)
+BROKEN_WORDS = """(() => {
+  const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (texts.nextNode()) {
+    if (!texts.currentNode.parentElement.closest('td')) continue;
+    for (const { 0: word, index } of texts.currentNode.data.matchAll(/\\S{2,12}/g)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, index);
+      range.setEnd(texts.currentNode, index + word.length);
+      if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) broken.push(word);
+    }
+  }
+  return broken;
+})()"""
 SERIOUS = {"serious", "critical"}
 
 
@@ -73,6 +87,21 @@ def test_nothing_is_wider_than_the_window(server: Server, new_page, places, widt
         if across > width:
             wide[name] = across
     assert wide == {}
+
+
+def test_no_short_word_of_a_table_is_broken_in_a_usual_window(server: Server, new_page, places) -> None:
+    page = new_page("/", viewport={"width": 1280, "height": 800})
+    broken: dict[str, list[str]] = {}
+    for name, place in places.items():
+        page.goto(f"{server.url}/console{place}")
+        page.wait_for_selector("main h1")
+        if words := page.evaluate(BROKEN_WORDS):
+            broken[name] = words
+    assert broken == {}
+    page.goto(f"{server.url}/console{places['environment']}")
+    expect(page.locator("td.name-cell").first).to_be_visible()
+    page.evaluate("document.querySelector('td.name-cell a').style.cssText = 'display: block; width: 10px'")
+    assert page.evaluate(BROKEN_WORDS)
 
 
 def test_the_keyboard_alone_searches_opens_and_goes_back(server: Server, new_page, places) -> None:

@@ -81,6 +81,7 @@ def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
     expect(page.locator(".service-line")).to_contain_text("succeeded")
     assert text_at(server, host) == "Hello Ann!"
     page.locator(".crumbs").get_by_role("link", name="Deployments").click()
+    expect(page.get_by_role("button", name="Run now")).to_have_count(0)  # that is for jobs
     page.get_by_role("row", name=re.compile("v2 ")).get_by_role("button", name="Roll back to this").click()
     confirm(page, "Roll back")
     expect(page.locator(".service-line")).to_contain_text("succeeded")

@@ -64,7 +64,7 @@ export const words = {
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
   tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
-    state: "State", name: "Name", kind: "Kind", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
+    state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
   },
   origins: { API: "API", CLI: "command line", CONSOLE: "console", GIT: "git", WINDLASS: "Windlass", TERRAFORM_PROVIDER: "Terraform provider" },

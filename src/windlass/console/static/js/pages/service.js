@@ -96,7 +96,7 @@ function actions(state, place) {
     : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy", needs: ["POST", `${path}/deploy`] });
   const run = async () => (await import("./service/runs.js")).runNow(state, place);
   return [
-    isOn && deployments.length > 0 && state.can("run") && state.tab !== "runs" && button(words.runs.start, run, { key: "run", needs: ["POST", `${path}/run`] }),
+    isOn && deployments.length > 0 && state.has("run") && state.can("run") && state.tab !== "runs" && button(words.runs.start, run, { key: "run", needs: ["POST", `${path}/run`] }),
     isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart", needs: ["POST", `${path}/restart-service`] }),
     main,
     menu(words.more, [
