@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    do_POST = do_PUT = _take
+    do_POST = do_PUT = do_UNLOCK = _take
 
     def log_message(self, *_: object) -> None:
         pass
