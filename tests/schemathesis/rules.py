@@ -320,13 +320,17 @@ def variables_of_a_module_have_values(operation: Operation, body: Body) -> None:
     if isinstance(source := body.get("terraform_variables_source"), dict):
         if source.get("tf_var_file_paths"):
             source["tf_var_file_paths"] = ["prod.tfvars"]
-        for variable in source.get("tf_vars") or ():
+        for place, variable in enumerate(source.get("tf_vars") or ()):
+            variable["key"] = f"variable_{place}"  # each has one value
             variable["value"] = variable.get("value") or "1"
 
 
 @rule
 def a_module_is_run_at_a_commit_and_without_a_token(operation: Operation, body: Body) -> None:
     """A plan would have to be one that is there, and a git token one of the host."""
+    for chosen in body.get("terraforms") or ():
+        if isinstance(chosen, dict):
+            chosen.pop("plan_id", None)
     if operation.family and operation.family.name == "terraform":
         for field in ("id", "plan_id"):
             body.pop(field, None)
