@@ -217,8 +217,11 @@ def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> 
 
 
 @rule
-def a_probe_that_begins_with_a_patch_has_its_command(operation: Operation, body: Body) -> None:
-    """A merge patch may leave out what is there already; a service here has no probe with a command."""
+def what_begins_with_a_patch_is_whole(operation: Operation, body: Body) -> None:
+    """A merge patch may leave out what is there already; a service here has no probe with a command, and does
+    not scale by itself."""
+    if operation.method == "PATCH" and isinstance(scaling := body.get("autoscaling"), dict):
+        scaling.setdefault("mode", "KEDA")
     for probe in (body.get("healthchecks") or {}).values() if operation.method == "PATCH" else ():
         command = ((probe or {}).get("type") or {}).get("exec")
         if command is not None:
