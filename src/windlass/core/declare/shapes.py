@@ -30,11 +30,10 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.resource import Base, Shown, Spec, clash
 from windlass.core.words import variables
 
-_PART: Final = r"(\.{0,2}[^/.\x00-\x1f][^/\x00-\x1f]*|\.{3}[^/\x00-\x1f]*)"
-"""A part of a path, other than . and .., which engines would read in their own ways."""
-PATH_OF_FILE: Final = shaped(rf"^(/{_PART})+\Z", variables.PATH_OF_FILE)
+PATH_OF_FILE: Final = shaped(variables.FILE_PATTERN, variables.PATH_OF_FILE)
 _FOLDER: Final = shaped(
-    rf"^/+{_PART}(/+{_PART})*/*\Z", "must be a folder such as /data, not / itself, without . or .. in it"
+    rf"^/+{variables.PART_OF_PATH}(/+{variables.PART_OF_PATH})*/*\Z",
+    "must be a folder such as /data, not / itself, without . or .. in it",
 )
 
 

@@ -25,6 +25,10 @@ PATH_OF_FILE: Final = (
     "must be the absolute path of a file, such as /etc/app.conf, without ., .. or // in it, "
     "and not end with a slash"
 )
+PART_OF_PATH: Final = r"(\.{0,2}[^/.\x00-\x1f][^/\x00-\x1f]*|\.{3}[^/\x00-\x1f]*)"
+"""Pattern of a part of a path, other than . and .., which engines would read in their own ways."""
+FILE_PATTERN: Final = rf"^(/{PART_OF_PATH})+\Z"
+"""Pattern of a path that every engine takes as it is written."""
 DEEPEST: Final = 32
 """Maximum depth of references from a value to the last one it depends on."""
 
@@ -308,14 +312,9 @@ def _files(
 
 def _path(entry: DeclaredVariable) -> str:
     path = entry.mount_path
-    if not is_path_of_file(path):
+    if not re.match(FILE_PATTERN, path):
         raise Unusable(f"{entry.key}: its mount_path {path} names no file: {PATH_OF_FILE}")
     return path
-
-
-def is_path_of_file(path: str) -> bool:
-    """True for a path that every engine takes as it is written."""
-    return not path.endswith("/") and posixpath.normpath(path) == path and not path.startswith("//")
 
 
 def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
