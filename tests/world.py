@@ -14,7 +14,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from windlass.builders.terraform.programs import Programs
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
-from windlass.control.context.places import Places
+from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
@@ -217,6 +217,12 @@ class World:
         await self.installation.ctx.places.catch_up()
         await self.installation.worker.settle()
 
+    async def compare_instances(self) -> None:
+        """Compares what should run with what is there, at places that are due, and mends it."""
+        await self.installation.instance_check.look()
+        await self.installation.note_changes()
+        await self.settle()
+
     async def run(self, seconds: float) -> None:
         """Lets time pass, with the work that falls due in it."""
         for _ in range(max(1, round(seconds))):
@@ -344,9 +350,9 @@ async def make_world(
             kinds=kinds,
             out=out,
         )
-        await engine.start(installation.note_change, installation.ctx.logs.take)
-        places = installation.ctx.places
-        await places.start(installation.note_change, installation.ctx.logs.take)
+        places, note = installation.ctx.places, installation.instance_check.note
+        await engine.start(installation.note_change, installation.ctx.logs.take, partial(note, LOCAL))
+        await places.start(installation.note_change, installation.ctx.logs.take, note)
         installation.ctx.store.listen(_clusters_to(places))
         installation.metrics.kept_seconds = 0  # a test sees what it has just done
         world = World(installation, clock, engine, where)

@@ -21,6 +21,7 @@ from windlass.core.deploy.workload import (
     Observation,
     Outcome,
     Phase,
+    Presence,
     ServiceAddress,
     StoredData,
     Usage,
@@ -31,11 +32,13 @@ from windlass.engines.engine import (
     Execution,
     ExecutionRequest,
     Leave,
+    Missed,
     Note,
     Notice,
     NotReady,
     Sink,
     leave_at_once,
+    miss_nothing,
     note_nothing,
 )
 
@@ -62,7 +65,7 @@ class DeclarativeEngine:
         self._notice: Notice = lambda service: None
         self._controller: asyncio.Task[None] | None = None
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         self._notice = notice
         if self._controller is None:
             self._controller = asyncio.create_task(self._control())
@@ -148,6 +151,9 @@ class DeclarativeEngine:
 
     async def all(self) -> list[Instance]:
         return [pod for pods in self.pods.values() for pod in pods]
+
+    async def present(self) -> Sequence[Presence]:
+        return [Presence(pod.service, pod.generation, pod.phase is Phase.RUNNING) for pod in await self.all()]
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
         for key in [*self.replicas]:

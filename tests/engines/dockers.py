@@ -229,6 +229,24 @@ class Dockerd:
         helper.unlink()
         (self._folder / "pid").unlink(missing_ok=True)
 
+    def come_back_empty(self) -> None:
+        """As after a boot at which the disk of the data root was not there: the same engine, without its
+        containers, volumes and networks."""
+        self._shut_down()
+        _unmount_below(self._home / "data")
+        shutil.rmtree(self._home / "data")
+        host, self.host = self.host, f"unix://{self._folder}/aside.sock"
+        self.start()  # gets the images of tests before others reach it
+        self._shut_down()
+        self.host = host
+        self.start()
+
+    def _shut_down(self) -> None:
+        assert self._process
+        self._process.terminate()
+        self._process.wait(60)
+        kill(run_by(self._folder))
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
@@ -330,11 +348,11 @@ def own_engine(kind: type[Dockerd] = Dockerd) -> Iterator[Dockerd]:
         yield engine
     finally:
         engine.stop()
-        _unmounted(folder)
+        _unmount_below(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unmounted(folder: Path) -> None:
+def _unmount_below(folder: Path) -> None:
     for line in reversed(Path("/proc/mounts").read_text().splitlines()):
         if (point := line.split()[1]).startswith(f"{folder}/"):
             subprocess.run(["umount", "-l", point], check=False)

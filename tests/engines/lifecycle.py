@@ -45,6 +45,13 @@ class Lifecycle(AtStation):
         assert await rig.copies(it.service) == [(1, 0)]
         assert await station.engine.trouble() == ""
 
+    async def test_the_short_list_has_what_the_long_one_has(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        await station.apply(it, 2)
+        assert await station.engine.present() == [(it.service, 1, True)] * 2
+        await station.engine.remove(it.service, grace=0)
+        assert await station.engine.present() == []
+
     async def test_an_artifact_is_made_ready_as_often_as_asked_and_runs_nothing(self, rig, station):
         artifact = await rig.artifact(programs.SLEEPS)
         for _ in range(2):

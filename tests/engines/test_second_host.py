@@ -52,7 +52,7 @@ class Cluster:
         self.there, self.id, self.name = there, id, name
         self.path = ""
 
-    async def make(self) -> None:
+    async def make(self, **fields: Any) -> None:
         org = (await self.there.call("GET", "/organization"))["id"]
         project = await self._made(f"/organization/{org}/project", name=f"project {self.name}")
         environment = await self._made(f"/project/{project}/environment", name="blue", cluster_id=self.id)
@@ -63,7 +63,7 @@ class Cluster:
             "entrypoint": "sh -c", "arguments": [f"WHERE={self.name}; {SCRIPT}"],
             "storage": [{"size": 1, "mount_point": "/data"}],
         }  # fmt: skip
-        self.path = f"/container/{await self._made(f'/environment/{environment}/container', **body)}"
+        self.path = f"/container/{await self._made(f'/environment/{environment}/container', **body | fields)}"
 
     async def do(self, action: str, **body: Any) -> Any:
         begun = await self.there.call("POST", f"{self.path}/{action}", body)
@@ -212,6 +212,31 @@ async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tm
             return (await on(host.host)) == ([], [])
 
         await until(gone)
+
+
+async def test_an_engine_that_comes_back_empty_gets_everything_back_or_says_why_not(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        id = (await connected(there, "east", access(host)))["id"]
+        plain, stores = Cluster(there, id, "plain"), Cluster(there, id, "stores")
+        await plain.make(storage=[])
+        await stores.make()
+        for each in (plain, stores):
+            assert (await each.do("deploy"))["status"] == "SUCCEEDED"
+        await asyncio.to_thread(host.come_back_empty)
+
+        async def serves_again() -> bool:
+            said = (await there.call("GET", f"{plain.path}/status")).json
+            return said["state"] == "RUNNING" and len((await on(host.host))[0]) == 1
+
+        async def says_why_not() -> bool:
+            said = (await there.call("GET", f"{stores.path}/status")).json
+            return said["state"] == "ERROR" and said["message"].startswith("Bring back the volume of stores")
+
+        await until(serves_again)
+        await until(says_why_not)
+        assert await plain.text() == "plain"
+        for each in (plain, stores):
+            await there.call("DELETE", each.path)
 
 
 async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_to_do(tmp_path, host):

@@ -31,9 +31,11 @@ from windlass.engines.engine import (
     EngineAway,
     EngineError,
     ExecutionRequest,
+    Missed,
     Notice,
     Sink,
     VolumeLost,
+    miss_nothing,
 )
 
 Key = tuple[str, int, int]
@@ -116,14 +118,16 @@ class FakeEngine(EngineByHand):
         self.answers_at = 0
         """The port of this machine at which all instances answer; 0: made up, and none does."""
         self._sink: Sink = lambda service, lines: None
+        self.comes_back: Missed = miss_nothing
+        """Tells that it was away, and that notices may have been missed."""
 
     @property
     def is_away(self) -> bool:
         return self.away
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         await super().start(notice, sink)
-        self._notice, self._sink = notice, sink
+        self._notice, self._sink, self.comes_back = notice, sink, missed
 
     async def resolve(self, request: PullRequest, say: Callable[[str], None]) -> str:
         self._answer()
@@ -309,6 +313,13 @@ class FakeEngine(EngineByHand):
     def ends(self, service: str, reason: str) -> None:
         """Ends all instances of a service, which then wait to be restarted."""
         self._alter(service, phase=Phase.WAITING, reason=reason)
+
+    def forgets_everything(self) -> None:
+        """Comes back without instances and volumes, as an engine whose disk was not mounted."""
+        self.lost |= {instance.service for instance in self.instances.values()}
+        self.instances.clear()
+        self.running.clear()
+        self.comes_back()
 
     def recovers(self, service: str) -> None:
         self._alter(service, phase=Phase.RUNNING, unready="")

@@ -60,7 +60,9 @@ async def test_data_of_a_deleted_service_on_a_host_that_was_away_is_erased_on_it
     elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
     assert (await world.patch(path, elsewhere)).status == 409
     ctx.places._open.clear()
-    await ctx.places.start(world.installation.note_change, ctx.logs.take)
+    await ctx.places.start(
+        world.installation.note_change, ctx.logs.take, world.installation.instance_check.note
+    )
     engine.away = False
     await world.run(700)
     assert set(engine.discarded) == {app}

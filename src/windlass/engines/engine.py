@@ -22,6 +22,8 @@ from windlass.core.deploy.workload import (
     Observation,
     Outcome,
     OutputLine,
+    Phase,
+    Presence,
     ServiceAddress,
     StoredData,
     Usage,
@@ -121,6 +123,9 @@ class VolumeLost(EngineError):
 Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
 was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
+Missed = Callable[[], None]
+"""Called when notices may have been missed, because the engine was away: what runs may have changed in any
+way."""
 Say = Callable[[str], None]
 """Takes a line of the build log."""
 Note = Callable[[str], Awaitable[None]]
@@ -138,6 +143,10 @@ async def leave_at_once(instances: Sequence[Instance]) -> None:
 
 async def note_nothing(reason: str) -> None:
     """Tells no one."""
+
+
+def miss_nothing() -> None:
+    """Has nothing compared."""
 
 
 class Engine(Protocol):
@@ -161,7 +170,7 @@ class Engine(Protocol):
         engine gives it none."""
         return ""
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...
 
@@ -221,6 +230,13 @@ class Engine(Protocol):
     async def all(self) -> list[Instance]:
         """Returns the instances of all services."""
         ...
+
+    async def present(self) -> Sequence[Presence]:
+        """Returns which instances are there, with one call however many they are."""
+        return [
+            Presence(instance.service, instance.generation, instance.phase is Phase.RUNNING)
+            for instance in await self.all()
+        ]
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
         """Asks all instances of one generation, or of every generation, to end, and kills them after `grace`.

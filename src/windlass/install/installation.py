@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from windlass import __version__
@@ -28,6 +29,7 @@ from windlass.config import Settings
 from windlass.console.files import find_file
 from windlass.control.background.everywhere import everywhere
 from windlass.control.background.holdings import bring_back
+from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_owner import PlaceOwner
 from windlass.control.background.sampling import Sampler
 from windlass.control.background.worker import LEASE, Worker
@@ -122,6 +124,7 @@ class Installation:
         """Services of which the engine saw something, and when."""
         self._something_changed = asyncio.Event()
         self.routes = RouteUpdates(ctx)
+        self.instance_check = InstanceCheck(ctx, self.note_change)
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
         self.marked_engine = ctx.places.local.engine.name
@@ -135,13 +138,14 @@ class Installation:
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
         await note_api_port(ctx)
         await ctx.git.sweep()
-        await ctx.places.local.engine.start(self.note_change, ctx.logs.take)
+        missed = partial(self.instance_check.note, ctx.places.local.id)
+        await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
         if ctx.places.adopts:  # Some engines tell only now which one they are.
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
-        await ctx.places.start(self.note_change, ctx.logs.take)
+        await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
@@ -153,6 +157,7 @@ class Installation:
             self._note_marks,
             self.sampler.run,
             self._note_changes,
+            self.instance_check.run,
             self.routes.run,
             self.routes.watch_sites,
             ctx.places.keep_up,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -36,6 +37,8 @@ LAST_REQUESTS: Final = 60.0
 _log = log("places")
 
 
+MissedAt = Callable[[str], None]
+"""Takes the id of a place of which notices may have been missed."""
 FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
 """Takes the id of a cluster; answers None if there is no such cluster."""
 
@@ -54,7 +57,7 @@ class Places:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: set[str] = set()
         self._must_look = asyncio.Event()
-        self._watch: tuple[Notice, Sink] | None = None
+        self._watch: tuple[Notice, Sink, MissedAt] | None = None
         self.erasing: Counter[str] = Counter()
         """By cluster: deleted services whose data is being erased."""
         self.under_way: set[tuple[str, str]] = set()
@@ -113,9 +116,9 @@ class Places:
 
     # As long as the server runs
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: MissedAt) -> None:
         """Opens the places of all clusters in use; returns when each answered, or did not answer in time."""
-        self._watch = notice, sink
+        self._watch = notice, sink, missed
         for cluster, (_, place) in [*self._open.items()]:
             self._begin(cluster, place)
         for cluster in {*await self._reads.statuses.clusters(), *await self._reads.deletions.clusters()}:
@@ -183,12 +186,14 @@ class Places:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _start_engine(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
+    async def _start_engine(
+        self, cluster: str, place: Place, notice: Notice, sink: Sink, missed: MissedAt
+    ) -> None:
         async with self._locks[cluster]:
             await self._give_router(cluster)
         self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
         scope = EngineScope(self, cluster, notice, sink)
-        await place.engine.start(scope.notice, scope.take)
+        await place.engine.start(scope.notice, scope.take, partial(missed, place.id))
 
     async def _refresh(self, cluster: str) -> None:
         async with self._locks[cluster]:

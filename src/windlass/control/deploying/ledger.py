@@ -20,11 +20,11 @@ from windlass.control.deploying.documents import write_choices, write_deployed
 from windlass.control.deploying.followers import fail_followers, wake_followers
 from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import (
-    announce,
     finish,
     has_switched,
     move,
     particulars,
+    record_health,
     status_of,
     with_report,
 )
@@ -36,7 +36,6 @@ from windlass.core.deploy.plan import FIRST_STAGES, Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
-from windlass.core.words.events import Event
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
 
 P = ParamSpec("P")
@@ -276,12 +275,8 @@ class Ledger:
         async def write(tx: Tx) -> None:
             await self._fence(tx)
             status = await status_of(tx, self.service)
-            if status.state != was or await tx.deployments.open(self.service.id):
-                return
-            await tx.statuses.change(replace(status, state=state, message=message))
-            if state != was and (serving := await tx.deployments.get(workload.deployment)):
-                kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
-                await announce(tx, kind, self.service, serving, particulars(serving), message)
+            if status.state == was and not await tx.deployments.open(self.service.id):
+                await record_health(tx, self.service, state, message)
 
         await self.ctx.store.write(write)
 

@@ -239,6 +239,16 @@ async def cancel(
     return status
 
 
+async def record_health(tx: Tx, service: Row, state: State, message: str) -> None:
+    """Writes whether a service with nothing else under way runs as it should, and tells it if that is new."""
+    status = await status_of(tx, service)
+    await tx.statuses.change(replace(status, state=state, message=message))
+    serving = await tx.deployments.get(status.serving) if status.serving else None
+    if state != status.state and serving:
+        kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
+        await announce(tx, kind, service, serving, particulars(serving), message)
+
+
 def cancel_word(deployment: str) -> str:
     return f"cancel:{deployment}"
 

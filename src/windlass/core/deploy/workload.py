@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -224,6 +224,14 @@ class Instance(Struct, frozen=True, kw_only=True):
     @property
     def is_ready(self) -> bool:
         return self.phase is Phase.RUNNING and not self.unready
+
+
+class Presence(NamedTuple):
+    """An instance that is there, in short."""
+
+    service: str
+    generation: int
+    is_running: bool
 
 
 class Observation(Struct, frozen=True):

@@ -14,7 +14,18 @@ from windlass.engines.by_hand import probes
 from windlass.engines.by_hand.copies import Copies
 from windlass.engines.by_hand.health import HealthMonitor
 from windlass.engines.by_hand.readiness import ReadinessWait
-from windlass.engines.engine import Engine, Leave, Note, Notice, Say, Sink, leave_at_once, note_nothing
+from windlass.engines.engine import (
+    Engine,
+    Leave,
+    Missed,
+    Note,
+    Notice,
+    Say,
+    Sink,
+    leave_at_once,
+    miss_nothing,
+    note_nothing,
+)
 
 
 class EngineByHand(Engine, Copies):
@@ -24,7 +35,7 @@ class EngineByHand(Engine, Copies):
         self._health_clock = clock or SystemClock()
         self._monitor = HealthMonitor(self, self._health_clock)
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         self._monitor.start(notice, sink)
 
     async def stop(self) -> None:

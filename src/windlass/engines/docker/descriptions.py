@@ -11,6 +11,7 @@ from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta, Struct
 
+from windlass.core.deploy.workload import Presence
 from windlass.engines.docker import names
 
 MOST_LISTED: Final = 10_000
@@ -62,6 +63,11 @@ def container_name(container: ContainerSummary) -> str:
 
 def generation_of(container: ContainerSummary) -> int:
     return names.identity(container["Labels"])[1]
+
+
+def presence_of(container: ContainerSummary) -> Presence:
+    service, generation, _ = names.identity(container["Labels"])
+    return Presence(service, generation, container["State"] == "running")
 
 
 def is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:

@@ -26,6 +26,7 @@ from windlass.core.deploy.workload import (
     Artifact,
     Instance,
     Outcome,
+    Presence,
     ServiceAddress,
     StoredData,
     Usage,
@@ -44,6 +45,7 @@ from windlass.engines.docker.descriptions import (
     container_name,
     generation_of,
     is_chosen,
+    presence_of,
 )
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.execution import DockerExecution, ExecutionFiles
@@ -55,7 +57,17 @@ from windlass.engines.docker.machine import DockerMachine, server_host_of
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import read_usage
 from windlass.engines.docker.watch import EventWatcher
-from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Say, Sink
+from windlass.engines.engine import (
+    EngineAway,
+    EngineError,
+    Execution,
+    ExecutionRequest,
+    Missed,
+    Notice,
+    Say,
+    Sink,
+    miss_nothing,
+)
 
 PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
 """Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
@@ -93,9 +105,9 @@ class DockerEngine(EngineByHand):
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         await super().start(notice, sink)
-        await self._watch.start(notice, sink, SOON)
+        await self._watch.start(notice, sink, missed, SOON)
 
     async def _learn_machine(self) -> None:
         """Is called for each new connection: it may be another machine, or have grown."""
@@ -144,6 +156,14 @@ class DockerEngine(EngineByHand):
 
     async def all(self) -> list[Instance]:
         return await self._instances()
+
+    async def present(self) -> Sequence[Presence]:
+        with self._translated():
+            return [
+                presence_of(container)
+                for container in await self._containers.list()
+                if container["State"] != "removing"
+            ]
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
         with self._translated():

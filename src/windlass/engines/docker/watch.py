@@ -19,7 +19,7 @@ from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, Container
 from windlass.engines.docker.inspection import LastExit, exit_code
 from windlass.engines.docker.position import Positions, is_container_id
 from windlass.engines.docker.reader_lock import ReaderLock
-from windlass.engines.engine import Notice, Sink
+from windlass.engines.engine import Missed, Notice, Sink, miss_nothing
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
 LAST_WORDS: Final = 5.0
@@ -67,6 +67,7 @@ class EventWatcher:
         self._tried = asyncio.Event()
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
+        self._missed: Missed = miss_nothing
         # The events that the engine remembers tell how instances ended while no Windlass watched.
         self._since = "1"
 
@@ -74,9 +75,9 @@ class EventWatcher:
     def is_away(self) -> bool:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
-    async def start(self, notice: Notice, sink: Sink, patience: float) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed, patience: float) -> None:
         """Follows the output of running containers from now on, unless the engine is unavailable."""
-        self._notice, self._sink = notice, sink
+        self._notice, self._sink, self._missed = notice, sink, missed
         self._tried.clear()
         self._task = asyncio.create_task(self._run())
         with suppress(TimeoutError):
@@ -151,6 +152,7 @@ class EventWatcher:
                     if self._silent_since is not None:
                         _log.info("the Docker engine is back")
                     self._silent_since = None
+                    self._missed()
                     await self._follow_while_answered(events)
             except (Away, EngineRefused) as error:
                 if self._silent_since is None:

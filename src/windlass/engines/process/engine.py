@@ -32,7 +32,16 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.listeners import ListeningPort
-from windlass.engines.engine import EngineAway, EngineError, Execution, ExecutionRequest, Notice, Sink
+from windlass.engines.engine import (
+    EngineAway,
+    EngineError,
+    Execution,
+    ExecutionRequest,
+    Missed,
+    Notice,
+    Sink,
+    miss_nothing,
+)
 from windlass.engines.process import cgroups, execute, files, kernel, listening, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
@@ -108,7 +117,7 @@ class ProcessEngine(EngineByHand):
         self._prepared = False
         self._round: asyncio.Task[None] | None = None
 
-    async def start(self, notice: Notice, sink: Sink) -> None:
+    async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         await super().start(notice, sink)
         self._instances.open(notice)
         self._output.start(sink)

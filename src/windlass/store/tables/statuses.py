@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.store.nudges import status_word
+from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
@@ -39,6 +40,12 @@ SELECT {columns(StatusRow, "status")}
 FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
 ORDER BY resource.created, resource.id"""
 SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
+KEPT: Final = f"""
+SELECT deployment.number, {columns(StatusRow, "status")}
+FROM status JOIN deployment ON deployment.id = status.serving
+WHERE status.serving IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM deployment AS next WHERE next.service = status.id AND next.status IN ({OPEN_STATES})
+)"""
 SERVICES: Final = "SELECT id FROM status ORDER BY id"
 CLUSTERS: Final = "SELECT DISTINCT cluster FROM status WHERE cluster <> '' ORDER BY cluster"
 ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
@@ -66,6 +73,11 @@ class StatusTable(Table):
     async def serving(self) -> list[tuple[str, str, str]]:
         """Returns the services that are to run, each with its organization and the deployment it runs."""
         return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
+
+    async def kept(self) -> list[tuple[int, StatusRow]]:
+        """Returns the services that are to run as they are: no deployment waits or is under way. Each comes
+        after the number of the deployment that it runs."""
+        return [(row[0], StatusRow(*row[1:])) for row in await self._session.all(KEPT)]
 
     async def services(self) -> list[str]:
         return [row[0] for row in await self._session.all(SERVICES)]

@@ -1,0 +1,212 @@
+"""Each place compares the instances that should run with those that are there, and nothing stays away
+unnoticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.running.clusters import application_on, cluster, engine_of
+from tests.running.clusters import deploy as deploy_on
+from tests.running.deployments import deployed, generations
+from tests.tasks import with_tasks
+from tests.world import World, make_world
+from windlass.control.background.instance_check import compare
+from windlass.core.deploy.workload import Presence
+from windlass.core.words.events import Event
+from windlass.engines.engine import EngineAway
+from windlass.store import StatusRow
+
+TWO = {"min_running_instances": 2, "max_running_instances": 2}
+
+
+async def status(world: World, app: str) -> Any:
+    return (await world.get(f"/application/{app}/status")).json
+
+
+async def test_an_engine_that_comes_back_empty_starts_everything_again(world: World):
+    apps = [await deployed(world), await deployed(world, **TWO)]
+    world.engine.instances.clear()  # without a word, nothing is noticed
+    await world.run(60)
+    assert [await world.state(f"/application/{app}") for app in apps] == ["RUNNING"] * 2
+    assert world.engine.instances == {}
+    world.engine.comes_back()
+    await world.installation.instance_check.look()
+    for app in apps:
+        seen = await status(world, app)
+        assert (seen["state"], seen["running_instances"]) == ("ERROR", 0)
+        assert seen["message"].startswith("Wait until app-")
+    await world.compare_instances()
+    for app in apps:
+        seen = await status(world, app)
+        assert (seen["state"], seen["message"]) == ("RUNNING", "")
+        assert seen["running_instances"] == seen["instances"]
+    assert len(world.engine.instances) == 3
+    assert len(await world.events(Event.BROKE)) == len(await world.events(Event.RECOVERED)) == 2
+
+
+async def test_a_volume_that_went_with_the_engine_is_not_begun_empty(world: World):
+    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+    world.engine.forgets_everything()
+    await world.compare_instances()
+    seen = await status(world, app)
+    assert seen["state"] == "ERROR"
+    assert seen["message"].startswith("Bring back the volume")
+    assert world.engine.instances == {}
+
+
+async def test_a_service_that_cannot_start_again_says_why(world: World):
+    app = await deployed(world)
+    world.engine.broken = "Pull the image again: it is gone"
+    world.engine.forgets_everything()
+    await world.compare_instances()
+    assert (await status(world, app))["message"] == "Pull the image again: it is gone"
+    world.engine.broken = ""
+    await world.run(31)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_the_engine_of_a_cluster_that_comes_back_empty_starts_its_services_again(world: World):
+    east = await cluster(world)
+    app, here = await application_on(world, east), await deployed(world)
+    await deploy_on(world, app)
+    world.engine.instances.clear()  # that of this machine was not away
+    engine_of(world, east).forgets_everything()
+    await world.compare_instances()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert len(engine_of(world, east).instances) == 1
+    assert generations(world, here) == []
+
+
+async def test_an_instance_that_no_notice_told_of_is_started_again_and_another_one_ends(world: World):
+    app = await deployed(world, **TWO)
+    stopped = await deployed(world)
+    left = [one for one in world.engine.instances.values() if one.service == stopped]
+    await world.post(f"/application/{stopped}/stop")
+    await world.settle()
+    world.engine.instances[stopped, 1, 0] = left[0]
+    del world.engine.instances[app, 1, 1]
+    world.engine.comes_back()
+    await world.compare_instances()
+    assert generations(world, app) == [1, 1]
+    assert generations(world, stopped) == []
+    assert await world.state(f"/application/{stopped}") == "STOPPED"
+
+
+async def test_comparing_asks_the_engine_once_and_writes_nothing_where_all_is_right(
+    world: World, monkeypatch
+):
+    for _ in range(5):
+        await deployed(world)
+    calls: list[str] = []
+
+    def counted(verb: str) -> None:
+        known = getattr(world.engine, verb)
+
+        def call(*given: Any) -> Any:
+            calls.append(verb)
+            return known(*given)
+
+        monkeypatch.setattr(world.engine, verb, call)
+
+    for verb in ("present", "observe", "copies"):
+        counted(verb)
+    writes = world.installation.ctx.store.writes
+    world.engine.comes_back()
+    await world.installation.instance_check.look()
+    assert calls == ["present"]
+    assert world.installation.ctx.store.writes == writes
+    assert not world.installation._changed
+
+
+async def test_a_place_is_compared_when_it_is_due_and_again_if_its_engine_was_away(world: World):
+    app = await deployed(world)
+    world.engine.instances.clear()
+    await world.compare_instances()
+    assert generations(world, app) == []
+    world.engine.comes_back()
+    world.engine.away = True
+    await world.compare_instances()
+    world.engine.away = False
+    await world.compare_instances()
+    assert generations(world, app) == [1]
+
+
+async def test_an_engine_that_fails_at_the_comparison_stops_no_other(world: World, monkeypatch):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy_on(world, app)
+
+    async def fails() -> list[Presence]:
+        raise EngineAway("it went again")
+
+    monkeypatch.setattr(world.engine, "present", fails)
+    world.engine.comes_back()
+    engine_of(world, east).forgets_everything()
+    await world.compare_instances()
+    assert len(engine_of(world, east).instances) == 1
+
+
+async def test_a_service_whose_deployment_waits_is_left_to_it(world: World):
+    app = await deployed(world)
+    await world.post(f"/application/{app}/redeploy")
+    world.engine.forgets_everything()
+    await world.installation.instance_check.look()
+    assert not world.installation._changed
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_a_run_that_is_under_way_is_not_looked_at(database_url: str):
+    async with make_world(database_url, **with_tasks()) as world:
+        environment = await world.environment()
+        task = await world.made(f"/environment/{environment}/task", {"name": "task"})
+        began: list[str] = []
+
+        async def work(workload: Any) -> int:
+            began.append(workload.service)
+            world.engine.comes_back()
+            await world.installation.instance_check.look()
+            assert not world.installation._changed
+            return 0
+
+        world.engine.work = work
+        await world.post(f"/task/{task}/deploy")
+        await world.settle()
+        assert began == [task]
+
+
+KEPT = StatusRow(
+    id="shop", org="org", state="DEPLOYED", message="", deployment="d", deployments=3, deployed_at=1,
+    changed=1, serving="d", instances=2, running=2, ready=2,
+)  # fmt: skip
+RUNS, WAITS = Presence("shop", 3, True), Presence("shop", 3, False)
+
+
+@pytest.mark.parametrize(
+    ("present", "is_absent", "differs"),
+    [
+        ([RUNS, RUNS], False, False),
+        ([RUNS], False, True),
+        ([RUNS, WAITS], False, True),
+        ([RUNS, RUNS, RUNS], False, True),
+        ([], True, True),
+        ([RUNS, RUNS, Presence("shop", 2, True)], False, True),
+        ([Presence("shop", 2, True)], True, True),
+        ([RUNS, RUNS, Presence("other", 1, True)], False, False),
+    ],
+)
+def test_a_service_differs_unless_exactly_its_instances_are_there(present, is_absent, differs):
+    seen = compare([(3, KEPT)], present)
+    assert seen.absent == ([KEPT] if is_absent else [])
+    assert list(seen.services) == (["shop"] if differs else [])
+
+
+def test_a_crash_that_was_recorded_differs_from_nothing():
+    assert not compare([(3, replace(KEPT, running=1))], [RUNS, WAITS]).services
+
+
+def test_a_site_without_instances_is_never_absent():
+    assert not compare([(3, replace(KEPT, instances=0, running=0, ready=0))], []).absent
