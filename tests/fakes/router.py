@@ -58,6 +58,9 @@ class FakeRouter:
     async def complete(self) -> None:
         self.is_complete = True
 
+    async def keep(self, *, stays: bool) -> None:
+        """Holds no ports of the server."""
+
     async def metrics(self) -> Sequence[Metric]:
         return ()
 

@@ -46,13 +46,15 @@ class ServerProcess:
     def __init__(self, there: Place, **more: str) -> None:
         """`more` are variables of its environment."""
         self._there, self._more = there, more
+        self.port = 0
 
     async def start(self) -> None:
         settings = self._there.settings
-        self._log = self._there.folder / "server.log"
-        log = self._log.open("wb")
+        self.log = self._there.folder / "server.log"
+        log = self.log.open("wb")
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "windlass", "serve", "--port", "0", "--data-dir", settings.data_dir),
+            *(sys.executable, "-m", "windlass", "serve", "--port", str(self.port)),
+            *("--data-dir", settings.data_dir),
             env={
                 "WINDLASS_ADMIN_TOKEN": ADMIN,
                 "WINDLASS_ENGINE": settings.engine,
@@ -67,11 +69,11 @@ class ServerProcess:
         log.close()
 
         async def listens() -> bool:
-            assert self._process.returncode is None, self._log.read_text()
-            return LISTENS.search(self._log.read_bytes()) is not None
+            assert self._process.returncode is None, self.log.read_text()
+            return LISTENS.search(self.log.read_bytes()) is not None
 
         await until(listens)
-        found = LISTENS.search(self._log.read_bytes())
+        found = LISTENS.search(self.log.read_bytes())
         assert found
         self.url = found[1].decode()
 
@@ -100,15 +102,19 @@ async def application(there: Place, source: str = APP) -> AsyncIterator[tuple[Se
     repository.put({"requirements.txt": "", "app.py": source, "Procfile": "web: python app.py"}).commit()
     server = ServerProcess(there)
     await server.start()
+    ports = [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}]
+    git = {"url": repository.url, "branch": "main"}
+    app = await deploy(server, {"name": "web", "git_repository": git, "ports": ports})
+    links = await server.call("GET", f"/application/{app}/link")
+    yield server, app, links["results"][0]["url"]
+
+
+async def deploy(server: ServerProcess, body: Mapping[str, Any]) -> str:
+    """Returns the id of a new application when it runs."""
     org = (await server.call("GET", "/organization"))["results"][0]["id"]
     project = (await server.call("POST", f"/organization/{org}/project", {"name": "acme"}))["id"]
     environment = (await server.call("POST", f"/project/{project}/environment", {"name": "production"}))["id"]
-    body = {
-        "name": "web",
-        "git_repository": {"url": repository.url, "branch": "main"},
-        "ports": [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}],
-    }
-    app = (await server.call("POST", f"/environment/{environment}/application", body))["id"]
+    app: str = (await server.call("POST", f"/environment/{environment}/application", body))["id"]
     await server.call("POST", f"/application/{app}/deploy")
 
     async def runs() -> bool:
@@ -117,8 +123,7 @@ async def application(there: Place, source: str = APP) -> AsyncIterator[tuple[Se
         return bool(status["state"] == "RUNNING")
 
     await until(runs)
-    links = await server.call("GET", f"/application/{app}/link")
-    yield server, app, links["results"][0]["url"]
+    return app
 
 
 async def test_no_request_fails_while_the_server_restarts():
@@ -147,6 +152,7 @@ async def test_no_service_can_take_the_port_of_the_api_with_ipv6():
         taken = [address for address in IPV6 if can_be_taken(address, port)]
         await server.end(signal.SIGTERM)
         assert not taken
+        await until(lambda: _gone(Path(there.folder) / "gateway"))
         assert all(can_be_taken(address, port) for address in IPV6)
 
 

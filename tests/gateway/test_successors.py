@@ -33,7 +33,7 @@ async def test_a_successor_that_never_answers_holds_up_no_changes(
     path, changing, relieved = tmp_path / HANDOVER, asyncio.Lock(), asyncio.Event()
     listening = listen_at(path, socket.SOCK_SEQPACKET)
     doors = Doors(Journal(tmp_path / JOURNAL))
-    with closing(Succession(listening, doors, changing, no_elders, relieved.set)):
+    with closing(Succession(listening, doors, doors.sockets, changing, no_elders, relieved.set)):
         for _ in range(2):
             silent = connect_to(path, socket.SOCK_SEQPACKET)
             assert silent

@@ -19,6 +19,7 @@ from windlass.gateway.messages import (
     ClientFile,
     Complete,
     Forget,
+    Keep,
     Open,
     Reserve,
     Retire,
@@ -108,6 +109,8 @@ class Doors:
             case Complete():
                 for router in self._routers.values():
                     await router.complete()
+            case Keep():
+                pass  # only the journal needs it
         self._journal.note(change)
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:

@@ -20,7 +20,8 @@ from windlass.base.http_in.files import useful_files
 
 FOLDER: Final = "gateway"
 """Below the data directory."""
-CONTROL, HANDOVER, JOURNAL, LOCK, LOG = "control", "handover", "journal", "lock", "log"
+CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
+JOURNAL, LOCK, LOG = "journal", "lock", "log"
 _SOURCES: Final = ("gateway", "routers", "base/http_in")
 
 

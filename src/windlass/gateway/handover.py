@@ -116,14 +116,15 @@ class Succession:
         self,
         listening: socket.socket,
         doors: Doors,
+        sockets: Callable[[], Sockets],
         changing: asyncio.Lock,
         elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
         relieved: Callable[[], None],
     ) -> None:
-        """`changing` is held while the doors must not change; `elders` drains the gateways before this one;
-        `relieved` is called when the successor serves."""
+        """`sockets` are those that it hands over. `changing` is held while the doors must not change;
+        `elders` drains the gateways before this one; `relieved` is called when the successor serves."""
         self._listening = listening
-        self._doors, self._changing = doors, changing
+        self._doors, self._sockets, self._changing = doors, sockets, changing
         self._elders, self._relieved = elders, relieved
         self._loop = asyncio.get_running_loop()
         self._decided = asyncio.Event()
@@ -175,7 +176,7 @@ class Succession:
         task.add_done_callback(self._tasks.discard)
 
     def _send_sockets(self, channel: Channel[FromSuccessor]) -> None:
-        sockets = list(self._doors.sockets().items())
+        sockets = list(self._sockets().items())
         for begin in range(0, len(sockets), MOST_FILES):
             some = sockets[begin : begin + MOST_FILES]
             files = [os.dup(listening.fileno()) for _, listening in some]

@@ -20,7 +20,7 @@ import msgspec
 
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
-from windlass.gateway.messages import Change, Complete, Forget, Open, Reserve, Retire, SetRoutes, encode
+from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Reserve, Retire, SetRoutes, encode
 from windlass.gateway.wire import frame, frames
 
 _log = log("gateway")
@@ -35,11 +35,13 @@ class ToldRoutes:
         self.doors: dict[str, Open] = {}
         self.is_complete = False
         """Every service had its routes once."""
+        self.stays = False
+        """Programs may be running that no route leads to."""
         self._reserved: dict[tuple[str, str], Reserve] = {}
         self._routes: dict[tuple[str, str], SetRoutes] = {}
 
     def __len__(self) -> int:
-        return len(self.doors) + len(self._reserved) + len(self._routes) + self.is_complete
+        return len(self.doors) + len(self._reserved) + len(self._routes) + self.is_complete + self.stays
 
     def note(self, change: Change) -> None:
         match change:
@@ -57,6 +59,8 @@ class ToldRoutes:
                 self._drop((change.door, change.service))
             case Complete():
                 self.is_complete = True
+            case Keep():
+                self.stays = change.stays
 
     def _drop(self, key: tuple[str, str]) -> None:
         self._reserved.pop(key, None)
@@ -67,9 +71,9 @@ class ToldRoutes:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is reached through the gateway."""
+        """True if nothing is reached through the gateway, and nothing runs that is not reached."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
-        return not any(route.endpoints or route.site for route in routes)
+        return not self.stays and not any(route.endpoints or route.site for route in routes)
 
     def of(self, door: str) -> Iterator[Change]:
         """Yields the changes that bring a door, opened already, to where it was."""
@@ -82,6 +86,8 @@ class ToldRoutes:
             yield from self.of(door)
         if self.is_complete:
             yield Complete()
+        if self.stays:
+            yield Keep(stays=True)
 
 
 class Journal:

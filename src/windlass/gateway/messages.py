@@ -64,6 +64,13 @@ class Complete(Struct, frozen=True, tag=True):
     """Tells that all services of all doors have their routes."""
 
 
+class Keep(Struct, frozen=True, tag=True):
+    """Tells whether the gateway has to stay without a server and without routes: programs of services may be
+    running that are not reached from outside, and the ports of servers are held from them."""
+
+    stays: bool
+
+
 class DrainEndpoints(Struct, frozen=True, tag=True):
     door: str
     endpoints: tuple[Endpoint, ...]
@@ -78,7 +85,7 @@ class AskTraffic(Struct, frozen=True, tag=True):
     """Asks for the requests of services."""
 
 
-Change = Open | Reserve | SetRoutes | Forget | Retire | Complete
+Change = Open | Reserve | SetRoutes | Forget | Retire | Complete | Keep
 """Calls that the journal keeps."""
 Call = Change | DrainEndpoints | Ask | AskTraffic
 
@@ -167,5 +174,32 @@ class ElderDrain(Struct, frozen=True, tag=True):
 
 FromElder = ListeningSockets | SocketsEnd | ClientFile | DrainEnd
 FromSuccessor = SuccessorServes | ElderDrain
+
+# Between a server and its gateway about the sockets of the API, with file descriptors
+
+
+class AskSockets(Struct, frozen=True, tag=True):
+    """Asks for the sockets of a server that listened here before."""
+
+    host: str
+    port: int
+    listens: bool
+    """The one that asks is about to listen there: sockets at other addresses with this port are closed."""
+
+
+class KeepSockets(Struct, frozen=True, tag=True):
+    """Gives copies of the sockets at which a server accepts from now on."""
+
+    places: tuple[tuple[str, int], ...]
+
+
+class KeptSockets(Struct, frozen=True, tag=True):
+    """The sockets that were asked for, or none; or the process that accepts at them."""
+
+    places: tuple[tuple[str, int], ...] = ()
+    process: int = 0
+
+
+FromServer = AskSockets | KeepSockets
 
 encode = msgpack.encode

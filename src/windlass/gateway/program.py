@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from windlass.base.filelock import open_lock_file, release, wait_for
 from windlass.base.log import log
-from windlass.gateway.doors import Doors
+from windlass.gateway import api_door
+from windlass.gateway.api_door import ApiDoor
+from windlass.gateway.doors import Doors, Sockets
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, LOG, build, is_of_this_user, listen_at
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
@@ -32,6 +34,7 @@ from windlass.gateway.messages import (
     GatewayReply,
     GatewayRequest,
     GatewayState,
+    Keep,
     Open,
     encode,
     refuse_another_place,
@@ -75,13 +78,14 @@ class GatewayProgram:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked.set)
-        control, succession = await self._begin()
+        control, succession, api = await self._begin()
         watching = [
             loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
         ]
         try:
             await _first_of(self._relieved, self._ended)
             control.close()
+            api.close()
             for link in list(self._links):
                 link.cancel()  # servers repeat at the successor what was not answered
             if not self._ended.is_set():
@@ -91,10 +95,11 @@ class GatewayProgram:
                 task.cancel()
             await asyncio.gather(*watching, *self._links, return_exceptions=True)
             succession.close()
+            api.close()
             await self._doors.stop()
             self._journal.close()
 
-    async def _begin(self) -> tuple[asyncio.Server, Succession]:
+    async def _begin(self) -> tuple[asyncio.Server, Succession, ApiDoor]:
         """Starts, in place of the gateway that runs. Two that start at once do so one after the other."""
         lock = open_lock_file(self._folder / LOCK)
         try:
@@ -102,10 +107,17 @@ class GatewayProgram:
             self._elder = find_elder(self._folder)
             inherited = await self._elder.sockets() if self._elder else {}
             self._journal.open()
+            kept = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == api_door.DOOR}
             await self._doors.restore(inherited)
+            api = ApiDoor(self._folder, kept)
+
+            def sockets() -> Sockets:
+                return self._doors.sockets() | api.sockets()
+
             succession = Succession(
                 listen_at(self._folder / HANDOVER, socket.SOCK_SEQPACKET),
                 self._doors,
+                sockets,
                 self._changing,
                 self._drain_elder,
                 self._relieved.set,
@@ -117,7 +129,7 @@ class GatewayProgram:
         finally:
             release(lock)
         _log.info("the gateway serves", extra={"pid": os.getpid(), "build": build()})
-        return server, succession
+        return server, succession, api
 
     # What servers ask for
 
@@ -171,6 +183,8 @@ class GatewayProgram:
                 async with self._changing:
                     if self._relieved.is_set():
                         raise Relieved
+                    if isinstance(call, Keep) and not call.stays and len(self._links) > 1:
+                        call = Keep(stays=True)  # for the servers that are still there
                     if isinstance(call, Open):
                         refuse_another_place(self._held_by_others(opened).get(call.door), call)
                     await self._doors.change(call)

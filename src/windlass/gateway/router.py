@@ -17,6 +17,7 @@ from windlass.gateway.messages import (
     DrainEndpoints,
     Forget,
     GatewayState,
+    Keep,
     Open,
     Reserve,
     Retire,
@@ -50,6 +51,7 @@ class GatewayRouter:
         self._routes: dict[str, SetRoutes] = {}
         """The routes that this server told, for a gateway that has lost them."""
         self._is_complete = False
+        self._stays = False
 
     @property
     def port(self) -> int:
@@ -100,6 +102,10 @@ class GatewayRouter:
         await self._link.call(Complete())
         self._is_complete = True
 
+    async def keep(self, *, stays: bool) -> None:
+        await self._link.call(Keep(stays))
+        self._stays = stays
+
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the requests of services, of all doors of the gateway."""
         return (await self._ask_traffic()).traffic
@@ -139,6 +145,8 @@ class GatewayRouter:
             raise failed
         if self._is_complete:
             await ask(Complete())
+        if self._stays:
+            await ask(Keep(stays=True))
 
 
 def _up(is_up: bool) -> Metric:

@@ -63,6 +63,7 @@ from windlass.install.composition import (
 )
 from windlass.install.ownership import OwnershipReport, PartsFor, check_start
 from windlass.install.parts import Parts, kept_engine, real_parts
+from windlass.routers.router import RouteError
 from windlass.store import CLUSTER, ROUTE, Tx
 from windlass.store.migrate import newest
 
@@ -136,6 +137,7 @@ class Installation:
         """Finds running services, then starts the background loops."""
         ctx = self.ctx
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
+        await ctx.places.local.router.keep(stays=True)
         await note_api_port(ctx)
         await ctx.git.sweep()
         missed = partial(self.instance_check.note, ctx.places.local.id)
@@ -188,7 +190,7 @@ class Installation:
         await self.ctx.git_reader.stop()
         await self.ctx.git.stop()
         await self.ctx.out.close()
-        self.left_running = await self._count_running()
+        await self._count_running()
         await self.app.stop_logging()
         await self.ctx.places.stop()
         self.ctx.logs.close()
@@ -202,17 +204,21 @@ class Installation:
             trouble = str(error)
         return 0.0 if trouble else max(_PATIENCE, self.ctx.settings.stop_seconds)
 
-    async def _count_running(self) -> int:
-        with suppress(EngineError, TimeoutError):
+    async def _count_running(self) -> None:
+        """Counts what goes on, and has the gateway end if nothing does."""
+        instances: list[Instance] = []
+
+        async def look(place: Place) -> None:
+            instances.extend(await place.engine.all())
+
+        with suppress(EngineError, TimeoutError, RouteError):
             async with asyncio.timeout(_PATIENCE):
-                seen: list[Instance] = []
-
-                async def look(place: Place) -> None:
-                    seen.extend(await place.engine.all())
-
                 await everywhere(self.ctx, look)
-            return len({instance.service for instance in seen if instance.phase is Phase.RUNNING})
-        return 0
+                self.left_running = len(
+                    {instance.service for instance in instances if instance.phase is Phase.RUNNING}
+                )
+                if all(instance.phase is Phase.EXITED for instance in instances):
+                    await self.ctx.places.local.router.keep(stays=False)
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Watches everything that should run from now on."""

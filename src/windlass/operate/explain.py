@@ -9,9 +9,12 @@ from contextlib import contextmanager
 import apsw
 
 from windlass.base.errors import Unavailable
+from windlass.config import Settings
 from windlass.control.background.place_owner import OwnerAlive
+from windlass.gateway.api_sockets import PortInUse
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs
+from windlass.operate.port_holder import holder_of
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
@@ -85,6 +88,10 @@ _LISTENING: Mapping[int, str] = {
 }
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> CommandRefused:
+def cannot_listen(settings: Settings, error: OSError | PortInUse) -> CommandRefused:
+    where = f"cannot listen on {settings.host}, port {settings.port}"
+    if isinstance(error, PortInUse):
+        return CommandRefused(f"{where}: stop the server that runs here already, process {error.process}")
     reason = _LISTENING.get(error.errno or 0, f"{error.strerror or error}: see --host and --port")
-    return CommandRefused(f"cannot listen on {host}, port {port}: {reason}")
+    holder = holder_of(settings.port, settings) if error.errno == errno.EADDRINUSE else ""
+    return CommandRefused(f"{where}: {reason}" + (f". It is {holder}" if holder else ""))

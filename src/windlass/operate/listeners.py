@@ -6,6 +6,9 @@ import http.client
 import json
 from typing import Final
 
+from windlass.config import Settings
+from windlass.gateway.api_sockets import PortInUse, take_sockets
+from windlass.gateway.files import folder_of
 from windlass.routers.builtin import pages
 
 _QUICKLY: Final = 1.0
@@ -38,6 +41,17 @@ def is_windlass(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def is_kept(settings: Settings) -> bool:
+    """Returns whether the gateway of this data directory keeps the port of the API for the next server."""
+    try:
+        kept = take_sockets(folder_of(settings.data_dir), settings.host, settings.port, listens=False)
+    except PortInUse:
+        return False
+    for held in kept.values():
+        held.close()
+    return bool(kept)
 
 
 def is_gateway(host: str, port: int) -> bool:

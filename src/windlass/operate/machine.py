@@ -20,7 +20,8 @@ from windlass.engines.process.records import unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.build_cache import build_cache
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
-from windlass.operate.listeners import is_gateway, is_windlass
+from windlass.operate.listeners import is_gateway, is_kept, is_windlass
+from windlass.operate.port_holder import holder_of
 from windlass.serve.server import listen
 
 _CONTAINERS = "to run services in containers, install and start Docker, or say where it is with docker_host"
@@ -223,13 +224,11 @@ def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> F
     except OSError as error:
         if error.errno == errno.EADDRINUSE and is_windlass(settings.host, settings.port):
             return ok(what, f"{host}, port {port}: a Windlass runs there")
-        if error.errno == errno.EADDRINUSE and prefix and is_gateway(host, port):
+        if error.errno == errno.EADDRINUSE and (is_gateway(host, port) if prefix else is_kept(settings)):
             return ok(what, f"{host}, port {port}: the gateway of a Windlass is there, without its server")
         flags = f"--{prefix}port, or another address with --{prefix}host"
-        why = (
-            "is taken by another program"
-            if error.errno == errno.EADDRINUSE
-            else f": {error.strerror or error}"
-        )
+        why = f": {error.strerror or error}"
+        if error.errno == errno.EADDRINUSE:
+            why = f"is taken by {holder_of(port, settings) or 'another program'}"
         return fail(what, f"{host}, port {port} {why}", f"free it, or choose another with {flags}")
     return ok(what, f"{host}, port {port} is free")

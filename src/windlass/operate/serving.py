@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import shutil
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,11 +18,12 @@ import uvloop
 from windlass import __version__
 from windlass.base.cleanup import on_failure
 from windlass.base.hardening import refuse_dumps, wipe_variables
-from windlass.base.held_ports import hold_other_family
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
+from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
+from windlass.gateway.files import folder_of
 from windlass.gateway.starting import end_gateway
 from windlass.install.database import looking
 from windlass.install.installation import install
@@ -53,13 +54,10 @@ def keep_secrets() -> None:
 async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
     with on_failure(partial(end_gateway, gateway)):  # a server that is refused leaves no program behind
         await check_engine(settings)
-        try:
-            listening = listen(settings.host, settings.port)
-        except OSError as error:
-            raise cannot_listen(settings.host, settings.port, error) from error
-        held = hold_other_family(settings.host, listening.getsockname()[1])
+        sockets = take_port(settings)
         # A port that was left to the system is known now, and is a part of the built-in issuer's name.
-        settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
+        settings = msgspec.structs.replace(settings, port=sockets.listening.getsockname()[1])
+        keeping = asyncio.create_task(sockets.keep())
         installation = await install(settings, adopt=adopt, gateway=gateway)
 
     isolation = await isolation_in_use(settings)
@@ -71,11 +69,26 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
         if isolation:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
-    with held or nullcontext():
-        await serve(installation, listening, announce)
+    with closing(sockets):
+        await serve(installation, sockets.listening, announce)
+        keeping.cancel()
     await asyncio.gather(*reporting)
     if message := goodbye(settings, installation.left_running):
         click.echo(message, err=True)
+
+
+def take_port(settings: Settings) -> ApiSockets:
+    """Listens where the settings say: at the socket that the gateway has kept since the last server, or at a
+    new one."""
+    folder = folder_of(settings.data_dir)
+    try:
+        kept = take_sockets(folder, settings.host, settings.port)
+        if not kept:
+            listening = listen(settings.host, settings.port)
+            kept = {(settings.host, listening.getsockname()[1]): listening}
+    except (OSError, PortInUse) as error:
+        raise cannot_listen(settings, error) from error
+    return ApiSockets(folder, settings.host, kept)
 
 
 async def _report(isolation: Isolation, *, is_first: bool) -> None:

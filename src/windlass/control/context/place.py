@@ -36,6 +36,11 @@ class HttpRouter(Router, Protocol):
         """Returns the requests of services so far, also of routers beside this one. Raises RouteError."""
         ...
 
+    async def keep(self, *, stays: bool) -> None:
+        """Tells whether programs of services run or may be started. While they do, ports of this server are
+        held from them, also when it has ended."""
+        ...
+
     async def retire(self, patience: float) -> None:
         """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
         ...

@@ -184,6 +184,9 @@ class BuiltinRouter:
     async def complete(self) -> None:
         self._shared.is_complete = True
 
+    async def keep(self, *, stays: bool) -> None:
+        """Holds no ports of the server."""
+
     async def metrics(self) -> Sequence[Metric]:
         """Returns no metrics: the server makes them of `traffic`."""
         return ()

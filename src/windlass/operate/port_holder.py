@@ -1,0 +1,66 @@
+"""Finds out who listens at a port of this machine, for messages to the operator."""
+
+from __future__ import annotations
+
+import pwd
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.config import Settings
+from windlass.engines.process import kernel, listening, process_table
+from windlass.engines.process.records import RecordStore
+from windlass.install.parts import process_folder
+
+_LONGEST: Final = 80
+"""Characters of a command that are shown."""
+
+
+def holder_of(port: int, settings: Settings) -> str:
+    """Returns a description of the process that listens at a port; empty if it cannot be seen."""
+    inodes = listening.read_listeners().get(port, set())
+    for pid in _processes() if inodes else ():
+        if inodes & listening.sockets([pid]):
+            return _describe(pid, settings)
+    return ""
+
+
+def _processes() -> Iterator[int]:
+    return (process.pid for process in kernel.everyone() if not process.dead)
+
+
+def _describe(pid: int, settings: Settings) -> str:
+    user, service = kernel.user(pid), _service_of(pid, settings)
+    text = f"process {pid} ({command_of(pid)})"
+    if user is not None:
+        text += f" of the user {_name(user)}"
+    return f"{text}, which is of the service {service} of this installation" if service else text
+
+
+def command_of(pid: int) -> str:
+    """Returns its command, shortened, without characters that a terminal would obey."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        text = shlex.join(word.decode(errors="replace") for word in words)
+        plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+        return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+    return "ended"
+
+
+def _name(user: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(user).pw_name
+    return str(user)
+
+
+def _service_of(pid: int, settings: Settings) -> str:
+    records = RecordStore(process_folder(settings).resolve())
+    table = process_table.count(records.folder)
+    for key in records.find():
+        if (record := records.known(key)) is not None:
+            home, leader = records.home(key), record.process
+            if any(member.stat.pid == pid for member in process_table.members(table, home, leader, record)):
+                return key.service
+    return ""
