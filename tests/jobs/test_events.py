@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.sites import Programs, cron, deployed, new_job, ready_job, runs, states
+from tests.jobs.sites import Programs, cron, deployed, new_job, ready_job, states
 from tests.world import World
 
 
@@ -206,62 +206,6 @@ async def variables(world: World, environment: str) -> dict[str, Any]:
     return {row["key"]: row["value"] for row in listed["results"]}
 
 
-async def test_the_output_file_of_a_run_becomes_variables_for_its_environment(world: World) -> None:
-    environment, _, job, app = await environment_with(world, "on_start")
-    world.engine.output = (
-        b'{"BUCKET": {"value": "shop-7f3a", "description": "For pictures"},'
-        b' "KEY": {"value": "s3cret-of-the-shop", "sensitive": true}, "PORT_OF_IT": {"value": 5432}}'
-    )
-    await asked(world, environment, "deploy")
-    assert await variables(world, environment) == {"BUCKET": "shop-7f3a", "PORT_OF_IT": "5432"}
-    secrets = await world.get(f"/environment/{environment}/secret")
-    assert [row["key"] for row in secrets["results"]] == ["KEY"]
-    assert "s3cret" not in str(secrets.json)
-    started = world.engine.running[app].variables
-    assert (started["BUCKET"], started["KEY"]) == ("shop-7f3a", "s3cret-of-the-shop")
-    assert (await runs(world, job))[0]["output_variables"] == ["BUCKET", "KEY", "PORT_OF_IT"]
-
-
-async def test_a_later_run_changes_the_variables_that_a_job_has_set(world: World) -> None:
-    environment = await world.environment()
-    world.engine.output = b'{"A": {"value": "1"}, "B": {"value": "1"}}'
-    job = await ready_job(world, environment, schedule=events("on_start"))
-    world.engine.output = b'{"A": {"value": "2"}, "B": {"value": "2", "sensitive": true}}'
-    assert (await deployed(world, job))["status"] == "SUCCEEDED"
-    assert await variables(world, environment) == {"A": "2"}
-
-
-async def test_an_output_replaces_no_variable_of_people(world: World) -> None:
-    environment = await world.environment()
-    await world.made(f"/environment/{environment}/environmentVariable", {"key": "A", "value": "mine"})
-    world.engine.output = b'{"A": {"value": "1"}}'
-    job = await new_job(world, environment, schedule=events("on_start"))
-    deployment = await deployed(world, job)
-    assert (deployment["status"], "no job has set it" in deployment["message"]) == ("FAILED", True)
-    assert await variables(world, environment) == {"A": "mine"}
-
-
-@pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
-async def test_an_output_hides_no_variable_of_the_project(world: World, kind: str) -> None:
-    """Negative control: `test_the_output_file_of_a_run_becomes_variables_for_its_environment`."""
-    project = await world.project()
-    environment = await world.environment(project)
-    await world.made(f"/project/{project}/{kind}", {"key": "A", "value": "mine"})
-    world.engine.output = b'{"A": {"value": "1"}, "B": {"value": "1"}}'
-    job = await new_job(world, environment, schedule=events("on_start"))
-    deployment = await deployed(world, job)
-    assert deployment["status"] == "FAILED"
-    assert "or delete that variable of the project" in deployment["message"]
-    assert await variables(world, environment) == ({"A": "mine"} if kind == "environmentVariable" else {})
-
-
-@pytest.mark.parametrize("key", ["WINDLASS_PROJECT_ID", "QOVERY_POSTGRESQL_Z00000000_HOST_INTERNAL"])
-async def test_an_output_hides_nothing_that_windlass_sets(world: World, key: str) -> None:
-    world.engine.output = b'{"%s": {"value": "evil.test"}}' % key.encode()
-    job = await new_job(world, schedule=events("on_start"))
-    assert "Windlass itself sets such names" in (await deployed(world, job))["message"]
-
-
 @pytest.mark.parametrize(
     "output",
     [
@@ -280,14 +224,3 @@ async def test_an_output_file_in_another_form_fails_the_run(world: World, output
     job = await new_job(world, schedule=events("on_start"))
     deployment = await deployed(world, job)
     assert (deployment["status"], "Write an object such as" in deployment["message"]) == ("FAILED", True)
-
-
-async def test_an_output_that_no_process_could_take_stops_no_other_service(world: World) -> None:
-    """Negative control: `test_the_output_file_of_a_run_becomes_variables_for_its_environment`."""
-    environment, _, job, app = await environment_with(world, "on_start")
-    world.engine.output = b'{"A": {"value": "x\\u0000y"}}'
-    assert "Write no NUL to the output file" in (await deployed(world, job))["message"]
-    assert (await world.post(f"/application/{app}/deploy")).status == 202
-    await world.settle()
-    assert await world.state(f"/application/{app}") == "RUNNING"
-    assert await variables(world, environment) == {}

@@ -64,7 +64,10 @@ async def test_an_event_is_one_run_wherever_the_worker_is_killed(world: World, p
     await world.post(f"/job/{job}/deploy")
     await recover(world)
     (run,) = await runs(world, job)
-    assert (run["status"], run["output_variables"]) == ("SUCCEEDED", ["BUCKET"])
+    assert (run["status"], run["output_variables"]) == (
+        "SUCCEEDED",
+        [f"WINDLASS_JOB_Z{job[:8].upper()}_BUCKET"],
+    )
     assert len(programs.started) == 1
     assert await world.state(f"/job/{job}") == "RUNNING"
     assert left(world, job) == []

@@ -1,45 +1,28 @@
-"""A job does not harm other services with the variables that it sets."""
+"""The outputs of a job are known by the name of the job: who may deploy one job harms no other service."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.jobs.sites import Programs, deployed, new_job, ready_job
-from tests.jobs.test_events import events, variables
+from tests.jobs.sites import Programs, deployed, new_job, ready_job, runs
+from tests.jobs.test_events import asked, environment_with, events, variables
 from tests.world import World
-from windlass.builders.git.settings import environment as git_environment
-from windlass.builders.git.source import place
-from windlass.builders.native import tools
-from windlass.core.words.startup_names import changes_starts
-from windlass.launch.terraform_environment import program_environment
+from windlass.control.kinds import job as job_kind
+from windlass.control.variables import earlier_outputs
+from windlass.store import Row, Tx
 
 pytestmark = pytest.mark.alike
 
-STARTS = [
-    "PATH", "PORT", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONSTARTUP",
-    "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT",
-    "https_proxy", "npm_config_registry", "PIP_INDEX_URL", "GOFLAGS", "RUSTC_WRAPPER", "TF_CLI_ARGS_plan",
-    "TF_CLI_CONFIG_FILE", "SSL_CERT_FILE", "OPENSSL_CONF", "BASH_FUNC_ls.x", "DOTNET_STARTUP_HOOKS",
-    "ASPNETCORE_HOSTINGSTARTUPASSEMBLIES", "DJANGO_SETTINGS_MODULE", "FLASK_APP", "UVICORN_APP", "RAILS_ENV",
-    "CELERY_APP", "SPRING_CONFIG_LOCATION", "LOADER_PATH", "CATALINA_OPTS", "PRISMA_QUERY_ENGINE_LIBRARY",
-]  # fmt: skip
-ORDINARY = [
-    "DATABASE_URL",
-    "BUCKET",
-    "PATHS",
-    "MY_PATH",
-    "GOOGLE_PROJECT",
-    "TF_VAR_size",
-    "PGHOST",
-    "HOST",
-    "A",
-]
+CHOSEN = {
+    "MAIN_URL": "postgresql://evil.test/main", "MAIN_HOST": "evil.test", "PATH": "/tmp/evil", "PORT": "1",
+    "LD_PRELOAD": "/tmp/evil.so", "UWSGI_EXEC_ASAP": "evil", "AWS_SHARED_CREDENTIALS_FILE": "/tmp/evil",
+    "LOGGING_CONFIG": "evil", "QOVERY_X": "1", "WINDLASS_PROJECT_ID": "evil",
+    "QOVERY_POSTGRESQL_Z00000000_HOST_INTERNAL": "evil.test",
+}  # fmt: skip
+"""Names by which a run would decide what its neighbours do."""
 
 
 def written(values: dict[str, Any], *, sensitive: bool = False, description: str = "") -> bytes:
@@ -47,193 +30,282 @@ def written(values: dict[str, Any], *, sensitive: bool = False, description: str
     return msgspec.json.encode({key: {"value": value, **fields} for key, value in values.items()})
 
 
-async def message_of(world: World, job: str, output: bytes) -> str:
-    """The message of a deployment of a job that writes this."""
-    world.engine.output = output
-    deployment = await deployed(world, job)
-    return str(deployment["message"]) if deployment["status"] == "FAILED" else ""
+def named(job: str, name: str, prefix: str = "WINDLASS_") -> str:
+    """The key of the variable of an output."""
+    return f"{prefix}JOB_Z{job[:8].upper()}_{name}"
 
 
-@pytest.mark.parametrize("key", STARTS)
-async def test_an_output_does_not_change_how_programs_start(world: World, key: str) -> None:
+async def outputs(world: World, job: str, kind: str = "environmentVariable") -> dict[str, Any]:
+    """The outputs of a job, as its environment lists them."""
+    listed = await world.get(f"/compat/job/{job}/{kind}?page_size=1000")
+    prefix = named(job, "", "QOVERY_")
+    return {
+        row["key"].removeprefix(prefix): row.get("value")
+        for row in listed["results"]
+        if row["key"].startswith(prefix) and not row["key"].endswith("_HOST_INTERNAL")
+    }
+
+
+async def attacked(world: World) -> tuple[dict[str, str], dict[str, str], str]:
+    """Variables of a neighbour before and after a run that a token limited to its job has changed."""
     environment = await world.environment()
+    await world.database(environment, name="main")
+    app = await world.application(environment)
     job = await new_job(world, environment, schedule=events("on_start"))
-    message = await message_of(world, job, written({"A": "1", key: "/tmp/evil"}))
-    assert f"Write another name than {key} to the output file" in message
-    assert await variables(world, environment) == {}
-
-
-@pytest.mark.parametrize("key", STARTS)
-async def test_people_set_variables_that_change_how_programs_start(world: World, key: str) -> None:
-    environment = await world.environment()
-    await world.made(f"/environment/{environment}/environmentVariable", {"key": key, "value": "/opt"})
-    assert await variables(world, environment) == {key: "/opt"}
-
-
-@pytest.mark.parametrize("key", ORDINARY)
-async def test_an_output_with_another_name_is_shared(world: World, key: str) -> None:
-    environment = await world.environment()
-    world.engine.output = written({key: "1"})
-    await ready_job(world, environment, schedule=events("on_start"))
-    assert await variables(world, environment) == {key: "1"}
-
-
-def followed(folder: Path) -> Iterator[str]:
-    """The names of variables that programs follow when Windlass itself starts them."""
-    yield from tools.PASSED
-    yield from tools.OURS
-    yield from (f"{beginning}X" for beginning in tools.PASSED_BEGINNINGS)
-    where = place("ssh://git@git.example/acme/shop.git")
-    yield from git_environment(where, [ip_address("192.0.2.1")], folder)
-    request = {"url": "http://127.0.0.1:1", "var_files": [], "vars": [], "mirror": "", "downloads": False}
-    given = {"TMPDIR": str(folder), "WINDLASS_TERRAFORM_TOKEN": ""}
-    yield from program_environment(given, request, folder, "http://windlass")
-
-
-def test_no_variable_that_directs_programs_of_windlass_may_be_an_output(tmp_path: Path) -> None:
-    names = {*followed(tmp_path)} - {"CHECKPOINT_DISABLE"}  # asks for news of versions
-    assert len(names) > 40
-    assert sorted(name for name in names if not changes_starts(name)) == []
-
-
-async def test_an_output_changes_no_variable_of_another_job(world: World) -> None:
-    """Negative control: `test_a_later_run_changes_the_variables_that_a_job_has_set`."""
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"}, description="Of the first")
-    await ready_job(world, environment, name="first", schedule=events("on_start"))
-    other = await new_job(world, environment, name="other", schedule=events("on_start"))
-    assert "the job first has set it" in await message_of(world, other, written({"A": "2"}))
-    assert await variables(world, environment) == {"A": "1"}
-
-
-@pytest.mark.parametrize("name", ["first", "first: with a colon"])
-async def test_a_job_does_not_pass_for_another_by_its_name(world: World, name: str) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"})
-    await ready_job(world, environment, name=name, schedule=events("on_start"))
-    other = await new_job(
-        world, environment, name="first" if name != "first" else "firs", schedule=events("on_start")
-    )
-    assert f"the job {name} has set it" in await message_of(world, other, written({"A": "2"}))
-
-
-async def test_a_job_does_not_pass_for_another_that_had_its_name(world: World) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"})
-    job = await ready_job(world, environment, name="first", schedule=events("on_start"))
-    assert (await world.patch(f"/job/{job}", {"name": "renamed"})).status == 200
-    other = await new_job(world, environment, name="first", schedule=events("on_start"))
-    assert "the job renamed has set it" in await message_of(world, other, written({"A": "2"}))
-
-
-async def test_a_job_changes_no_variable_of_people_whose_description_names_it(world: World) -> None:
-    environment = await world.environment()
-    mine = {"key": "A", "value": "1", "description": "Set by the job first"}
-    await world.made(f"/environment/{environment}/environmentVariable", mine)
-    job = await new_job(world, environment, name="first", schedule=events("on_start"))
-    assert "no job has set it" in await message_of(world, job, written({"A": "2"}))
-
-
-async def test_a_variable_stays_that_of_its_job_whatever_people_write_to_it(world: World) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"})
-    job = await ready_job(world, environment, schedule=events("on_start"))
-    (row,) = (await world.get(f"/environment/{environment}/environmentVariable"))["results"]
-    assert row["set_by_job"] == job
-    path = f"/environment/{environment}/environmentVariable/{row['id']}"
-    assert (await world.patch(path, {"description": "Mine"})).status == 200
-    assert (await world.put(path, {"key": "A", "value": "3"})).status == 200
-    assert await message_of(world, job, written({"A": "2"})) == ""
-    assert await variables(world, environment) == {"A": "2"}
-
-
-@pytest.mark.parametrize("sensitive", [False, True])
-async def test_a_job_of_a_cloned_environment_changes_the_copies_of_its_variables(
-    world: World, sensitive: bool
-) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"}, sensitive=sensitive)
-    await ready_job(world, environment, name="first", schedule=events("on_start"))
-    copy = (await world.post(f"/environment/{environment}/clone", {"name": "copy"}))["id"]
-    (job,) = (await world.get(f"/environment/{copy}/job"))["results"]
-    assert await message_of(world, job["id"], written({"A": "2"})) == ""
-    assert await variables(world, copy) == {"A": "2"}
-    assert await variables(world, environment) == ({} if sensitive else {"A": "1"})
-
-
-async def test_a_variable_of_a_deleted_job_may_be_set_by_another(world: World) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": "1"})
-    job = await ready_job(world, environment, schedule=events("on_start"))
-    assert (await world.delete(f"/job/{job}")).status == 204
+    await asked(world, environment, "deploy")
+    before = dict(world.engine.running[app].variables)
+    token = await world.new_token("Write", "Deploy", limited_to=[job])
+    assert (await world.get(f"/application/{app}", token=token)).status == 404
+    world.engine.output = written(CHOSEN)
+    assert (await world.post(f"/job/{job}/deploy", token=token)).status == 202
     await world.settle()
-    other = await new_job(world, environment, schedule=events("on_start"))
-    assert await message_of(world, other, written({"A": "1"})) == ""
-    (row,) = (await world.get(f"/environment/{environment}/environmentVariable"))["results"]
-    assert row["set_by_job"] == other
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    return before, dict(world.engine.running[app].variables), job
 
 
-async def test_a_job_changes_its_variables_under_a_new_name_too(world: World) -> None:
+async def test_a_run_sets_no_variable_of_a_neighbour_but_those_with_the_name_of_its_job(world: World) -> None:
+    before, after, job = await attacked(world)
+    assert {key: after[key] for key in before} == before
+    added = {key: after[key] for key in after.keys() - before.keys()}
+    prefixes = ("QOVERY_", "WINDLASS_")
+    assert added == {named(job, key, prefix): CHOSEN[key] for key in CHOSEN for prefix in prefixes}
+
+
+async def test_without_the_name_of_the_job_a_run_sets_what_its_neighbours_load(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the test above."""
+    monkeypatch.setattr(job_kind, "prefixes_of", lambda *_: ("", ""))
+    _, after, _ = await attacked(world)
+    assert after["LD_PRELOAD"] == "/tmp/evil.so"
+
+
+async def test_only_a_person_gives_an_output_another_name(world: World) -> None:
+    environment, _, job, app = await environment_with(world, "on_start")
+    world.engine.output = written({"BUCKET": "shop-7f3a"}, description="For pictures")
+    await asked(world, environment, "deploy")
+    listed = await world.get(f"/compat/application/{app}/environmentVariable?page_size=1000")
+    (row,) = [row for row in listed["results"] if row["key"] == named(job, "BUCKET", "QOVERY_")]
+    assert (row["value"], row["scope"], row["description"]) == ("shop-7f3a", "BUILT_IN", "For pictures")
+    path = f"/application/{app}/environmentVariable/{row['id']}/alias"
+    assert (await world.post(path, {"key": "PICTURES"})).status == 201
+    text = {"key": "ADDRESS", "value": f"s3://{{{{{named(job, 'BUCKET')}}}}}"}
+    await world.made(f"/environment/{environment}/environmentVariable", text)
+    world.engine.output = written({"BUCKET": "shop-8"})
+    await asked(world, environment, "deploy")
+    found = world.engine.running[app].variables
+    assert (found["PICTURES"], found["ADDRESS"]) == ("shop-8", "s3://shop-8")
+    shown = await world.get(f"/application/{app}/environmentVariable")
+    assert {row["key"]: row["value"] for row in shown["results"]}["PICTURES"] == "shop-8"
+
+
+async def test_the_variables_of_people_stay_whatever_a_run_writes(world: World) -> None:
     environment = await world.environment()
+    await world.made(f"/environment/{environment}/environmentVariable", {"key": "A", "value": "mine"})
     world.engine.output = written({"A": "1"})
     job = await ready_job(world, environment, schedule=events("on_start"))
-    assert (await world.patch(f"/job/{job}", {"name": "renamed"})).status == 200
-    assert await message_of(world, job, written({"A": "2"})) == ""
-    assert await variables(world, environment) == {"A": "2"}
+    assert await variables(world, environment) == {"A": "mine"}
+    assert await outputs(world, job) == {"A": "1"}
 
 
-async def test_a_run_with_another_command_sets_no_variables(world: World) -> None:
-    environment = await world.environment()
+async def test_two_jobs_of_one_environment_have_outputs_of_the_same_name(world: World) -> None:
+    environment, _, first, app = await environment_with(world, "on_start")
+    world.engine.output = written({"A": "1"})
+    assert (await deployed(world, first))["status"] == "SUCCEEDED"
+    world.engine.output = written({"A": "2"})
+    second = await ready_job(world, environment, schedule=events("on_start"))
+    # A name changes nothing: keys have the id of the job.
+    assert (await world.patch(f"/job/{second}", {"name": "another"})).status == 200
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    found = world.engine.running[app].variables
+    assert (found[named(first, "A")], found[named(second, "A")]) == ("1", "2")
+
+
+async def test_outputs_are_those_of_the_last_run_that_wrote_any(world: World) -> None:
+    world.engine.output = written({"A": "1", "B": "1"})
+    job = await ready_job(world, schedule=events("on_start"))
+    assert (await runs(world, job))[0]["output_variables"] == [named(job, "A"), named(job, "B")]
+    for output, expected in ((b"", {"A": "1", "B": "1"}), (written({"B": 2}), {"B": "2"}), (b"{}", {})):
+        world.engine.output = output
+        assert (await deployed(world, job))["status"] == "SUCCEEDED"
+        assert await outputs(world, job) == expected
+
+
+async def test_outputs_of_a_failed_run_change_nothing(world: World) -> None:
     programs = Programs(world)
+    world.engine.output = written({"A": "1"})
+    job = await ready_job(world, schedule=events("on_start"))
+    programs.codes, world.engine.output = [3], written({"A": "2"})
+    assert (await deployed(world, job))["status"] == "FAILED"
+    assert await outputs(world, job) == {"A": "1"}
+
+
+async def test_a_sensitive_output_is_a_secret(world: World) -> None:
+    environment, _, job, app = await environment_with(world, "on_start")
+    world.engine.output = written({"KEY": "s3cret-of-the-shop"}, sensitive=True)
+    await asked(world, environment, "deploy")
+    assert await outputs(world, job) == {}
+    assert list(await outputs(world, job, "secret")) == ["KEY"]
+    secrets = await world.get(f"/compat/application/{app}/secret?page_size=1000")
+    injected = await world.get(f"/application/{app}/injectedVariable")
+    assert "s3cret" not in str(secrets.json) + str(injected.json)
+    workload = world.engine.running[app]
+    assert workload.variables[named(job, "KEY")] == "s3cret-of-the-shop"
+    assert named(job, "KEY") in workload.hidden
+
+
+async def test_an_output_with_a_secret_of_the_run_is_a_secret(world: World) -> None:
+    """Its negative control is the other output."""
+    environment = await world.environment()
+    await world.made(f"/environment/{environment}/secret", {"key": "KEY", "value": "s3cret-of-the-shop"})
+    world.engine.output = written({"ADDRESS": "https://s3cret-of-the-shop@shop.test", "PLAIN": "shop.test"})
     job = await ready_job(world, environment, schedule=events("on_start"))
+    assert await outputs(world, job) == {"PLAIN": "shop.test"}
+    assert list(await outputs(world, job, "secret")) == ["ADDRESS"]
+
+
+async def test_a_reference_in_an_output_stands_for_no_other_variable(world: World) -> None:
+    environment, _, job, app = await environment_with(world, "on_start")
+    await world.made(f"/environment/{environment}/secret", {"key": "STRIPE_KEY", "value": "s3cret"})
+    world.engine.output = written({"A": "{{STRIPE_KEY}}"})
+    text = {"key": "B", "value": f"{{{{{named(job, 'A')}}}}}"}
+    await world.made(f"/application/{app}/environmentVariable", text)
+    await asked(world, environment, "deploy")
+    found = world.engine.running[app].variables
+    assert (found[named(job, "A")], found["B"]) == ("{{STRIPE_KEY}}", "{{STRIPE_KEY}}")
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (written({"A": "1", "a": "2"}), "Write a once to the output file"),
+        (written({"A-B": "1", "A_B": "2"}), "Write A_B once to the output file"),
+        (written({"A": "x\0y"}), "Write no NUL to the output file"),
+        (written(dict.fromkeys("ABC", "x" * 60_000)), "Write less to the output file"),
+        (written({f"A{number}": "" for number in range(201)}), "Write less to the output file"),
+    ],
+)
+async def test_a_file_that_no_neighbour_could_take_fails_the_run(
+    world: World, output: bytes, message: str
+) -> None:
+    world.engine.output = output
+    job = await new_job(world, schedule=events("on_start"))
+    deployment = await deployed(world, job)
+    assert (deployment["status"], message in deployment["message"]) == ("FAILED", True)
+    assert await outputs(world, job) == {}
+
+
+async def test_a_run_with_another_command_sets_no_outputs(world: World) -> None:
+    programs = Programs(world)
+    job = await ready_job(world, schedule=events("on_start"))
     world.engine.output = written({"A": "1"})
     for body, expected in (({"arguments": ["other"]}, {}), ({}, {"A": "1"})):
         run = await world.post(f"/job/{job}/run", body)
         await world.settle()
         assert (await world.get(f"/job/{job}/run/{run['id']}"))["status"] == "SUCCEEDED"
         assert programs.started[-1].writes_output is bool(expected)
-        assert await variables(world, environment) == expected
-
-
-@pytest.mark.parametrize("value", ["{{A}}", "x{{B}}y", "{{STRIPE_KEY}}"])
-async def test_an_output_stands_for_no_other_variable(world: World, value: str) -> None:
-    job = await new_job(world, schedule=events("on_start"))
-    message = await message_of(world, job, written({"A": value}))
-    assert "Write no {{NAME}} to the output file" in message
-
-
-async def test_braces_that_are_no_reference_are_shared(world: World) -> None:
-    environment = await world.environment()
-    world.engine.output = written({"A": '{"a": {"b": 1}}', "B": "{{ 1 }}"})
-    await ready_job(world, environment, schedule=events("on_start"))
-    assert (await variables(world, environment))["A"] == '{"a": {"b": 1}}'
+        assert await outputs(world, job) == expected
 
 
 @pytest.mark.parametrize("sensitive", [False, True])
-async def test_runs_of_a_job_together_set_no_more_than_services_can_bear(
-    world: World, sensitive: bool
+async def test_a_cloned_environment_has_the_outputs_and_their_aliases(world: World, sensitive: bool) -> None:
+    environment, _, job, _ = await environment_with(world, "on_start")
+    kind = "secret" if sensitive else "environmentVariable"
+    world.engine.output = written({"A": "1"}, sensitive=sensitive)
+    await asked(world, environment, "deploy")
+    listed = await world.get(f"/compat/environment/{environment}/{kind}?page_size=1000")
+    id = next(row["id"] for row in listed["results"] if row["key"] == named(job, "A", "QOVERY_"))
+    alias = await world.post(f"/environment/{environment}/{kind}/{id}/alias", {"key": "OF_JOB"})
+    assert alias.status == 201
+    text = {"key": "MENTIONS", "value": f"{{{{{named(job, 'A')}}}}}"}
+    await world.made(f"/environment/{environment}/environmentVariable", text)
+    copy = (await world.post(f"/environment/{environment}/clone", {"name": "copy"}))["id"]
+    (copied_job,) = (await world.get(f"/environment/{copy}/job"))["results"]
+    (app,) = (await world.get(f"/environment/{copy}/application"))["results"]
+    for value, output in (("1", b""), ("2", written({"A": "2"}, sensitive=sensitive))):
+        world.engine.output = output
+        await asked(world, copy, "deploy")
+        found = world.engine.running[app["id"]].variables
+        keys = ("OF_JOB", "MENTIONS", named(copied_job["id"], "A"))
+        assert [found[key] for key in keys] == [value] * 3
+
+
+async def test_outputs_and_their_aliases_go_with_the_job(world: World) -> None:
+    environment, _, job, app = await environment_with(world, "on_start")
+    world.engine.output = written({"A": "1"})
+    await asked(world, environment, "deploy")
+    listed = await world.get(f"/compat/application/{app}/environmentVariable?page_size=1000")
+    id = next(row["id"] for row in listed["results"] if row["key"] == named(job, "A", "QOVERY_"))
+    assert (
+        await world.post(f"/application/{app}/environmentVariable/{id}/alias", {"key": "B"})
+    ).status == 201
+    assert (await world.delete(f"/job/{job}")).status == 204
+    await world.settle()
+    assert "B" not in {
+        row["key"] for row in (await world.get(f"/application/{app}/environmentVariable"))["results"]
+    }
+    assert await world.installation.ctx.store.reads.job_outputs.get(job) is None
+
+
+# After an upgrade
+
+
+async def upgraded(world: World, *outputs: tuple[str, str]) -> None:
+    """Makes variables those of a job, as an earlier version has stored them, and starts again."""
+
+    async def change(tx: Tx) -> None:
+        for id, job in outputs:
+            row: Row | None = await tx.resources.get(id)
+            assert row is not None
+            document = msgspec.json.decode(row.body) | {"set_by_job": job}
+            await tx.resources.rewrite(row.id, msgspec.json.encode(document))
+        await tx.facts.set(earlier_outputs.RENAMED, b"")
+        await earlier_outputs.rename_earlier_outputs(world.installation.ctx, tx)
+
+    await world.installation.ctx.store.write(change)
+
+
+async def test_outputs_of_an_earlier_version_have_the_name_of_their_job_after_the_upgrade(
+    world: World,
+) -> None:
+    environment, _, job, app = await environment_with(world, "on_start")
+    plain, hidden = f"/environment/{environment}/environmentVariable", f"/environment/{environment}/secret"
+    own = f"/application/{app}/environmentVariable"
+    mine = await world.made(plain, {"key": "MINE", "value": "1"})
+    preload = await world.made(plain, {"key": "LD_PRELOAD", "value": "/tmp/evil.so"})
+    bucket = await world.made(plain, {"key": "BUCKET", "value": "shop"})
+    key = await world.made(hidden, {"key": "KEY", "value": "s3cret"})
+    assert (await world.post(f"{own}/{bucket}/alias", {"key": "PICTURES"})).status == 201
+    assert (await world.post(f"{own}/{bucket}/override", {"value": "mine"})).status == 201
+    assert (await world.post(f"/application/{app}/secret/{key}/alias", {"key": "API_KEY"})).status == 201
+    await upgraded(world, (preload, job), (bucket, job), (key, job))
+    assert await variables(world, environment) == {"MINE": "1"}
+    assert (await world.get(f"{plain}/{mine}"))["value"] == "1"
+    assert await outputs(world, job) == {"LD_PRELOAD": "/tmp/evil.so", "BUCKET": "shop"}
+    assert list(await outputs(world, job, "secret")) == ["KEY"]
+    world.engine.output = b""
+    await asked(world, environment, "deploy")
+    found = world.engine.running[app].variables
+    assert "LD_PRELOAD" not in found
+    assert (found["PICTURES"], found["API_KEY"], found["BUCKET"]) == ("shop", "s3cret", "mine")
+    world.engine.output = written({"BUCKET": "shop-2"})
+    await asked(world, environment, "deploy")
+    assert world.engine.running[app].variables["PICTURES"] == "shop-2"
+    listed = (await world.get(own))["results"]
+    assert {row["key"]: row["variable_type"] for row in listed} == {
+        "PICTURES": "ALIAS", "BUCKET": "VALUE", "MINE": "VALUE",
+    }  # fmt: skip
+
+
+async def test_an_output_of_a_job_that_is_gone_is_a_variable_with_its_name_after_the_upgrade(
+    world: World,
 ) -> None:
     environment = await world.environment()
-    world.engine.output = written({"A": "x" * 60_000, "B": "x" * 60_000}, sensitive=sensitive)
-    job = await ready_job(world, environment, schedule=events("on_start"))
-    more = written({"C": "x" * 20_000}, sensitive=sensitive)
-    assert "Write less to the output file" in await message_of(world, job, more)
-    less = written({"A": "x", "C": "x" * 20_000}, sensitive=sensitive)
-    assert await message_of(world, job, less) == ""
-
-
-async def test_an_output_deletes_nothing_that_people_have_derived(world: World) -> None:
-    """Negative control: `test_a_later_run_changes_the_variables_that_a_job_has_set`."""
-    environment, app = await world.environment(), ""
-    app = await world.application(environment)
-    world.engine.output = written({"A": "1"})
-    job = await ready_job(world, environment, schedule=events("on_start"))
-    listed = await world.get(f"/environment/{environment}/environmentVariable")
-    id = listed["results"][0]["id"]
-    alias = await world.post(f"/application/{app}/environmentVariable/{id}/alias", {"key": "OF_APP"})
-    assert alias.status == 201
-    message = await message_of(world, job, written({"A": "2"}, sensitive=True))
-    assert "delete the aliases and overrides of that variable first" in message
-    assert await message_of(world, job, written({"A": "2"})) == ""
-    shown = await world.get(f"/application/{app}/environmentVariable")
-    assert {row["key"]: row["value"] for row in shown["results"]} == {"A": "2", "OF_APP": "2"}
+    plain = f"/environment/{environment}/environmentVariable"
+    id = await world.made(plain, {"key": "LD_PRELOAD", "value": "/tmp/evil.so"})
+    gone = "0c0b1dd2-0000-4000-8000-000000000000"
+    await upgraded(world, (id, gone))
+    assert await variables(world, environment) == {named(gone, "LD_PRELOAD"): "/tmp/evil.so"}
+    assert (await world.delete(f"{plain}/{id}")).status == 204

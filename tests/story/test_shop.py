@@ -28,7 +28,7 @@ from tests.world import ADMIN
 
 PAGE = (DOCS / "shop.md").read_text()
 REPOSITORY = "https://git.example.com/acme/shop.git"
-KEY_OF_ID = "Z0872FF4A"
+KEY_OF_JOB, KEY_OF_MODULE = "Z5E2F90C1", "Z0872FF4A"
 IMAGES = ("postgres:16", "python:3-slim", "busybox:1.36")
 
 
@@ -62,8 +62,8 @@ class Reader:
             script = script.replace(text, real)
         return await asyncio.to_thread(self._run, script)
 
-    def learns(self, id: str) -> None:
-        self._replaced[KEY_OF_ID] = f"Z{id[:8].upper()}"
+    def learns(self, key: str, id: str) -> None:
+        self._replaced[key] = f"Z{id[:8].upper()}"
 
     def _run(self, script: str) -> Ended:
         environment = {
@@ -123,7 +123,10 @@ async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> No
     async with there.windlass() as windlass:
         reader = Reader(windlass, repository, tmp_path)
         await reader.types(1)
-        await reader.types(2)
+        await reader.types(2, slice(1))
+        job = await id_of(reader, "job", "migration")
+        reader.learns(KEY_OF_JOB, job)
+        await reader.types(2, slice(1, None))
         bucket = await bucket_of_terraform(reader)
         await reader.types(4)
 
@@ -138,8 +141,11 @@ async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> No
         assert [(run["status"], run["exit_code"]) for run in runs if run["cause"] == "FORCED"] == [
             ("SUCCEEDED", 0)
         ]
-        (first,) = await reader.results(f"/job/{await id_of(reader, 'job', 'migration')}/run")
-        assert (first["cause"], first["output_variables"]) == ("EVENT", ["SCHEMA"])
+        (first,) = await reader.results(f"/job/{job}/run")
+        assert (first["cause"], first["output_variables"]) == (
+            "EVENT",
+            [f"WINDLASS_JOB_Z{job[:8].upper()}_SCHEMA"],
+        )
 
         await reader.types(8)
         await there.is_empty()
@@ -151,7 +157,7 @@ async def bucket_of_terraform(reader: Reader) -> str:
     service = await id_of(reader, "terraform", "bucket")
     plans = await reader.results(f"/terraform/{service}/plan")
     assert [plan["added"] for plan in plans] == [1]
-    reader.learns(service)
+    reader.learns(KEY_OF_MODULE, service)
     await reader.types(3, slice(1, None))
     ((resource),) = await reader.results(f"/terraform/{service}/terraformResources")
     suffix = str(resource["attributes"]["output"])
@@ -202,4 +208,5 @@ async def is_gone(reader: Reader) -> bool:
 def test_the_page_says_which_steps_are_for_one_engine_only() -> None:
     assert {n: engine_of(n) for n in range(1, 9) if engine_of(n)} == {6: "docker"}
     assert REPOSITORY in PAGE
-    assert KEY_OF_ID in PAGE
+    assert KEY_OF_JOB in PAGE
+    assert KEY_OF_MODULE in PAGE

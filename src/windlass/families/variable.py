@@ -133,9 +133,6 @@ class Levelled(Shown):
     service_id: Maybe[Id] = absent
     service_name: Maybe[str] = absent
     service_type: Maybe[str] = absent
-    set_by_job: Annotated[Maybe[Id], Meta(description="The job that has set it with its output file")] = (
-        absent
-    )
 
 
 class VariableShown(Levelled):

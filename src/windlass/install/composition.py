@@ -47,6 +47,7 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.services.engine_access import find_access
 from windlass.control.telling.webhooks import veil_stored
+from windlass.control.variables.earlier_outputs import rename_earlier_outputs
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
@@ -206,6 +207,7 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     place = ctx.ownership.place
     await veil_stored(ctx, tx)
+    await rename_earlier_outputs(ctx, tx)
     await connect_older_clusters(ctx, tx)
     await give_queues(tx)
     await follow_earlier_clock(tx)

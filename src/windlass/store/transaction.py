@@ -23,6 +23,7 @@ from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
+from windlass.store.tables.job_outputs import JobOutputChanges, JobOutputTable
 from windlass.store.tables.key_holders import KeyHolderChanges, KeyHolderTable
 from windlass.store.tables.links import LinkChanges, LinkTable
 from windlass.store.tables.lists import ListChanges, ListTable
@@ -50,9 +51,9 @@ class Reads:
 
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
-        "deployments", "events", "facts", "idempotency", "identities", "key_holders", "links", "lists",
-        "names", "owners", "receivers", "resources", "runs", "sealed", "session", "statuses", "terraform",
-        "timetables", "tokens", "tree", "volumes", "work",
+        "deployments", "events", "facts", "idempotency", "identities", "job_outputs", "key_holders", "links",
+        "lists", "names", "owners", "receivers", "resources", "runs", "sealed", "session", "statuses",
+        "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -69,6 +70,7 @@ class Reads:
         self.facts = FactTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
+        self.job_outputs = JobOutputTable(session)
         self.key_holders = KeyHolderTable(session)
         self.links = LinkTable(session)
         self.lists = ListTable(session)
@@ -104,6 +106,7 @@ class Tx(Reads):
     facts: FactChanges
     idempotency: IdempotentAnswerChanges
     identities: IdentityChanges
+    job_outputs: JobOutputChanges
     key_holders: KeyHolderChanges
     links: LinkChanges
     lists: ListChanges
@@ -135,6 +138,7 @@ class Tx(Reads):
         self.facts = FactChanges(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
+        self.job_outputs = JobOutputChanges(changing)
         self.key_holders = KeyHolderChanges(changing)
         self.links = LinkChanges(changing)
         self.lists = ListChanges(changing)
@@ -201,7 +205,7 @@ class Tx(Reads):
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
-            self.timetables, self.runs,
+            self.timetables, self.runs, self.job_outputs,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

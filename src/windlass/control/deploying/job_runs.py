@@ -23,11 +23,21 @@ from windlass.control.deploying.patience import PAUSE, PutOff
 from windlass.control.deploying.release import last_output
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
 from windlass.control.records.deployments import cancel_word, particulars
+from windlass.control.records.job_outputs import (
+    BadOutput,
+    JobOutputs,
+    parse_outputs,
+    store_outputs,
+    with_secrets_marked,
+)
 from windlass.control.records.runs import ABANDONED, change_run, end_run, run_details
 from windlass.control.records.sealed_workload import workload_of
-from windlass.control.variables.outputs import BadOutput, Outputs, read_outputs, set_outputs
+from windlass.control.variables.injected import refresh_derived
+from windlass.core.deploy.injected_variables import prefixes_of
 from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEvent, RunState
 from windlass.core.deploy.workload import Outcome, Workload
+from windlass.core.words.masking import Mask
+from windlass.core.words.naming import enum_value
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import Claim, RunRow, Tx
 
@@ -197,16 +207,18 @@ async def _end_early(task: RunTask, details: RunDetails) -> None:
 
 
 async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
-    """Writes how a run ended, together with the variables that it has set."""
+    """Writes how a run ended, together with its outputs."""
     output = await _last_lines(task)
 
-    async def write(tx: Tx, run: RunRow, details: RunDetails, outputs: Outputs, failure: str) -> None:
+    async def write(
+        tx: Tx, run: RunRow, details: RunDetails, outputs: JobOutputs | None, failure: str
+    ) -> None:
         if run.status not in OPEN_RUNS:
             return
         details.message, details.exit_code = failure or outcome.reason, outcome.exit_code
         details.output, details.peak_memory = output, outcome.peak_memory
-        if outputs:
-            details.outputs = await set_outputs(task.ctx, tx, run, outputs)
+        if outputs is not None:
+            details.outputs = await _set_outputs(task.ctx, tx, run, outputs)
         failed = failure or outcome.exit_code != 0
         await end_run(tx, run, RunState.FAILED if failed else RunState.SUCCEEDED, details)
 
@@ -216,15 +228,27 @@ async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
     except (BadOutput, EngineError, Conflict, Invalid, Missing) as error:
-        await task.write(partial(write, outputs={}, failure=str(error)))
+        await task.write(partial(write, outputs=None, failure=str(error)))
     await task.ctx.point("run recorded")
 
 
-async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> Outputs:
-    """Returns the variables that a run sets: none if it failed."""
+async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> JobOutputs | None:
+    """Returns the outputs of a run; None if it wrote none, or failed: those of the run before stay."""
     if outcome.exit_code != 0 or not workload.writes_output:
-        return {}
-    return read_outputs(await task.place.engine.read_output(workload))
+        return None
+    outputs = parse_outputs(await task.place.engine.read_output(workload))
+    return outputs and with_secrets_marked(outputs, Mask(workload.secrets))
+
+
+async def _set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: JobOutputs) -> tuple[str, ...]:
+    """Replaces the outputs of the job of a run. Returns the keys of their variables."""
+    job = await tx.resources.get(run.job)
+    if job is None:
+        return ()
+    await store_outputs(ctx, tx, job.org, job.id, outputs)
+    await refresh_derived(ctx, tx, job)
+    _, prefix = prefixes_of(enum_value(job.family), job.id)
+    return tuple(sorted(prefix + word for word in outputs))
 
 
 async def _end(task: RunTask, state: RunState, message: str, output: tuple[str, ...] = ()) -> None:

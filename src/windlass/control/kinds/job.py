@@ -14,7 +14,8 @@ from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.kinds.program_kind import MOST_CPU, MOST_MEMORY
-from windlass.control.kinds.service_kind import NO_IMAGES, ServiceKind
+from windlass.control.kinds.service_kind import NO_IMAGES, FindAddress, Offer, ServiceKind
+from windlass.control.records.job_outputs import outputs_of, store_outputs
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.builds import build
@@ -32,6 +33,12 @@ from windlass.core.declare.job_schedules import CronSchedule, JobEvent
 from windlass.core.declare.resource import clash
 from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.core.declare.spec import Spec
+from windlass.core.deploy.injected_variables import (
+    BuiltIn,
+    prefixes_of,
+    with_twins,
+    without_secrets,
+)
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.runs import JobPlan, RunCommand, RunEvent
 from windlass.core.deploy.states import Do
@@ -76,6 +83,8 @@ class JobKind(ServiceKind[Job]):
             raise Invalid(why)
         draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
+        if draft.copy_of and (outputs := await outputs_of(ctx, tx, draft.copy_of.id)):
+            await store_outputs(ctx, tx, draft.org, draft.id, outputs)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
         place = await ctx.places.of(change.row.id)
@@ -191,8 +200,37 @@ class JobKind(ServiceKind[Job]):
         shown = {"image_name": image.image_name, "tag": details.image_tag or image.tag} if image else {}
         return {**super().shown_version(service, details), **shown, "job_type": _type_of(spec)}
 
+    # For its neighbours
+
     def main_port(self, service: Row) -> MainPort | None:
         return None
+
+    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+        outputs = without_secrets(await _outputs(ctx, source, service))
+        keys = {variable.key for variable in outputs}
+        usual = await super().listed_variables(ctx, source, service)
+        return [*(variable for variable in usual if variable.key not in keys), *outputs]
+
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+        """The outputs of the last run that wrote any."""
+        variables: list[BuiltIn] = []
+        for row in await source.resources.of_parent(environment, self.family.name):
+            variables += await _outputs(ctx, source, row)
+        return Offer(with_twins(variables))
+
+
+async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    prefix, _ = prefixes_of(job.enum_value, service.id)
+    return [
+        BuiltIn(
+            owner=service.id,
+            key=prefix + word,
+            value=output.value,
+            secret=output.is_sensitive,
+            description=output.description,
+        )
+        for word, output in (await outputs_of(ctx, source, service.id)).items()
+    ]
 
 
 def _branch_choice(spec: Job) -> BranchChoice:

@@ -64,11 +64,17 @@ from windlass.core.declare.terraform_shapes import (
     UninstallQuery,
 )
 from windlass.core.deploy.engine_limits import Demand
-from windlass.core.deploy.injected_variables import BuiltIn, prefixes_of, with_twins
+from windlass.core.deploy.injected_variables import (
+    BuiltIn,
+    output_word,
+    prefixes_of,
+    with_twins,
+    without_secrets,
+)
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_failures import LINES, explain_output
-from windlass.core.deploy.terraform_state import shared_outputs, variable_name
+from windlass.core.deploy.terraform_state import shared_outputs
 from windlass.core.deploy.workload import Artifact, Volume, Workload
 from windlass.core.words.masking import Mask
 from windlass.families.database import database
@@ -233,12 +239,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return None
 
     async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-        return [
-            variable
-            if not variable.secret
-            else BuiltIn(owner=variable.owner, key=variable.key, value="", secret=True)
-            for variable in await _outputs(ctx, source, service)
-        ]
+        return without_secrets(await _outputs(ctx, source, service))
 
     def listed_keys(self, service: Row) -> Collection[str]:
         return ()
@@ -330,7 +331,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
     return [
         BuiltIn(
             owner=service.id,
-            key=prefix + variable_name(output),
+            key=prefix + output_word(output.name),
             value=output.value,
             secret=output.is_sensitive or mask.text(output.value) != output.value,
         )

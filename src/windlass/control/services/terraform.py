@@ -32,14 +32,13 @@ from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import TerraformRemoval
 from windlass.core.declare.terraform_state_shapes import PlanQuery, RestoreRequest
-from windlass.core.deploy.injected_variables import prefixes_of
+from windlass.core.deploy.injected_variables import output_word, prefixes_of
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.core.deploy.terraform_state import (
     StateOutput,
     outputs_of,
     resources_of,
     shared_outputs,
-    variable_name,
 )
 from windlass.core.words.events import Event
 from windlass.core.words.masking import Mask
@@ -110,7 +109,7 @@ async def list_outputs(ctx: Context, call: Call) -> Reply:
 def _shown_output(output: StateOutput, prefix: str, shared: Collection[str], mask: Mask) -> Document:
     shown: Document = {
         "name": output.name,
-        "variable": prefix + variable_name(output) if output.name in shared else "",
+        "variable": prefix + output_word(output.name) if output.name in shared else "",
         "sensitive": output.is_sensitive,
     }
     return shown if output.is_sensitive else {**shown, "value": mask.text(output.value)}

@@ -6,8 +6,9 @@ the copy of it. So an alias of a copied database's built-in variable stands for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +23,9 @@ from windlass.core.declare.document import merge_patched
 from windlass.core.declare.resource import Family
 from windlass.families.variable import Levelled, Secret, Variable, secret, variable
 from windlass.store import Row, Tx
+
+_REFERENCE: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
+"""A reference to a variable that the id of a service is in."""
 
 
 class CopiedLevel(NamedTuple):
@@ -52,13 +56,16 @@ class VariableCopies:
             for pair in zip(identities(ctx, level), identities(ctx, copy), strict=True)
         )
         """The id of a built-in variable of a copy, by that of the original."""
-        self._copied_levels = {level.id: copy.id for level, copy in self._levels}
+        self._ids = {level.id[:8].upper(): copy.id[:8].upper() for level, copy in self._levels}
+        """As keys of built-in variables have them."""
         self._copies: dict[str, Row] = {}
         self._derived: dict[str, DerivedVariable] = {}
         self._seen: dict[tuple[str, str], Sequence[Row]] = {}
         """Built-in variables by the level from which they are seen, and by family."""
 
     async def make(self) -> None:
+        for level, copy in self._levels:
+            await self._note_outputs(level, copy)
         for level, copy in self._levels:
             for family in (variable, secret):
                 for row in await self._tx.resources.of_parent(level.id, family.name):
@@ -70,11 +77,21 @@ class VariableCopies:
         if original := await _original_of(self._tx, row):
             self._derived[row.id] = DerivedVariable(row, level, original)
             return
-        job = row.read(Levelled).set_by_job
-        owner = {"set_by_job": self._copied_levels.get(job, job)} if job else {}
-        new = NewResource(family, self._spec_of(row), level, self._call.actor, self._call, extras=owner)
+        new = NewResource(family, self._spec_of(row), level, self._call.actor, self._call)
         await create_in(self._ctx, self._tx, new)
         await self._note(row, level)
+
+    async def _note_outputs(self, level: Row, copy: Row) -> None:
+        """Notes built-in variables whose keys only what is stored of a service tells."""
+        kind = self._ctx.kinds.get(level.family)
+        if kind is None:
+            return
+        listed = await kind.listed_variables(self._ctx, self._tx, level)
+        copies = await kind.listed_variables(self._ctx, self._tx, copy)
+        ids = {_without_id(built_in.key, copy.id): built_in.id for built_in in copies}
+        for built_in in listed:
+            if id := ids.get(_without_id(built_in.key, level.id)):
+                self._built_ins[built_in.id] = id
 
     async def _derive(self, wanted: DerivedVariable) -> None:
         if wanted.original in self._derived:
@@ -114,7 +131,17 @@ class VariableCopies:
         document, hidden = msgspec.json.decode(row.body), own_hidden(self._ctx, row)
         spec = merge_patched(self._ctx.registry[row.family], document, hidden, {})
         assert isinstance(spec, Variable | Secret)
+        spec.value = _REFERENCE.sub(self._refer_to_copy, spec.value)
         return spec
+
+    def _refer_to_copy(self, reference: re.Match[str]) -> str:
+        """Returns a reference to a variable of a service; if that is copied as well, to one of its copy."""
+        before, id, after = reference.groups()
+        return f"{before}{self._ids.get(id, id)}{after}"
+
+
+def _without_id(key: str, id: str) -> str:
+    return key.replace(f"_Z{id[:8].upper()}_", "_", 1)
 
 
 async def _original_of(tx: Tx, row: Row) -> str:

@@ -89,6 +89,8 @@ def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
     }
     if not variable.secret:
         document["value"] = variable.value
+    if variable.description:
+        document["description"] = variable.description
     if owner.family in ctx.kinds:
         name = owner.read(NamedDocument).name
         document |= {
@@ -142,7 +144,8 @@ def _entry(variable: BuiltIn) -> DeclaredVariable:
 
 async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
     """Deletes aliases and overrides of a service's injected variables together with the service."""
-    for id in identities(ctx, service):
+    listed = await ctx.kinds[service.family].listed_variables(ctx, tx, service)
+    for id in {*identities(ctx, service), *(variable.id for variable in listed)}:
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(id, link):
                 await remove_with_derived(tx, derived)

@@ -58,6 +58,7 @@ class JobRun(Shown):
     arguments: list[str] = []
     output: Annotated[list[str], Meta(description="The last lines that it wrote")] = []
     output_variables: Annotated[
-        list[str], Meta(description="Keys of the variables of the environment that it has set")
+        list[str],
+        Meta(description="Keys of the variables by which services of the environment get its outputs"),
     ] = []
     triggered_by: Annotated[str, example("Ada Lovelace")] = ""

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.deploy import hosts
 from windlass.core.words.naming import enum_value
@@ -37,6 +38,7 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
     key: str
     value: str
     secret: bool = False
+    description: str = ""
 
     @property
     def id(self) -> str:
@@ -54,6 +56,11 @@ def prefixes_of(word: str, id: str) -> tuple[str, str]:
     """`POSTGRESQL`, `0c0b1dd2-…` → `QOVERY_POSTGRESQL_Z0C0B1DD2_`, and its twin."""
     rest = f"{word}_Z{id[:8].upper()}_"
     return LISTED + rest, TWIN + rest
+
+
+def output_word(name: str) -> str:
+    """`bucket-name` → `BUCKET_NAME`: the end of the key of an output of a service."""
+    return name.upper().replace("-", "_")
 
 
 def twin(key: str) -> str:
@@ -79,12 +86,17 @@ def address_variables(
     return [BuiltIn(owner=id, key=prefix + word, value=value) for word, value in values]
 
 
+def without_secrets(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
+    """Returns variables as lists show them."""
+    return [replace(variable, value="") if variable.secret else variable for variable in variables]
+
+
 def with_twins(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
     return [listed_or_twin for variable in variables for listed_or_twin in (variable, _twin_of(variable))]
 
 
 def _twin_of(variable: BuiltIn) -> BuiltIn:
-    return BuiltIn(owner=variable.owner, key=twin(variable.key), value=variable.value, secret=variable.secret)
+    return replace(variable, key=twin(variable.key))
 
 
 # Placeholders for lists, to which no client connects: existing clients read them.

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.core.deploy.injected_variables import output_word
 
 HIDDEN: Final = "(sensitive value)"
 FORM: Final = 4
@@ -144,17 +145,12 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
     shared: dict[str, StateOutput] = {}
     left = MOST_OF_ALL
     for output in outputs_of(state):
-        size, variable = len(output.value.encode()), variable_name(output)
+        size, variable = len(output.value.encode()), output_word(output.name)
         is_possible = size <= min(MOST_OF_ONE, left) and "\0" not in output.value
         if is_possible and _OUTPUT_NAME.match(output.name) and variable not in shared:
             shared[variable] = output
             left -= size
     return [*shared.values()]
-
-
-def variable_name(output: StateOutput) -> str:
-    """Returns the end of the key of the variable that has an output."""
-    return output.name.upper().replace("-", "_")
 
 
 def has_managed(state: StateFile) -> bool:

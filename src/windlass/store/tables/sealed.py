@@ -68,7 +68,8 @@ RESOURCES: Final = SealedColumn("terraform_state", "shown", ("id",), ("org", "se
 PLAN: Final = SealedColumn(
     "terraform_plan", "sealed", ("deployment",), ("org", "service", "deployment", ":plan")
 )
-COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT, STATE, RESOURCES, PLAN)
+OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
+COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT, STATE, RESOURCES, PLAN, OUTPUTS)
 
 
 def _page(sealed: SealedColumn) -> str:
