@@ -226,11 +226,12 @@ async def test_an_engine_that_comes_back_empty_gets_everything_back_or_says_why_
 
         async def serves_again() -> bool:
             said = (await there.call("GET", f"{plain.path}/status")).json
-            return said["state"] == "RUNNING" and len((await on(host.host))[0]) == 1
+            return bool(said["state"] == "RUNNING") and len((await on(host.host))[0]) == 1
 
         async def says_why_not() -> bool:
             said = (await there.call("GET", f"{stores.path}/status")).json
-            return said["state"] == "ERROR" and said["message"].startswith("Bring back the volume of stores")
+            wanted = "Bring back the volume of stores"
+            return bool(said["state"] == "ERROR" and said["message"].startswith(wanted))
 
         await until(serves_again)
         await until(says_why_not)

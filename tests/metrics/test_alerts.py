@@ -32,6 +32,8 @@ ANSWERED = f'windlass_requests_total{{{SERVER},operation="getProject",status="20
 FAILED = f'windlass_requests_total{{{SERVER},operation="getProject",status="503"}}'
 SLOW = f'windlass_request_seconds_bucket{{{SERVER},family="project",access="read",le='
 ENDED = f'windlass_deployment_duration_seconds_count{{{SERVER},action="deploy",result='
+RUNS = f'windlass_runs_total{{{SERVER},family="job",result='
+ENDS = "windlass_cluster_certificate_end_timestamp_seconds"
 POOL = f"windlass_database_connections{{{SERVER},state="
 
 STEADY, OFF = "1+0x200", "0+0x200"
@@ -63,6 +65,12 @@ HEALTHY: Mapping[str, str] = {
     f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x200",
     f"windlass_former_key_values{{{SERVER}}}": OFF,
     f'windlass_build_info{{{SERVER},version="1.0.0",commit="a",schema="22"}}': STEADY,
+    f'{RUNS}"succeeded"}}': "0+5x200",
+    f'{RUNS}"failed"}}': "0+0.1x200",
+    f"windlass_due_times_missed_total{{{SERVER}}}": OFF,
+    f"windlass_clock_behind_seconds{{{SERVER}}}": OFF,
+    f'{ENDS}{{{SERVER},place="east"}}': f"{AT + 90 * DAY}+0x200",
+    f"windlass_audit_faults{{{SERVER}}}": OFF,
 }
 BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassDown": {f"up{{{SERVER}}}": OFF},
@@ -86,6 +94,11 @@ BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassVersionsDiffer": {
         'windlass_build_info{instance="two:8080",version="1.0.0",commit="b",schema="22"}': STEADY
     },
+    "WindlassRunsFail": {f'{RUNS}"failed"}}': "0+1x200"},  # one job that fails each minute
+    "WindlassDueTimesMissed": {f"windlass_due_times_missed_total{{{SERVER}}}": "0x170 2x30"},
+    "WindlassClockBehind": {f"windlass_clock_behind_seconds{{{SERVER}}}": "3600+0x200"},
+    "WindlassCertificateEnds": {f'{ENDS}{{{SERVER},place="east"}}': f"{AT + 9 * DAY}+0x200"},
+    "WindlassAuditBroken": {f"windlass_audit_faults{{{SERVER}}}": STEADY},
 }
 
 
@@ -157,6 +170,7 @@ async def labels_there_are(world: World) -> dict[str, frozenset[str]]:
     """Returns the labels of each metric."""
     known = {f"windlass_{metric.name}": frozenset(metric.labels) for metric in metrics_of([])}
     known |= {"windlass_gateway_up": frozenset(), "windlass_database_connections": frozenset({"state"})}
+    known[ENDS] = frozenset({"place"})  # there are no clusters
     for family in text_string_to_metric_families(await scraped(world)):
         for sample in family.samples:
             known[sample.name] = frozenset(sample.labels) - ADDED

@@ -109,3 +109,22 @@ async def test_a_one_off_command_is_counted_with_its_application():
             assert answer.status == 202, answer
             await world.settle()
         assert await counted(world) == {("application", "succeeded"): 1, ("application", "failed"): 1}
+
+
+async def missed(world: World) -> float:
+    name = "windlass_due_times_missed_total "
+    (line,) = [line for line in (await scraped(world)).splitlines() if line.startswith(name)]
+    return float(line.removeprefix(name))
+
+
+async def test_due_times_that_no_server_came_to_in_time_are_counted(database_url: str):
+    async with images_world(database_url) as world:
+        programs = Programs(world)
+        programs.codes = [0, 0]
+        await ready_job(world, schedule=cron("0 * * * *"))
+        world.clock.turn(3600 - world.clock.now() // 1000 % 3600)
+        await world.settle()
+        assert await missed(world) == 0
+        world.clock.turn(3 * 3600 + 120)
+        await world.settle()
+        assert await missed(world) == 3

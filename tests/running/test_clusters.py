@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.certificates import authority, write_pair
 from tests.fakes.engine import FakeEngine
+from tests.metrics.prometheus import scraped
 from tests.running.clusters import (
     KEY,
     PEM,
@@ -325,3 +328,19 @@ async def test_a_cluster_that_an_older_server_stores_during_an_upgrade_is_this_m
     assert (await status(world, east))["is_deployed"] is True
     assert (await world.patch(path, {"name": "east 2"})).status == 200
     assert (await world.get(path))["engine"] == "LOCAL"
+
+
+async def test_the_end_of_the_certificates_of_a_cluster_is_a_metric(world, tmp_path):
+    ca = authority(tmp_path / "ca")
+    certificate, key = (file.read_text() for file in write_pair(ca, "windlass"))
+    given = {
+        "engine_ca_certificate": ca.file.read_text(),
+        "engine_certificate": certificate,
+        "engine_key": key,
+    }
+    east = await cluster(world, **TLS | given)
+    await deploy(world, await application_on(world, east))
+    text = await scraped(world)
+    (line,) = [line for line in text.splitlines() if line.startswith("windlass_cluster_certificate_end")]
+    assert f'place="{east}"' in line
+    assert abs(float(line.split()[1]) - time.time() - 86_400) < 3600

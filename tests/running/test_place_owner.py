@@ -204,7 +204,7 @@ async def test_a_place_is_not_taken_from_an_owner_that_renews_its_lease(pair, mo
 
 
 async def test_a_lease_renewed_by_a_clock_that_stands_still_is_seen_as_renewed(pair):
-    """A clock that was set back stands still until the time is right again."""
+    """A clock that was set back goes on slowly until the time is right again."""
     world, twin = pair
     owners = twin.installation.ctx.store.reads.owners
     before = await owners.get("local")

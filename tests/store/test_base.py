@@ -16,7 +16,7 @@ from tests import earlier_encryption as earlier
 from tests.earlier_encryption import EarlierEncryption
 from tests.forms import examples
 from windlass.base import ids, tokens
-from windlass.base.clock import SystemClock, instant, stamp
+from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
 from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
@@ -260,5 +260,47 @@ def test_the_clock_of_the_machine_does_not_run_backwards():
     clock = SystemClock()
     seen = [clock.now() for _ in range(1_000)]
     assert seen == sorted(seen)
-    clock._last += 60_000  # as if the machine's had been set back by a minute
-    assert clock.now() == clock._last
+
+
+class Machine:
+    """The clocks of a machine: the one that people set, and the time since its boot."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.shown, self.up = 1_790_000_000_000, 1_000
+        monkeypatch.setattr("windlass.base.clock.time.time_ns", lambda: self.shown * 1_000_000)
+        monkeypatch.setattr("windlass.base.clock.uptime", lambda: self.up)
+
+    def wait(self, ms: int) -> None:
+        self.shown, self.up = self.shown + ms, self.up + ms
+
+
+def test_a_clock_that_was_set_back_goes_on_more_slowly_until_it_is_right(monkeypatch, caplog):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    before = clock.now()
+    machine.shown -= HOUR
+    assert clock.now() == before
+    machine.wait(MINUTE)
+    assert clock.now() == before + MINUTE * 9 // 10
+    assert clock.behind == HOUR - MINUTE // 10
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "restart the server if the clock is right now"
+    ]
+    for _ in range(11):
+        machine.wait(HOUR)
+        clock.now()
+    assert (clock.now(), clock.behind) == (machine.shown, 0)
+    machine.wait(MINUTE)
+    assert clock.now() == machine.shown
+    machine.shown -= 100  # as time servers do it: no word about it
+    assert clock.now() == machine.shown + 100
+    assert len(caplog.records) == 1
+
+
+def test_a_clock_that_is_set_back_twice_never_goes_back(monkeypatch):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    seen = [clock.now()]
+    for step in (-HOUR, 10, -HOUR, 2 * HOUR + 5, -MINUTE):
+        machine.shown += step
+        machine.wait(MINUTE)
+        seen.append(clock.now())
+    assert seen == sorted(seen)

@@ -45,6 +45,7 @@ from windlass.control.people.browser_sessions import create_link
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.names import note_api_port, reserve_all
+from windlass.control.telling.audit_check import AuditCheck
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
@@ -99,6 +100,11 @@ class Installation:
         self.metrics.gauge(
             "last_backup_timestamp_seconds", "Time of the last backup, or 0", self._last_backup
         )
+        self.metrics.gauge(
+            "clock_behind_seconds",
+            "Seconds by which the clock is behind the time of this server, since it was set back",
+            lambda: ctx.clock.behind / SECOND if isinstance(ctx.clock, SystemClock) else 0,
+        )
         self.metrics.info("build_info", "The version of this server, and its schema", version_labels)
         store = ctx.store
         self.metrics.counter("writes_total", "Changes committed by this server", lambda: store.writes)
@@ -126,6 +132,12 @@ class Installation:
         self._something_changed = asyncio.Event()
         self.routes = RouteUpdates(ctx)
         self.instance_check = InstanceCheck(ctx, self.note_change)
+        self.audit_check = AuditCheck(ctx)
+        self.metrics.gauge(
+            "audit_faults",
+            "Events of the audit that do not follow from the one before, as this server checked them last",
+            lambda: len(self.audit_check.faults),
+        )
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
         self.marked_engine = ctx.places.local.engine.name
@@ -160,6 +172,7 @@ class Installation:
             self.sampler.run,
             self._note_changes,
             self.instance_check.run,
+            self.audit_check.run,
             self.routes.run,
             self.routes.watch_sites,
             ctx.places.keep_up,

@@ -18,12 +18,17 @@ from windlass.install.database import looking
 from windlass.install.ownership import check
 from windlass.store import EventRow, Reads
 from windlass.store.archive import Snapshot, level
-from windlass.store.chain import BEGINNING, Head, hash_of
+from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
 from windlass.terminal.refused import CommandRefused
 
 _SINCE = 4
 """The migration that made the chain."""
 _MOST_TOLD = 20
+_FAULTS = {
+    Fault.REMOVED: "{missing}: removed.",
+    Fault.NO_HASH: "{event}: has no hash; it was changed or added.",
+    Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
+}
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
 
 
@@ -82,8 +87,6 @@ class _Walk:
         self._told = verdict
         self._noted = noted
         self._seen = noted is None
-        self._due = 1
-        self._before = BEGINNING
         self._newest: EventRow | None = None
 
     async def whole(self) -> None:
@@ -92,37 +95,28 @@ class _Walk:
         counted = await self._reads.counters.get("event")
         if anchor := await self._reads.events.anchor():
             counts.let_go = anchor.number
-            self._due = anchor.number + 1
-            if anchor.number > unchained:
-                self._before = anchor.head.hash
             self._compare(anchor.number, anchor.head.hash)
+        walk = ChainWalk(beginning_of(anchor, unchained), unchained)
         async for row in self._moment.events():
-            self._look(EventRow(*row), unchained, row)
-        self._check_end(counted)
+            self._look(EventRow(*row), unchained, walk, row)
+        self._check_end(counted, walk.head.number)
         if self._newest is not None:
             counts.until, counts.number = stamp(self._newest.at), self._newest.seq
             counts.hash = (self._newest.hash or b"").hex()
             counts.head = f"{counts.number}:{counts.hash}" if counts.hash else ""
 
-    def _look(self, event: EventRow, unchained: int, row: Sequence[Any]) -> None:
+    def _look(self, event: EventRow, unchained: int, walk: ChainWalk, row: Sequence[Any]) -> None:
         counts = self._told
         counts.events += 1
         if counts.events == 1:
             counts.first, counts.since = event.seq, stamp(event.at)
-        missing = event.seq != self._due
-        if missing:
-            counts.blame(f"{_numbers(self._due, event.seq - 1)}: removed.")
+        missing, self._newest = _numbers(walk.due, event.seq - 1), event
+        for fault in walk.step(row):
+            counts.blame(_FAULTS[fault].format(missing=missing, event=_describe(event)))
         if event.seq <= unchained:
             counts.unchained += 1
-        elif event.hash is None:
-            counts.blame(f"{_describe(event)}: has no hash; it was changed or added.")
-        else:
-            # After a gap the previous hash is unknown; the gap itself was reported already.
-            if not missing and event.hash != hash_of(self._before, row[:-1]):
-                counts.blame(f"{_describe(event)}: changed or added, or the hash of the event before it was.")
-            self._before = event.hash
+        elif event.hash is not None:
             self._compare(event.seq, event.hash)
-        self._due, self._newest = event.seq + 1, event
 
     def _compare(self, number: int, hash: bytes) -> None:
         if self._noted is not None and number == self._noted.number:
@@ -130,8 +124,7 @@ class _Walk:
             if hash != self._noted.hash:
                 self._told.blame(f"Event {number}: has another hash than the one that was noted.")
 
-    def _check_end(self, counted: int) -> None:
-        newest = self._due - 1
+    def _check_end(self, counted: int, newest: int) -> None:
         if counted > newest:
             self._told.blame(f"{_numbers(newest + 1, counted)}: removed, at the end.")
         elif counted < newest:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from cryptography import x509
 from msgspec import Struct
 
 from windlass.base.encryption import CannotDecrypt
@@ -21,6 +20,7 @@ from windlass.control.background.holdings import INSTALLATION
 from windlass.control.context.place import EngineAccess
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.services.engine_access import access_in
+from windlass.control.telling.certificate_metrics import end_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
@@ -212,8 +212,8 @@ def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Ite
     what, access = f"{cluster.title}: certificates", cluster.access
     try:
         ends = {
-            "engine_ca_certificate": _end_of(access.ca_certificate),
-            "engine_certificate": _end_of(access.certificate),
+            "engine_ca_certificate": end_of(access.ca_certificate),
+            "engine_certificate": end_of(access.certificate),
         }
     except ValueError:
         reason = "send engine_ca_certificate and engine_certificate again: they cannot be read"
@@ -230,13 +230,6 @@ def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Ite
     first = min(ends, key=lambda name: ends[name])
     if (ends[first] - now).days >= _SOON:
         yield ok(what, f"valid until {ends[first]:%Y-%m-%d}, when {first} ends")
-
-
-def _end_of(pem: str) -> datetime:
-    """Returns the end of the first of these certificates that ends."""
-    return min(
-        certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem.encode())
-    )
 
 
 def _router_port(settings: Settings, cluster: ConnectedCluster) -> Finding:

@@ -262,5 +262,6 @@ def _clock(newest: int | None) -> Finding:
         )
     if newest is not None and newest > now + MINUTE:
         behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
-        return warn("Clock", f"{stamp(now)}, {behind}", "set the clock, by NTP if you can")
+        advice = "set the clock, by NTP if you can; if it is right now, restart the server, which was ahead"
+        return warn("Clock", f"{stamp(now)}, {behind}", advice)
     return ok("Clock", stamp(now))

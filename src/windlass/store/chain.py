@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +58,50 @@ def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[An
         row = (number, *event)
         before = hash_of(before, row)
         yield (*row, before)
+
+
+class Fault(Enum):
+    REMOVED = "removed"
+    """Events before this one are not there."""
+    NO_HASH = "no hash"
+    CHANGED = "changed"
+    """It does not follow from the hash before it."""
+
+
+class ChainWalk:
+    """Follows the chain from an event on. Trusts only what follows from the hash before."""
+
+    def __init__(self, before: Head, unchained: int) -> None:
+        """`unchained` is the number of the last event from before the chain began."""
+        self.due = before.number + 1
+        """The number that the next event has to have."""
+        self._hash, self._unchained = before.hash, unchained
+
+    @property
+    def head(self) -> Head:
+        return Head(self.due - 1, self._hash)
+
+    def step(self, row: Sequence[Any]) -> list[Fault]:
+        """Takes the next event that there is, as a row of the table; returns what is wrong."""
+        number, hash = row[0], row[-1]
+        is_missing, self.due = number != self.due, number + 1
+        faults = [Fault.REMOVED] if is_missing else []
+        if number <= self._unchained:
+            return faults
+        if hash is None:
+            return [*faults, Fault.NO_HASH]
+        # After a gap the hash before is unknown; the gap itself is a fault already.
+        if not is_missing and hash != hash_of(self._hash, row[:-1]):
+            faults.append(Fault.CHANGED)
+        self._hash = hash
+        return faults
+
+
+def beginning_of(anchor: Anchor | None, unchained: int) -> Head:
+    """Returns the head after which the oldest event comes."""
+    if anchor is None:
+        return Head(0, BEGINNING)
+    return anchor.head if anchor.number > unchained else Head(anchor.number, BEGINNING)
 
 
 def anchor_of(fact: bytes | None) -> Anchor | None:

@@ -26,6 +26,8 @@ LATE: Final = MINUTE
 """A due time that passed longer ago was missed."""
 LOOK_AGAIN: Final = HOUR
 """The pause of a timetable in a time zone that this machine does not know; another server may know it."""
+MISSED: Final = "due time missed"
+"""The word under which a due time is noted that was missed."""
 _MOST_COUNTED: Final = 1000
 """Missed due times that are counted one by one."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
@@ -75,7 +77,10 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     if last is None:
         return
     new = replace(new, due=last.due, missed=last.before)
-    if tx.now - last.due > LATE and not plan.runs_missed:
+    is_late = tx.now - last.due > LATE
+    for _ in range(last.before + is_late):
+        tx.measure(MISSED, 0)
+    if is_late and not plan.runs_missed:
         await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
     elif going := await tx.runs.open(timetable.job):
         await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")

@@ -39,6 +39,11 @@ class Meters:
             "Runs that ended at this server, or were skipped, by the family of their service and result",
             "family", "result",
         )  # fmt: skip
+        self.missed = Meter(
+            "due_times_missed_total",
+            "Due times of jobs that had passed for more than a minute when a server came to them",
+        )
+        self.missed.expect()
         for result in ("succeeded", "failed", "canceled", "superseded"):
             self.deployments.expect("deploy", result)
         for result in ("succeeded", "failed", "interrupted"):
@@ -50,7 +55,11 @@ class Meters:
         for result in ("succeeded", "failed", "timed_out", "canceled"):
             self.runs.expect("terraform", result)
         self.builds_running = 0
-        self._committed: Mapping[str, Meter] = {"deployment": self.deployments, "run": self.runs}
+        self._committed: Mapping[str, Meter] = {
+            "deployment": self.deployments,
+            "run": self.runs,
+            "due time missed": self.missed,
+        }
         """Meters of what counts only if its change is committed, by the word under which it is noted."""
 
     @contextmanager
@@ -73,5 +82,6 @@ class Meters:
         self._committed[word].add(seconds, *labels)
 
     def all(self) -> Iterator[Metric]:
-        for meter in (self.deployments, self.builds, self.runs, self.deliveries, self.restarts):
+        meters = self.deployments, self.builds, self.runs, self.missed, self.deliveries, self.restarts
+        for meter in meters:
             yield meter.metric()

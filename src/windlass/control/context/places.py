@@ -76,6 +76,10 @@ class Places:
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
 
+    def accesses(self) -> Sequence[EngineAccess]:
+        """Returns how this server reaches the engines of clusters."""
+        return [access for access, place in self._open.values() if place.reconnect]
+
     @property
     def has_away(self) -> bool:
         """True if an engine does not answer."""

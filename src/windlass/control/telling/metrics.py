@@ -19,6 +19,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.telling.certificate_metrics import certificate_metrics
 from windlass.control.telling.sealing_metrics import FormerKeyMetrics
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase
@@ -65,7 +66,9 @@ class InstallationMetrics:
         self._count_restarts(seen)
         meters = self._ctx.meters
         building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
-        return [*database, *_of_places(seen), *_of_disk(self._ctx.settings.data_dir), building, *meters.all()]
+        certificates = certificate_metrics(self._ctx.places.accesses()[:MOST_PLACES])
+        disk = _of_disk(self._ctx.settings.data_dir)
+        return [*database, *_of_places(seen), *certificates, *disk, building, *meters.all()]
 
     async def _database(self) -> list[Metric]:
         began, store = time.perf_counter(), self._ctx.store

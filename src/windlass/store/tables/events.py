@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +39,7 @@ class EventRow(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(EventRow)
 AFTER: Final = f"SELECT {_COLUMNS} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+CHAIN: Final = f"SELECT {_COLUMNS} FROM event WHERE seq > $1 ORDER BY seq LIMIT $2"
 ALL: Final = f"SELECT {_COLUMNS} FROM event ORDER BY seq"
 SPAN: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
 NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
@@ -59,6 +60,10 @@ class EventTable(Table):
     async def after(self, org: str, number: int = 0, most: int = 1000) -> list[EventRow]:
         """Returns the events of an organization after this number, the oldest first."""
         return [EventRow(*row) for row in await self._session.all(AFTER, org, number, most)]
+
+    async def chain(self, number: int, most: int) -> list[Sequence[Any]]:
+        """Returns the rows of the events of all organizations after this number, the oldest first."""
+        return [*await self._session.all(CHAIN, number, most)]
 
     async def span(self) -> tuple[int, int]:
         """Returns the numbers of the oldest and the newest event; (0, 0) if there is none."""

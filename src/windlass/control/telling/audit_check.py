@@ -1,0 +1,56 @@
+"""Follows the chain of audit events again and again, a part each minute, so that a change of it is told.
+
+`windlass audit verify` reads the whole chain at once, and says more about each fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.store.chain import ChainWalk, Head, beginning_of
+
+EVERY: Final = 60.0
+AT_ONCE: Final = 500
+"""Events that are checked at one time: a chain of a million takes 33 hours."""
+_log = log("audit")
+
+
+class AuditCheck:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._checked: Head | None = None
+        """The last event that was checked; None to begin with the oldest."""
+        self.faults: set[int] = set()
+        """The numbers of events that do not follow from those before, when they were last checked."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            with suppress(Unavailable):  # Others log that the database is away.
+                await self.look()
+
+    async def look(self) -> None:
+        """Checks the next part of the chain."""
+        reads = self._ctx.store.reads
+        anchor, unchained = await reads.events.anchor(), await reads.counters.get("unchained")
+        before = beginning_of(anchor, unchained)
+        if self._checked is not None and self._checked.number > before.number:
+            before = self._checked
+        rows = await reads.events.chain(before.number, AT_ONCE)
+        if await reads.events.anchor() != anchor:
+            return  # Retention has deleted events meanwhile, which are not missing.
+        walk = ChainWalk(before, unchained)
+        faulty = {row[0] for row in rows if walk.step(row)}
+        if faulty - self.faults:
+            _log.error(
+                "run `windlass audit verify`: events of the audit were changed, removed or added",
+                extra={"first": min(faulty)},
+            )
+        checked = range(before.number + 1, walk.due)
+        self.faults = {number for number in self.faults if number not in checked} | faulty
+        self._checked = walk.head if len(rows) == AT_ONCE else None
