@@ -82,6 +82,7 @@ async def live(order: dict[str, Any]) -> None:
         (folder / "port.new").rename(folder / "port")
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell)
+    await installation.start()
     await serve(installation, listening, announce)
 
 

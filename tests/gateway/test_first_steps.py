@@ -19,7 +19,7 @@ from windlass.base.private import private_folder
 from windlass.gateway.files import CONTROL, folder_of
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.messages import Ask, Open
-from windlass.gateway.starting import end_gateway, start_missing_gateway
+from windlass.gateway.starting import start_missing_gateway
 from windlass.routers.router import Endpoint
 
 pytestmark = pytest.mark.elsewhere
@@ -34,28 +34,35 @@ async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path)
         assert (await link.call(Ask())).process == started
     finally:
         await link.stop()
-        end_gateway(started)
+        os.kill(started, signal.SIGTERM)
 
 
 async def test_a_gateway_that_runs_is_not_started_again(town: GatewayTown) -> None:
     assert start_missing_gateway(town.folder) == 0
 
 
-async def test_a_server_that_is_refused_leaves_no_gateway(tmp_path: Path) -> None:
-    await _leave_a_route(folder_of(str(tmp_path)))  # a gateway without any would end by itself
-
+@pytest.mark.parametrize("has_visitors", [True, False])
+async def test_a_server_that_is_refused_leaves_a_gateway_only_to_visitors(
+    tmp_path: Path, has_visitors: bool
+) -> None:
+    folder = folder_of(str(tmp_path))
+    if has_visitors:
+        await _leave_a_route(folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         serve = ("serve", "--port", str(taken.getsockname()[1]), "--data-dir", str(tmp_path))
-        server = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "windlass", *serve), stderr=asyncio.subprocess.PIPE
-        )
-        _, errors = await server.communicate()
+        with (tmp_path / "errors").open("wb") as errors:  # a gateway that stays would keep a pipe open
+            command = (sys.executable, "-m", "windlass", *serve)
+            server = await asyncio.create_subprocess_exec(*command, stderr=errors)
+        assert await server.wait()
 
-    assert server.returncode
-    assert b"listens there already" in errors
+    assert "listens there already" in (tmp_path / "errors").read_text()
+    if has_visitors:
+        assert start_missing_gateway(folder) == 0
+        (process,) = processes_of(folder)
+        os.kill(process, signal.SIGTERM)
 
     async def has_gone() -> bool:
-        return not processes_of(folder_of(str(tmp_path)))
+        return not processes_of(folder)
 
     await until(has_gone)
 

@@ -7,10 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from windlass.gateway import journal as journals
 from windlass.gateway.files import JOURNAL
 from windlass.gateway.journal import Journal
-from windlass.gateway.messages import Change, Open, Reserve
+from windlass.gateway.messages import Change, Keep, Open, Reserve, SetRoutes
+from windlass.routers.router import Endpoint, Route
 
 
 def test_a_journal_is_whole_again_when_the_disk_has_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,3 +73,31 @@ def test_a_journal_does_not_grow_with_changes_that_were_replaced(tmp_path: Path)
     assert (tmp_path / JOURNAL).stat().st_size < 200_000
     assert list(journal.told) == lasting
     journal.close()
+
+
+def test_routes_of_an_earlier_boot_lead_to_no_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    journal = Journal(tmp_path / JOURNAL)
+    journal.open()
+    served = Route(service="s", port="http", title="S", kind="http", endpoints=(Endpoint("127.0.0.1", 1),))
+    site = Route(service="t", port="http", title="T", kind="http", site="/folder")
+    journal.note(door := Open("local", "127.0.0.1", 80))
+    for route in (served, site):
+        journal.note(SetRoutes("local", route.service, (route,)))
+    journal.note(Keep(stays=True))
+    journal.close()
+
+    def routes() -> list[Change]:
+        again = Journal(tmp_path / JOURNAL)
+        again.open()
+        again.close()
+        return list(again.told)
+
+    assert SetRoutes("local", "s", (served,)) in routes()
+    later = tmp_path / "boot"
+    later.write_text("another boot\n")
+    monkeypatch.setattr(journals, "_BOOT", later)
+    assert routes() == [
+        door,
+        SetRoutes("local", "s", (replace(served, endpoints=()),)),
+        SetRoutes("local", "t", (site,)),
+    ]

@@ -159,12 +159,6 @@ def test_a_data_directory_that_is_a_file_is_reported_with_the_way_out(tmp_path):
     check_plain(start("serve", "--port", "0", "--data-dir", str(file)), 1, str(file), "--data-dir")
 
 
-def test_a_postgresql_that_is_away_is_reported_without_the_password(tmp_path):
-    ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), **SECRETS)
-    check_plain(ended, 1, "cannot be reached")
-    assert "pass-word" not in ended.stderr
-
-
 def test_another_key_is_reported_with_the_way_out(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     (tmp_path / "key").write_text("5e" * 32)

@@ -77,3 +77,7 @@ class Unavailable(Failure):
     """A part that Windlass needs is unavailable; the same call may succeed later."""
 
     status = 503
+
+
+class DatabaseAway(Unavailable):
+    """The database does not answer, or cannot be reached."""

@@ -63,13 +63,21 @@ def take_sockets(
 class ApiSockets:
     """The socket at which this server accepts, and the one that holds its port in the other family."""
 
-    def __init__(self, folder: Path, host: str, kept: Mapping[tuple[str, int], socket.socket]) -> None:
-        """`kept` has the listening socket, and the other one if there was one."""
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        sockets: Mapping[tuple[str, int], socket.socket],
+        *,
+        were_kept: bool = False,
+    ) -> None:
+        """`sockets` has the listening socket, and, if the gateway kept them, the other one."""
         self._folder = folder
-        port = next(iter(kept))[1]
-        self.listening = kept[host, port]
+        self.were_kept = were_kept
+        port = next(iter(sockets))[1]
+        self.listening = sockets[host, port]
         self.listening.setblocking(False)
-        held = kept.get((_OTHER_FAMILY, port)) or hold_other_family(host, port)
+        held = sockets.get((_OTHER_FAMILY, port)) or hold_other_family(host, port)
         # uvicorn closes the socket at which it accepts. The gateway may need it again after that.
         self._places = {(host, port): self.listening.dup()}
         if held is not None:

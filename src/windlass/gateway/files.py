@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -59,8 +60,15 @@ def listen_at(path: Path, kind: socket.SocketKind) -> socket.socket:
     with on_failure(listening.close):
         with suppress(FileNotFoundError):
             new.unlink()
-        with _short(new) as name:
-            listening.bind(name)
+        try:
+            with _short(new) as name:
+                listening.bind(name)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            path.unlink(missing_ok=True)  # the disk has no more files: that of the last program makes room
+            with _short(new) as name:
+                listening.bind(name)
         new.chmod(0o600)
         listening.listen(64)
         new.replace(path)

@@ -1,7 +1,8 @@
 """The journal of a gateway: every change that it was told, so that it has its routes again after a crash.
 
 A change is appended before it is answered. It is not forced to the disk: after a crash of the machine no
-instance is where it was, and the server tells all routes.
+instance is where it was, and the server tells all routes. Until then, routes of an earlier boot lead to no
+instance, and are answered with 503: its address may belong to another one by now. Static sites are served.
 
 A journal that cannot be written, because the disk is full, is removed: routes that are not known are told by
 the server, and old ones could lead to the instance of another service.
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
@@ -24,8 +27,15 @@ from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Rese
 from windlass.gateway.wire import frame, frames
 
 _log = log("gateway")
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _ENOUGH: Final = 1024
 """Changes below which a journal is not rewritten."""
+
+
+class Boot(Struct, frozen=True, tag=True):
+    """The boot of the machine in which the changes after this one were told. It is not on the wire."""
+
+    id: str
 
 
 class ToldRoutes:
@@ -43,7 +53,7 @@ class ToldRoutes:
     def __len__(self) -> int:
         return len(self.doors) + len(self._reserved) + len(self._routes) + self.is_complete + self.stays
 
-    def note(self, change: Change) -> None:
+    def note(self, change: Change | Boot) -> None:
         match change:
             case Open():
                 self.doors[change.door] = change
@@ -101,8 +111,14 @@ class Journal:
 
     def open(self) -> None:
         """Reads what the last gateway was told, and goes on with a file of our own."""
-        for change in _changes(self._path):
-            self.told.note(change)
+        changes = list(_changes(self._path))
+        is_of_this_boot = Boot(_boot()) in changes
+        for change in changes:
+            if isinstance(change, SetRoutes) and not is_of_this_boot:
+                routes = tuple(replace(route, endpoints=()) for route in change.routes)
+                change = replace(change, routes=routes)
+            if not isinstance(change, Boot | Keep) or is_of_this_boot:
+                self.told.note(change)
         self._try_to_write()
 
     def note(self, change: Change) -> None:
@@ -139,20 +155,24 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
         with on_failure(partial(os.close, file)), on_failure(new.unlink):
-            self._append(file, self.told)
+            self._append(file, [Boot(_boot()), *self.told])
             new.replace(self._path)
         self.close()
         self._file, self._size = file, len(self.told)
 
     @staticmethod
-    def _append(file: int, changes: Iterable[Change]) -> None:
+    def _append(file: int, changes: Iterable[Change | Boot]) -> None:
         content = memoryview(b"".join(frame(encode(change)) for change in changes))
         while content:
             content = content[os.write(file, content) :]
 
 
-def _changes(path: Path) -> Iterator[Change]:
-    decoder: msgspec.msgpack.Decoder[Change] = msgspec.msgpack.Decoder(Change)
+def _boot() -> str:
+    return _BOOT.read_text().strip()
+
+
+def _changes(path: Path) -> Iterator[Change | Boot]:
+    decoder: msgspec.msgpack.Decoder[Change | Boot] = msgspec.msgpack.Decoder(Change | Boot)
     try:
         content = path.read_bytes()
     except FileNotFoundError:

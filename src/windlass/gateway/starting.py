@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -41,12 +40,6 @@ def start_missing_gateway(folder: Path) -> int:
         connection.close()
         return 0
     return start_gateway(folder)
-
-
-def end_gateway(process: int) -> None:
-    """Ends a gateway that this process has started, and that serves no server yet."""
-    if process and not has_ended(process):
-        os.kill(process, signal.SIGTERM)
 
 
 def has_ended(process: int) -> bool:

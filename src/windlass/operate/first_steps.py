@@ -6,6 +6,7 @@ The gateway is a program of its own, which takes as long to load as half of the 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from windlass.base.private import private_folder
@@ -16,9 +17,13 @@ from windlass.terminal.refused import CommandRefused
 
 
 def begin(settings: Settings) -> int:
-    """Starts the gateway if none runs. Returns its process id, or 0."""
+    """Starts the gateway if none runs, with the routes that it had. Returns its process id, or 0.
+
+    It stays if the server cannot begin, and ends by itself if it has nothing to serve."""
     check_folder(settings)
-    return start_missing_gateway(private_folder(folder_of(settings.data_dir)))
+    with suppress(OSError):  # the disk is full, for example: the server starts it when it begins
+        return start_missing_gateway(private_folder(folder_of(settings.data_dir)))
+    return 0
 
 
 def check_folder(settings: Settings) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import shlex
 import shutil
 import sys
-from contextlib import closing, suppress
-from functools import partial
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,6 @@ import msgspec
 import uvloop
 
 from windlass import __version__
-from windlass.base.cleanup import on_failure
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
@@ -24,12 +22,12 @@ from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.gateway.files import folder_of
-from windlass.gateway.starting import end_gateway
 from windlass.install.database import looking
-from windlass.install.installation import install
+from windlass.install.installation import Installation, install
 from windlass.install.parts import concerns, isolation_in_use, kept_engine
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
+from windlass.operate.waiting import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
@@ -52,14 +50,23 @@ def keep_secrets() -> None:
 
 
 async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
-    with on_failure(partial(end_gateway, gateway)):  # a server that is refused leaves no program behind
-        await check_engine(settings)
-        sockets = take_port(settings)
-        # A port that was left to the system is known now, and is a part of the built-in issuer's name.
-        settings = msgspec.structs.replace(settings, port=sockets.listening.getsockname()[1])
-        keeping = asyncio.create_task(sockets.keep())
-        installation = await install(settings, adopt=adopt, gateway=gateway)
+    sockets = take_port(settings)
+    # A port that was left to the system is known now, and is a part of the built-in issuer's name.
+    settings = msgspec.structs.replace(settings, port=sockets.listening.getsockname()[1])
+    # New ones are kept once the server has begun: until then, it may be refused.
+    keeping = asyncio.create_task(sockets.keep()) if sockets.were_kept else None
 
+    async def begin() -> Installation:
+        await check_engine(settings)
+        installation = await install(settings, adopt=adopt, gateway=gateway)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(installation.stop)
+            await installation.start()
+            undo.pop_all()
+        return installation
+
+    installation = await begin_when_possible(begin, settings, sockets.listening)
+    keeping = keeping or asyncio.create_task(sockets.keep())
     isolation = await isolation_in_use(settings)
     reporting: list[asyncio.Task[None]] = []
 
@@ -83,12 +90,12 @@ def take_port(settings: Settings) -> ApiSockets:
     folder = folder_of(settings.data_dir)
     try:
         kept = take_sockets(folder, settings.host, settings.port)
-        if not kept:
-            listening = listen(settings.host, settings.port)
-            kept = {(settings.host, listening.getsockname()[1]): listening}
+        if kept:
+            return ApiSockets(folder, settings.host, kept, were_kept=True)
+        listening = listen(settings.host, settings.port)
     except (OSError, PortInUse) as error:
         raise cannot_listen(settings, error) from error
-    return ApiSockets(folder, settings.host, kept)
+    return ApiSockets(folder, settings.host, {(settings.host, listening.getsockname()[1]): listening})
 
 
 async def _report(isolation: Isolation, *, is_first: bool) -> None:

@@ -39,7 +39,8 @@ def websocket(**parts: Any) -> asyncio.Protocol:
 async def serve(
     installation: Installation, listening: socket.socket, announce: Callable[[int], None]
 ) -> None:
-    """Serves until a signal asks to stop; running requests get a moment to finish."""
+    """Serves an installation that was started, until a signal asks to stop; running requests get a moment to
+    finish."""
     settings = installation.ctx.settings
     bounds = Bounds(connections=allow_connections(Bounds().connections))
     config = uvicorn.Config(
@@ -55,7 +56,6 @@ async def serve(
     server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     loop = asyncio.get_running_loop()
     try:
-        await installation.start()
         tune_interpreter()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, installation, server, settings.leave_seconds)

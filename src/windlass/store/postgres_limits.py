@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import asyncpg
 
 from windlass.base.cleanup import on_failure
-from windlass.base.errors import Unavailable
+from windlass.base.errors import DatabaseAway
 from windlass.config import BadSetting
 
 CONNECT_SECONDS = 5.0
@@ -83,10 +83,12 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
         raise BadSetting("database_url: must be like postgresql://user:password@host:5432/name") from None
     except _LOST_STATEMENTS as error:
         raise BadSetting(_POOLED) from error
+    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
+        raise BadSetting(f"database_url: choose a user and a database that are there: {error}") from error
     except TimeoutError as error:
-        raise Unavailable("The database cannot be reached: it does not answer") from error
+        raise DatabaseAway("The database cannot be reached: it does not answer") from error
     except (*CUT, asyncpg.PostgresError) as error:
-        raise Unavailable(f"The database cannot be reached: {error}") from error
+        raise DatabaseAway(f"The database cannot be reached: {error}") from error
     return connection
 
 
@@ -142,9 +144,9 @@ class PooledSession:
             finally:
                 await self._pool.release(connection)
         except TimeoutError as error:
-            raise Unavailable(f"The database does not answer; {_UNCHANGED}") from error
+            raise DatabaseAway(f"The database does not answer; {_UNCHANGED}") from error
         except CUT as error:
-            raise Unavailable(f"The database cannot be reached; {_UNCHANGED}") from error
+            raise DatabaseAway(f"The database cannot be reached; {_UNCHANGED}") from error
 
     async def _free_connection(self) -> Any:
         if self._pool.get_idle_size():
