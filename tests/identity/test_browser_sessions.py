@@ -279,3 +279,14 @@ async def test_the_account_names_the_caller_and_what_it_may_do(world, browser):
 async def test_methods_that_a_path_of_the_account_lacks_are_refused_with_those_it_has(world):
     answer = await world.call("PUT", "/account/browserSession", {})
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+
+
+async def test_a_browser_has_no_more_requests_than_the_token_that_it_signed_in_with(database_url):
+    async with make_world(database_url, rate_limit=30, session_rate_limit=200) as world:
+        limits = []
+        for token in ("", await world.new_token("Read"), await world.new_token("Read", rate_limit=7)):
+            browser = Browser(world)
+            await browser.sign_in(token)
+            answer = await browser.call("GET", "/account")
+            limits.append(answer.headers["x-ratelimit-limit"])
+        assert limits == ["200", "30", "7"]  # The first is of the operator, who sets the limits.

@@ -12,7 +12,7 @@ import pytest
 
 from tests.identity.browsers import Browser
 from tests.identity.issuer import invite
-from tests.identity.test_provider_sign_ins import ADA, CodeIssuer, come_back, problem, provider_of
+from tests.identity.test_provider_sign_ins import ADA, CLIENT, CodeIssuer, come_back, problem, provider_of
 from tests.world import make_world
 from windlass.base.clock import SECOND
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
@@ -174,7 +174,14 @@ async def test_a_person_whose_name_cannot_be_kept_is_led_back_to_the_console(
     assert "acme" in logged(caplog, "provider")
 
 
-@pytest.mark.parametrize("claims", [{"nonce": "of another sign-in"}, {"azp": "another client"}])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"nonce": "of another sign-in"},
+        {"azp": "another client"},
+        {"azp": "another client", "aud": [CLIENT, "another client"]},
+    ],
+)
 async def test_a_token_of_another_sign_in_is_logged(issuer, browser, caplog, claims):
     issuer.claims = claims
     assert problem(await come_back(browser, issuer)) == "refused"

@@ -147,6 +147,30 @@ async def test_a_role_that_changes_shows_at_once_and_a_removed_member_is_out(wor
     assert not await browser.is_signed_in()
 
 
+@pytest.mark.parametrize(("azp", "is_taken"), [({}, False), ({"azp": CLIENT}, True)])
+async def test_a_token_for_several_audiences_names_the_one_it_was_issued_to(
+    world, issuer, browser, azp, is_taken
+):
+    await invite(world, ADA, Scope.READ)
+    issuer.claims = {"aud": [CLIENT, "another client"]} | azp
+    answer = await come_back(browser, issuer)
+    assert ("#key=" in answer.headers["location"]) is is_taken
+
+
+async def test_an_answer_of_a_provider_works_once(world, issuer, browser):
+    """The provider of this test takes its code again and again."""
+    await invite(world, ADA, Scope.READ)
+    started = await browser.call("GET", "/account/signInProvider/acme/start")
+    memory = dict(browser.cookies)
+    code, state = issuer.approve(started.headers["location"])
+    path = f"/account/signInProvider/acme/answer?code={code}&state={state}"
+    assert "#key=" in (await browser.call("GET", path)).headers["location"]
+    thief = Browser(world)
+    thief.cookies = memory
+    assert problem(await thief.call("GET", path)) == "lost"
+    assert "#key=" in (await come_back(Browser(world), issuer)).headers["location"]
+
+
 async def test_a_stranger_is_told_and_the_refusal_is_in_the_audit(world, issuer, browser):
     assert problem(await come_back(browser, issuer)) == "no_member"
     (event,) = await events(world, eventType="SIGN_IN_REFUSED")

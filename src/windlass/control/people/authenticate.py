@@ -241,8 +241,18 @@ class Authenticator:
             self._noted[session.digest] = now
             self._browsers[session.digest] = now, end_after_use(self._ctx, session, now)
         ends = min(session.ends_at, actor.expires or session.ends_at)
-        limit = actor.limit or self._ctx.settings.session_rate_limit
+        limit = actor.limit or self._session_limit(actor)
         return msgspec.structs.replace(actor, expires=ends, limit=limit, token=None, session=session.id)
+
+    def _session_limit(self, actor: Actor) -> int:
+        """A session that stands for a token has no more requests than that, or a token would have both."""
+        settings = self._ctx.settings
+        is_operator = actor.subject == OPERATOR
+        return (
+            settings.session_rate_limit
+            if is_operator
+            else min(settings.rate_limit, settings.session_rate_limit)
+        )
 
     async def _holder(self, holder: str, now: int) -> Actor:
         kind, _, rest = holder.partition(":")

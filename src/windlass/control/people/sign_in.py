@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from windlass.base import tokens
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Missing, Unauthorized
@@ -27,6 +28,8 @@ from windlass.control.context.context import Context
 from windlass.control.people.authenticate import Authenticator, NoMember
 from windlass.control.people.browser_sessions import NewBrowserSession, open_as
 from windlass.control.people.claims import Claims
+from windlass.core.access import Actor
+from windlass.store import Tx
 
 if TYPE_CHECKING:
     from windlass.base.oidc import Verifier
@@ -166,7 +169,18 @@ class SignIn:
         except Unauthorized as refusal:
             _log.warning("a provider's claims are refused: %s", refusal, extra={"provider": name})
             raise SignInFailed("broken") from refusal
-        return await self._ctx.store.write(lambda tx: open_as(self._ctx, tx, actor, origin))
+        session = await self._ctx.store.write(lambda tx: self._open_once(tx, kept, actor, origin))
+        if session is None:
+            raise SignInFailed("lost")
+        return session
+
+    async def _open_once(
+        self, tx: Tx, kept: _Memory, actor: Actor, origin: Origin
+    ) -> NewBrowserSession | None:
+        """Opens a session, unless the answer of the provider has opened one: some take a code twice."""
+        if not await tx.browser_sessions.use_up(tokens.digest(kept.state), kept.ends_at):
+            return None
+        return await open_as(self._ctx, tx, actor, origin)
 
     async def _claims(self, provider: OidcProvider, code: str, kept: _Memory) -> Claims:
         """Exchanges the code for the claims of the person, which the provider has signed."""
@@ -184,8 +198,12 @@ class SignIn:
         except TokenRefused as error:
             _log.warning("a provider's token is refused: %s", error, extra={"provider": provider.name})
             raise SignInFailed("clock" if isinstance(error, TokenOutOfTime) else "refused") from error
-        for claim, wanted in (("nonce", kept.nonce), ("azp", provider.client_id)):
-            if verified.get(claim, wanted if claim == "azp" else None) != wanted:
+        # OpenID Connect Core 3.1.3.7: with several audiences, `azp` says which one it was issued to.
+        audiences = verified.get("aud")
+        needs_azp = "azp" in verified or (isinstance(audiences, list) and len(audiences) > 1)
+        wanted = {"nonce": kept.nonce} | ({"azp": provider.client_id} if needs_azp else {})
+        for claim, value in wanted.items():
+            if verified.get(claim) != value:
                 message = "a provider's token is refused: its %s is of another sign-in"
                 _log.warning(message, claim, extra={"provider": provider.name})
                 raise SignInFailed("refused")

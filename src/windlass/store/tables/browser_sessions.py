@@ -20,7 +20,8 @@ class BrowserSession(Struct, frozen=True, gc=False):
     address: str
     user_agent: str
     is_open: int
-    """0: a link that was not opened yet. 1: a session."""
+    """0: a link that was not opened yet. 1: a session. 2: an answer of a provider that was used, by its
+    state."""
     created_at: int
     used_at: int
     ends_at: int
@@ -35,6 +36,9 @@ ADD: Final = f"""
 INSERT INTO browser_session ({_COLUMNS}) VALUES ({places(len(BrowserSession.__struct_fields__))})"""
 TAKE: Final = f"""
 DELETE FROM browser_session WHERE digest = $1 AND is_open = 0 AND ends_at > $2 RETURNING {_COLUMNS}"""
+USE_UP: Final = f"""
+INSERT INTO browser_session ({_COLUMNS}) VALUES ({places(len(BrowserSession.__struct_fields__))})
+ON CONFLICT (digest) DO NOTHING RETURNING digest"""
 USE: Final = "UPDATE browser_session SET used_at = $1, ends_at = $2 WHERE digest = $3 AND used_at < $1"
 END: Final = f"""
 DELETE FROM browser_session WHERE id = $1 AND holder = $2 AND is_open = 1 RETURNING {_COLUMNS}"""
@@ -69,6 +73,12 @@ class BrowserSessionChanges(BrowserSessionTable):
         """Removes a link and returns it, once, if it has not ended."""
         rows = await self._session.all(TAKE, digest, self._session.now)
         return BrowserSession(*rows[0]) if rows else None
+
+    async def use_up(self, digest: str, ends_at: int) -> bool:
+        """Notes until a time that this answer of a provider was used; returns False if it was before."""
+        now = self._session.now
+        values = BrowserSession(digest, digest, "", "", "", "", 2, now, now, ends_at)
+        return bool(await self._session.all(USE_UP, *msgspec.structs.astuple(values)))
 
     async def use(self, ends: Mapping[str, tuple[int, int]]) -> None:
         """Records for each digest when it was used, and when it ends now."""
