@@ -15,6 +15,7 @@ from tests.cli.on_a_terminal import on_a_terminal
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
+from windlass.cli.confirmed_links import note_link
 from windlass.cli.git_folder import for_server, git_folder
 from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
 from windlass.core.deploy.workload import RELEASE_INDEX, OutputLine
@@ -40,6 +41,7 @@ async def linked(windlass, folder):
         f"/application/{id}", {"ports": [{"internal_port": 80, "publicly_accessible": True}]}
     )
     write_link(folder, LINK)
+    note_link(folder, LINK)
     await windlass.world.post(f"/application/{id}/deploy")  # over HTTP, which takes a tenth of a command
     await windlass.world.settle()
     return windlass

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
+from windlass.cli.confirmed_links import note_link
 from windlass.cli.linked_folder import FolderLink, write_link
 
 
@@ -16,7 +17,9 @@ async def linked(windlass, tmp_path, monkeypatch):
     (tmp_path / "app.py").write_text("from flask import Flask\napp = Flask(__name__)\n")
     (tmp_path / "requirements.txt").write_text("flask\n")
     monkeypatch.chdir(tmp_path)
-    write_link(tmp_path, FolderLink(project="shop", environment="production", application="web"))
+    link = FolderLink(project="shop", environment="production", application="web")
+    write_link(tmp_path, link)
+    note_link(tmp_path, link)
     await windlass.world.post(f"/application/{id}/deploy")
     await windlass.world.settle()
     return windlass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from typing import Any
 
 import pytest
 
+from tests.cli.on_a_terminal import on_a_terminal
 from tests.cli.test_economy import counted
 from tests.cli.test_everyday import commit_all, git
 from tests.cli.waits import meanwhile
@@ -15,6 +17,7 @@ from windlass.cli import uploading
 from windlass.cli.everyday.source import whole_folder
 from windlass.cli.everyday.up import folder_to_upload
 from windlass.cli.git_folder import GitFolder
+from windlass.cli.linked_folder import FILE
 from windlass.terminal.stopped import Misused
 
 
@@ -42,6 +45,42 @@ async def test_up_uploads_a_folder_without_git_and_deploys_it(windlass, folder):
     assert "Uploading 3 files" in said.err  # app.py, .gitignore and .windlass.toml
     [upload] = await uploads(windlass)
     assert said.out.endswith(f", v1 {upload['git_commit_id'][:7]})\n")
+
+
+@pytest.fixture
+def clone(windlass, folder, tmp_path_factory, monkeypatch):
+    """A stranger's folder, whose link names the service of this user."""
+    clone = tmp_path_factory.mktemp("clone")
+    (clone / "app.py").write_text("print('evil')\n")
+    (clone / FILE).write_bytes((folder / FILE).read_bytes())
+    monkeypatch.chdir(clone)
+    return clone
+
+
+async def test_up_refuses_a_link_that_came_with_the_files(windlass, clone):
+    """Negative control: `test_up_uploads_a_folder_without_git_and_deploys_it`, where init has linked it."""
+    said = await windlass("up")
+    assert (said.code, "give --yes to deploy" in said.err, "shop/production/web on http" in said.err) == (
+        2,
+        True,
+        True,
+    )
+    assert await uploads(windlass) == []
+    assert (await meanwhile(windlass, "up", "--yes")).code == 0
+
+
+async def test_up_asks_once_for_a_link_that_came_with_the_files(windlass, clone):
+    at = {"url": windlass.url, "cwd": clone}
+    shown = await asyncio.to_thread(on_a_terminal, "up", "-d", typed="n\n", **at)
+    assert "Deploy these files to shop/production/web on http" in shown
+    assert await uploads(windlass) == []
+    await asyncio.to_thread(on_a_terminal, "up", "-d", typed="y\n", **at)
+    assert len(await uploads(windlass)) == 1
+    (clone / "app.py").write_text("print(2)\n")
+    assert (await meanwhile(windlass, "up")).code == 0
+    (clone / FILE).write_text((clone / FILE).read_text().replace('"web"', '"other"'))
+    said = await windlass("up")
+    assert (said.code, "give --yes to deploy" in said.err) == (2, True)
 
 
 async def test_an_unchanged_folder_is_not_sent_again(windlass, folder):

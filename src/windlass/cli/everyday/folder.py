@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from windlass.base.file_names import file_names, read_beginning
 from windlass.cli.client import Api, ApiRefused
+from windlass.cli.confirmed_links import note_link
 from windlass.cli.connection import call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
@@ -100,6 +101,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
         application=application["name"],
     )
     write_link(folder, link)
+    note_link(folder, link)
     _show_other_processes(recipe, link, application)
     if hint := hint_at_variables(folder):
         say(hint)
@@ -130,6 +132,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
         url=normal_url(api.url), project=project, environment=environment, application=application
     )
     write_link(current_folder(), linked)
+    note_link(current_folder(), linked)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
     else:

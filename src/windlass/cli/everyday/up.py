@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from windlass.cli.confirmed_links import confirm_link
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.everyday.changes import change, detach_option
@@ -31,8 +32,13 @@ _RESUMED: Final = "The folder is not uploaded yet: `windlass up` goes on with it
         ["only_upload", "--upload"], is_flag=True, help="Upload the folder, also if its commit is pushed."
     ),
     detach_option(),
+    Option(
+        ["yes", "-y", "--yes"],
+        is_flag=True,
+        help="Do not ask where the link of the folder came with its files.",
+    ),
 )
-def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, **options: Any) -> None:
+def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, yes: bool, **options: Any) -> None:
     """Deploy this folder, and show the build log and the address.
 
     If the commit that is checked out is pushed to the repository of the service, and no file has changed
@@ -45,6 +51,7 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, **opti
     call = EverydayCall(options)
     if call.linked is None:
         raise Misused("run `windlass init` here first, or `windlass link`: this folder is not linked")
+    confirm_link(call.linked, call.api.url, sure=yes)
     service = call.service(name)
     if registry().service_of_type(service.row["service_type"]) not in _built_from_folders():
         raise Misused(f"name an application: {plain(service.name)} is not built from a folder")
