@@ -10,7 +10,7 @@ from tests.contract.contract import ENDPOINTS, NOWHERE, Endpoint, is_refused, sa
 from tests.contract.rows import row
 from tests.world import make_world
 
-PAGES = ["/openapi.json", "/docs", "/healthz", "/readyz", "/metrics"]
+PAGES = ["/openapi.json", "/docs", "/healthz", "/readyz"]
 CONSOLE = "https://console.example.com"
 READS = [pytest.param(one, id=one.path) for one in ENDPOINTS if one.method == "GET"]
 

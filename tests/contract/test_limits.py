@@ -16,7 +16,7 @@ from tests.world import Answer, World, make_world
 from windlass.config import Settings
 
 HOUR = 3600
-PAGES = ("/openapi.json", "/docs", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json")
+PAGES = ("/openapi.json", "/docs", "/healthz", "/readyz", "/.well-known/jwks.json")
 
 
 # The headers

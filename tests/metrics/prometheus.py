@@ -17,7 +17,7 @@ needs_promtool = pytest.mark.skipif(
 
 
 async def scraped(world: World) -> str:
-    answer = await world.get("/metrics", token=None)
+    answer = await world.get("/metrics")
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; ")
     return answer.body.decode()

@@ -185,10 +185,14 @@ class App:
         return file_answer(request, file)
 
     async def _answer_page(self, request: Request, page: ServedPage) -> HttpAnswer:
-        self._callers.exempt(request)
+        is_read = request.method in {"GET", "HEAD"}
+        if page.is_open or not is_read:
+            self._callers.exempt(request)
+        else:
+            await self._callers.admit_to_metrics(request, self._ctx.settings.metrics_token)
         if request.method == "OPTIONS":
             return self._cors.preflight(request, allow_header({"GET"}))
-        if request.method not in {"GET", "HEAD"}:
+        if not is_read:
             raise not_allowed(request.method, allow_header({"GET"}))
         request.operation = page.name
         status, body, content_type, headers = await page.render()

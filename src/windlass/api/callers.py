@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable
 
 from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.requests import Request
 from windlass.base.clock import Clock
-from windlass.base.errors import Failure, TooMany, Unavailable
+from windlass.base.errors import Failure, Forbidden, TooMany, Unavailable
 from windlass.base.trace import enter_trace
 from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller
 from windlass.control.people.claims import refusal
@@ -70,6 +71,23 @@ class Callers:
         if request.window is None:
             await self._book(request, actor)
         return actor
+
+    async def admit_to_metrics(self, request: Request, token: str) -> None:
+        """Lets in Prometheus, by the token of the settings, and the operator: metrics name the services of
+        all organizations."""
+        scheme, _, credential = (request.credential or b"").partition(b" ")
+        is_known = scheme.lower() in {b"token", b"bearer"} and hmac.compare_digest(credential, token.encode())
+        if token and is_known:
+            self.exempt(request)  # also while the database is away, which the metrics tell
+            return
+        actor = await self.identify(request)
+        if isinstance(actor, Failure):
+            raise actor
+        if not await self.authenticator.is_admin_of_first(actor):
+            raise Forbidden(
+                "Send the metrics_token of the settings, or an Admin token of the first organization: "
+                "metrics are of all organizations"
+            )
 
     async def _book(self, request: Request, actor: Actor) -> None:
         request.window, served = await self._budgets.take(actor.budget, actor.limit)

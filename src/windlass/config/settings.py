@@ -85,6 +85,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             pattern=r"^([!-~]{32,})?\Z",
         ),
     ] = ""
+    metrics_token: Annotated[
+        str,
+        _says(
+            "A token that reads /metrics and nothing else, 32 characters or more",
+            secret=True,
+            pattern=r"^([!-~]{32,})?\Z",
+        ),
+    ] = ""
+    open_metrics: Annotated[
+        bool, _says("Answer /metrics without a token, to everyone who reaches the server")
+    ] = False
     rate_limit: Annotated[int, _says("Requests per hour and token", ge=1)] = 1000
     session_rate_limit: Annotated[
         int,

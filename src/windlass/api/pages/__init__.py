@@ -34,6 +34,8 @@ _OWN_PAGE = (
 class ServedPage(Struct, frozen=True):
     name: str
     render: Callable[[], Awaitable[Rendered]]
+    is_open: bool = True
+    """Everyone may read it."""
 
 
 class DocumentFile:
@@ -69,7 +71,10 @@ class Pages:
             "/.well-known/openid-configuration": self._discovery,
             "/.well-known/jwks.json": self._jwks,
         }
-        self._pages = {path: ServedPage(path.strip("/."), render) for path, render in renders.items()}
+        closed = set() if ctx.settings.open_metrics else {"/metrics"}
+        self._pages = {
+            path: ServedPage(path.strip("/."), render, path not in closed) for path, render in renders.items()
+        }
         self._home = ServedPage("home", self._lead_to_console)
 
     def find(self, path: str) -> ServedPage | None:

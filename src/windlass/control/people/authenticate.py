@@ -33,7 +33,7 @@ from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
-from windlass.core.access import Actor, Scope, permits_throughout
+from windlass.core.access import Actor, Scope, Where, may_below, permits_throughout
 from windlass.core.declare.stored import read
 from windlass.families.api_token import ApiToken, api_token
 from windlass.families.organization import organization
@@ -175,6 +175,11 @@ class Authenticator:
             raise Unavailable("The first organization is still being made; try again in a moment")
         permits = permits_throughout(first.id, Scope.ADMIN)
         return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
+
+    async def is_admin_of_first(self, actor: Actor) -> bool:
+        """True for an Admin of the first organization, without a limit to parts: the operator is one."""
+        first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
+        return first is not None and may_below(actor, Scope.ADMIN, Where(first.id))
 
     async def _by_jwt(self, token: str, now: int) -> Actor:
         from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
