@@ -72,6 +72,23 @@ async def test_a_client_that_floods_its_websocket_is_closed(world, app, address)
     await settled(lambda: following(world) == 0)
 
 
+@pytest.mark.parametrize("tty", ["false", "true"])
+async def test_a_message_to_a_command_has_64_kib_at_most(world, app, address, tty):
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    half, rest = b"x" * 32_768, b"x" * 32_769
+    async with connected(address, f"/application/{app}/exec?tty={tty}") as client:
+        client.send(BINARY, half, final=False)
+        client.send(CONTINUED, half)
+        execution = world.engine.executions[-1]
+        await settled(lambda: len(execution.input) == 65_536)
+        client.send(BINARY, half, final=False)
+        client.send(CONTINUED, rest)
+        closed = await client.frame()
+        assert (closed.kind, closed.code) == (CLOSE, 1009)
+        assert b"maximum size (65536 bytes)" in closed.data
+
+
 async def test_bytes_before_a_websocket_is_open_are_refused(world, app, address):
     async with connected(address, logs(app)) as client:
         assert client.answer.status == 101  # the control

@@ -154,8 +154,9 @@ async def test_a_service_of_another_organization_is_not_found(world, app):
     assert world.engine.executions == []
 
 
-async def test_pages_of_other_origins_are_refused(world, app):
-    path = f"/application/{app}/exec"
+@pytest.mark.parametrize("path", ["/application/{app}/exec", "/service/logs?service={app}"])
+async def test_pages_of_other_origins_are_refused(world, app, path):
+    path = path.format(app=app)
     for origin in ("https://elsewhere.example", "null", "", "http://[", "http://w.example]"):
         async with opening(world, path, origin=origin) as socket:
             assert (await socket.answer()).status == 403, origin

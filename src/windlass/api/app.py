@@ -302,6 +302,7 @@ class App:
 
     async def _open_log(self, request: Request, actor: Actor) -> HttpAnswer:
         request.operation = "followServiceLogs"
+        sockets.check_origin(request, self._ctx.settings.url, self._ctx.settings.cors_origins)
         query, _ = parse_query(request.scope["query_string"], sockets.LogRequest)
         assert isinstance(query, sockets.LogRequest)
         if not query.service:

@@ -8,11 +8,9 @@ the caller has lost its right.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,7 +21,7 @@ from windlass.api.callers import Callers
 from windlass.api.quota import StreamQuota
 from windlass.api.requests import Request
 from windlass.api.router import RouteTree
-from windlass.api.sockets import Receive, Send
+from windlass.api.sockets import Receive, Send, check_origin
 from windlass.api.streaming import Allowed, Streams, first_of
 from windlass.base.errors import Forbidden, Invalid, Missing, Unavailable
 from windlass.control.context.call import Call
@@ -186,28 +184,6 @@ class ExecutionSockets:
             )
         methods, ids = route
         return methods["GET"], ids
-
-
-def check_origin(request: Request, url: str, others: Collection[str]) -> None:
-    """Refuses pages of other origins. A browser lets any page open a websocket, and may send credentials that
-    the page does not know."""
-    origin = request.text(b"origin")
-    if origin is None or origin in others:
-        return
-    own = {urlsplit(url).netloc, request.text(b"host") or ""}
-    if _host_of(origin) not in own - {""}:
-        raise Forbidden(
-            "Open this websocket from a page of this server, or have the operator add the origin to "
-            "cors_origins"
-        )
-
-
-def _host_of(origin: str) -> str:
-    """Returns host and port; an empty text for what is no address, or has none."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
 
 
 class ExecutionSocket:

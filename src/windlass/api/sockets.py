@@ -7,14 +7,17 @@ websockets of their own (executions.py).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from windlass.api.requests import Request
 from windlass.api.streaming import Allowed, StreamEnd, Streams, wait_for_message
 from windlass.base.clock import Clock
+from windlass.base.errors import Forbidden
 from windlass.base.segments import Gone, instant
 from windlass.core.declare.fields import Id
 from windlass.core.declare.resource import Spec
@@ -92,6 +95,28 @@ def denial_sender(send: Send) -> Send:
         await send({**message, "type": f"websocket.{message['type']}"})
 
     return deny
+
+
+def check_origin(request: Request, url: str, others: Collection[str]) -> None:
+    """Refuses pages of other origins. A browser lets any page open a websocket, and may send credentials that
+    the page does not know."""
+    origin = request.text(b"origin")
+    if origin is None or origin in others:
+        return
+    own = {urlsplit(url).netloc, request.text(b"host") or ""}
+    if _host_of(origin) not in own - {""}:
+        raise Forbidden(
+            "Open this websocket from a page of this server, or have the operator add the origin to "
+            "cors_origins"
+        )
+
+
+def _host_of(origin: str) -> str:
+    """Returns host and port; an empty text for what is no address, or has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 class LogSession:

@@ -8,6 +8,7 @@ Loaded with the first of them, because few installations ever see one, and it ta
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
@@ -49,6 +50,8 @@ class WebSocket(WSProtocol):
         if message["type"] == "websocket.accept" and (longest := message.get("longest")):
             self._is_read = True
             self.buffer.max_length = longest
+            self.config = copy(self.config)  # the reason of a close names its limit
+            self.config.ws_max_size = longest
         await super().send(message)
         if message["type"] == "websocket.accept" and not self._accepted:
             self._accepted = True
