@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import sys
@@ -65,6 +66,7 @@ class ServerProcess:
                 **self._more,
             },
             stderr=log,
+            start_new_session=True,  # without a terminal, as a service
         )
         log.close()
 
@@ -162,6 +164,23 @@ async def _seen(visitors: Visitors, count: int) -> bool:
 
 async def _gone(folder: Path) -> bool:
     return not processes_of(folder)
+
+
+async def test_a_hang_up_ends_neither_server_nor_gateway():
+    async with place("process") as there, application(there) as (server, _, url):
+        (gateway,) = processes_of(there.folder / "gateway")
+        server.send(signal.SIGHUP)
+        os.kill(gateway, signal.SIGHUP)
+
+        async def is_told() -> bool:
+            return "SIGHUP does nothing" in server.log.read_text()
+
+        await until(is_told)
+        assert (await page(url)).text == "me"
+        assert await server.call("GET", "/readyz") is not None
+        assert processes_of(there.folder / "gateway") == [gateway]
+        assert "SIGHUP does nothing" in (there.folder / "gateway/log").read_text()
+        await server.end(signal.SIGTERM)
 
 
 async def test_a_server_that_leaves_is_not_ready_and_still_answers():

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.filelock import open_lock_file, release, wait_for
+from windlass.base.hang_up import handle_hang_ups
 from windlass.base.log import log
 from windlass.gateway import api_door
 from windlass.gateway.api_door import ApiDoor
@@ -78,6 +79,7 @@ class GatewayProgram:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked.set)
+        handle_hang_ups()
         control, succession, api = await self._begin()
         watching = [
             loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())

@@ -15,6 +15,7 @@ import uvicorn
 
 from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import stranger_at
+from windlass.base.hang_up import handle_hang_ups
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trust_check
 from windlass.base.http_in.files import allow_connections
@@ -55,10 +56,12 @@ async def serve(
     )
     server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     loop = asyncio.get_running_loop()
+    stop = partial(_stop, installation, server, settings.leave_seconds)
+    handle_hang_ups(stop)
     try:
         tune_interpreter()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, installation, server, settings.leave_seconds)
+            loop.add_signal_handler(number, stop)
         await server.serve(sockets=[listening])
     finally:
         await installation.stop()

@@ -1,0 +1,33 @@
+"""SIGHUP, at which other programs read their settings again. Windlass reads them at its start only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from windlass.base.log import log
+
+_log = log("main")
+
+
+def handle_hang_ups(stop: Callable[[], None] | None = None) -> None:
+    """Has the signal do nothing but a line in the log. A program in the foreground of a terminal is stopped
+    by `stop`: the terminal was closed. `nohup` keeps its meaning."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return
+    handler = stop if stop and _has_terminal() else _note
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handler)
+
+
+def _note() -> None:
+    _log.warning("restart to read changed settings: SIGHUP does nothing")
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
