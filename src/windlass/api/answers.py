@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from windlass.api import sockets
 from windlass.api.limits import Window
 from windlass.api.quota import StreamPlace
 from windlass.api.requests import Request, Send
-from windlass.base.errors import Failure
+from windlass.base.errors import Failure, Invalid
 from windlass.control.context.call import Reply, encode
 from windlass.core.declare.registry import Operation
 
@@ -40,6 +41,21 @@ class HttpAnswer(Struct, frozen=True):
     """The place that a stream or a websocket takes in the quota."""
     caching: bytes = _NO_STORE
     """The `Cache-Control` of the answer."""
+
+
+LONGEST_ANSWER: Final = 64 * 1024 * 1024
+"""Bytes of an answer to a read. Unread answers of a port may have twice as many together: a longer one would
+be cut off in its midst."""
+_ASK_FOR_LESS: Final = (
+    "Ask for less at a time, by page and page_size, or by tail for a log: the answer has {} MiB as a whole, "
+    "and may have {}"
+)
+
+
+def check_length(reply: Reply) -> None:
+    """Refuses an answer that the port would not send to its end."""
+    if len(reply.body) > LONGEST_ANSWER:
+        raise Invalid(_ASK_FOR_LESS.format(len(reply.body) >> 20, LONGEST_ANSWER >> 20))
 
 
 def answer_of(operation: Operation, reply: Reply) -> HttpAnswer:

@@ -17,6 +17,7 @@ from windlass.api.account import AccountRequests
 from windlass.api.answers import (
     HttpAnswer,
     answer_of,
+    check_length,
     failure_answer,
     internal_error,
     rate_limit_headers,
@@ -236,6 +237,7 @@ class App:
         reading = self._dispatch.read(call)
         reply = await (until_gone(reading, receive) if operation.outside else reading)
         if reply.stream is None:
+            check_length(reply)
             return answer_of(operation, reply)
         place = self.stream_quota.take(reply.org, actor.subject)
         return HttpAnswer(operation.status, b"", (), EVENTS, reply.stream, place=place)

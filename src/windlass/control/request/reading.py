@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import msgspec
 
+from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.hidden import unveil
@@ -19,6 +21,8 @@ from windlass.core.declare.resource import Family
 from windlass.store import Reads, Row
 
 EVERYTHING = 2**31 - 1
+MOST_WHOLE: Final = 200_000
+"""The length of a list that is read as a whole: the documents of a longer one are not even read."""
 
 
 RowFilter = Callable[[Context, Reads, Row, object], Awaitable[bool]]
@@ -53,6 +57,8 @@ async def listing(ctx: Context, call: Call) -> Reply:
     if rows is not None:
         return page_of(call, [await unveil(ctx, source, call, row) for row in rows])
     page, size = paging(call)
+    if size == EVERYTHING and (length := await source.lists.length(parent.id, family.name)) > MOST_WHOLE:
+        raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")
     bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))
 

@@ -76,6 +76,10 @@ class ListTable(Table):
         row = await self._session.one(VERSION, parent, family)
         return (row[0], row[1], row[2]) if row else (0, 0, 0)
 
+    async def length(self, parent: str, family: str) -> int:
+        tally = await self._session.one(LENGTH, parent, family)
+        return tally[1] if tally else 0
+
     async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
         """Returns a slice of a list in the order of creation, and the length of the list, at a cost that
         depends on neither the length nor the place."""
