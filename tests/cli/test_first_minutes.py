@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -12,7 +13,8 @@ from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
 from tests.world import ADMIN, REPOSITORY
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
-from windlass.operate.serving import welcome
+from windlass.config import Settings
+from windlass.operate.serving import first_steps, tell_first_steps
 
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 
@@ -193,10 +195,21 @@ async def test_init_prints_no_command_for_the_process_app_of_fly(windlass, folde
     assert (said.code, [line.split()[-1] for line in commands]) == (0, ["UPLOAD", "mailer"]), said
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_first_token_is_printed_to_a_terminal_only(monkeypatch, capsys, tmp_path, is_terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    tell_first_steps(Settings(data_dir=str(tmp_path)), f"export WINDLASS_TOKEN={ADMIN}\n")
+    printed, file = capsys.readouterr().err, tmp_path / "first-steps"
+    assert (ADMIN in printed, file.exists()) == (is_terminal, not is_terminal)
+    assert is_terminal or (str(file) in printed and ADMIN in file.read_text())
+
+
 async def test_the_commands_that_the_first_start_prints_succeed_in_the_order_in_which_they_stand(
     windlass, folder, tmp_path
 ):
-    lines = [line for line in welcome("127.0.0.1", 9, ADMIN).splitlines() if line.startswith("  windlass ")]
+    lines = [
+        line for line in first_steps("127.0.0.1", 9, ADMIN).splitlines() if line.startswith("  windlass ")
+    ]
     commands = [line.split()[1] for line in lines]
     assert commands == ["login", "demo", "init", "up"]
     windlass.world.builder.names = {"command": ("gunicorn",)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import stat
 import sys
 from datetime import datetime
 from typing import Any
@@ -280,9 +281,13 @@ async def test_on_a_port_of_the_systems_choice_the_issuer_is_where_it_says(tmp_p
     process = await asyncio.create_subprocess_exec(*program, stderr=asyncio.subprocess.PIPE)
     try:
         assert process.stderr is not None
-        said = (await process.stderr.readuntil(b"WINDLASS_TOKEN=")) + await process.stderr.readline()
+        said = await process.stderr.readuntil(b"Remove it then.")
         url = said.split(b"listens on ")[1].split()[0].decode()
-        token = said.split(b"=")[-1].strip().decode()
+        steps = tmp_path / "first-steps"
+        token = steps.read_text().split("WINDLASS_TOKEN=")[1].split()[0]
+        assert token.encode() not in said
+        assert b"#code=" not in said
+        assert stat.S_IMODE(steps.stat().st_mode) == 0o600
         made = await asyncio.to_thread(fetched, f"{url}/account/session", f"Token {token}", "POST")
         discovery = await asyncio.to_thread(fetched, url + DISCOVERY)
         assert discovery["issuer"] == url

@@ -200,7 +200,8 @@ class Api:
             case 401 if not self._token:
                 return (
                     "log in first, with `windlass login`, or set WINDLASS_TOKEN: a token is needed. "
-                    "`windlass serve` prints one at its first start, `windlass token create` makes more"
+                    "`windlass serve` prints one at its first start, or writes it into the file "
+                    "`first-steps` of its data directory; `windlass token create` makes more"
                 )
             case 401:
                 return (

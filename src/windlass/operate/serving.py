@@ -18,6 +18,7 @@ from windlass import __version__
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
+from windlass.base.private import private_file
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
@@ -72,7 +73,9 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
 
     def announce(port: int) -> None:
         first = installation.first_token
-        click.echo(welcome(settings.host, port, first, installation.first_code), err=True)
+        click.echo(heading(settings.host, port), err=True)
+        if first:
+            tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
         if isolation:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
@@ -135,6 +138,8 @@ async def check_engine(settings: Settings) -> None:
         )
 
 
+FIRST_STEPS: Final = "first-steps"
+"""The file with the text of a first start, in the data directory."""
 _FIRST_COMMANDS: Final = (
     ("login", "first: keeps the token, so that later terminals do not need these lines"),
     ("demo", "deploys a small application with a database"),
@@ -144,32 +149,59 @@ _FIRST_COMMANDS: Final = (
 """In the order in which they are needed."""
 
 
-def welcome(host: str, port: int, token: str | None, code: str = "") -> str:
-    """Returns the text that a start prints. `token`: the Admin token of a first start. `code`: that of a link
-    that signs a browser in."""
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{port}"
-    lines = [
+def heading(host: str, port: int) -> str:
+    """Returns the first line of a server that listens."""
+    url = _url(host, port)
+    return (
         f"Windlass {__version__} listens on {url}  (console: {url}/console, reference: /docs, stop: Ctrl-C)"
+    )
+
+
+def first_steps(host: str, port: int, token: str, code: str = "") -> str:
+    """Returns the text of a first start: its Admin token, and a link that signs a browser in."""
+    url = _url(host, port)
+    is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
+    program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
+    lines = [
+        "",
+        "This is the first start. Open this in a browser within ten minutes; it works once, and later",
+        f"`{program} console` prints another:",
+        "",
+        f"  {url}/console/#code={code}",
+        "",
+        "For the command line: the Admin token below is shown this once. Keep it.",
+        "",
+        *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
+        f"  export WINDLASS_TOKEN={token}",
+        "",
+        "Paste the lines with `export` into another terminal, and go on there:",
+        "",
+        *(f"  {program} {words:<8}{what}" for words, what in _FIRST_COMMANDS),
+        "",
     ]
-    if token:
-        is_file = sys.argv[0].endswith("/windlass") and not shutil.which("windlass")
-        program = shlex.quote(str(Path(sys.argv[0]).absolute())) if is_file else "windlass"
-        lines += [
-            "",
-            "This is the first start. Open this in a browser within ten minutes; it works once, and later",
-            f"`{program} console` prints another:",
-            "",
-            f"  {url}/console/#code={code}",
-            "",
-            "For the command line: the Admin token below is shown this once. Keep it.",
-            "",
-            *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
-            f"  export WINDLASS_TOKEN={token}",
-            "",
-            "Paste the lines with `export` into another terminal, and go on there:",
-            "",
-            *(f"  {program} {words:<8}{what}" for words, what in _FIRST_COMMANDS),
-            "",
-        ]
     return "\n".join(lines)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def tell_first_steps(settings: Settings, text: str) -> None:
+    """Prints them to a terminal. Elsewhere, they would stay in a log that others may read: they go into a
+    file of this user."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
+        return
+    path = Path(settings.data_dir).absolute() / FIRST_STEPS
+    try:
+        private_file(path)
+        path.write_text(text)
+    except OSError as error:
+        extra = {"file": str(path), "reason": error.strerror}
+        _log.error("start once with admin_token set: the first token could not be written", extra=extra)
+        return
+    click.echo(
+        f"This is the first start. Read {path}: it has an Admin token, and a link that signs a browser in "
+        "within ten minutes. Remove it then.",
+        err=True,
+    )
