@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from tests.test_filelock import holder
 from windlass.base import filelock
 from windlass.base.erasing import erase
-from windlass.builders.builder import BuildError
-from windlass.builders.native import artifacts
+from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.native import artifacts, shared_builds
 
 FILES = {
     "Procfile": "web: python main.py\nworker: python work.py\n",
@@ -44,6 +46,18 @@ async def test_the_second_service_of_a_group_builds_nothing(site):
     assert stored(site) == {"shared-g/k"}
     assert site.run(replace(second, command=second.processes["worker"])) == "2"
     assert await site.builder.find("worker", "k") == first
+
+
+async def test_a_server_that_is_paused_with_the_lock_is_named_and_the_build_goes_on_after_it(
+    site, monkeypatch
+):
+    monkeypatch.setattr(shared_builds, "PATIENCE", 0.2)
+    site.kept.mkdir(parents=True, exist_ok=True)
+    with holder(site.kept.with_name(f"{site.kept.name}.lock")) as process:
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(BuilderAway, match=rf"let the process {process.pid} go on, or to end it"):
+            await site.build(FILES, key="k", **WEB)
+    await both(site)
 
 
 async def test_services_without_a_group_or_of_another_share_nothing(site):

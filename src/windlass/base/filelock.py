@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from windlass.base.cleanup import on_failure
+
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.05
+"""Seconds between two tries to lock."""
 
 
 def open_lock_file(path: Path) -> int:
@@ -20,10 +26,43 @@ def open_lock_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def wait_for(fd: int, *, shared: bool = False) -> None:
+class LockKept(Exception):
+    """A holder did not release a lock in time: it is paused, or hangs."""
+
+    def __init__(self, holder: int | None) -> None:
+        """`holder` is the id of its process, if that is known."""
+        self.holder = holder
+        super().__init__(
+            f"Ask the operator to let the process {holder or 'of another server'} go on, or to end it: it "
+            "holds a lock that this server waits for, and does not release it"
+        )
+
+
+def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) -> None:
     """Locks an open file; waits until all other holders have released it. Shared locks do not exclude each
-    other."""
-    fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    other. Raises LockKept after so many seconds of `patience`."""
+    if patience is None:
+        fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        return
+    deadline, pause = time.monotonic() + patience, _FIRST_PAUSE
+    while not try_lock(fd, shared=shared):
+        if time.monotonic() > deadline:
+            raise LockKept(holder_of(fd))
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def holder_of(fd: int) -> int | None:
+    """Returns the id of a process that holds the lock of an open file, if it is known."""
+    file = os.fstat(fd)
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            # 1: FLOCK  ADVISORY  WRITE 4242 00:1b:99 0 EOF; one that waits has -> after the number
+            words = line.split()
+            if words[1] == "FLOCK" and words[5] == place and int(words[4]) > 0:
+                return int(words[4])
+    return None
 
 
 def try_lock(fd: int, *, shared: bool = False) -> bool:
@@ -58,11 +97,11 @@ def try_hold(path: Path) -> int | None:
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[None]:
-    """Holds the lock of a file; waits for it first."""
+def holding(path: Path, patience: float | None = None) -> Iterator[None]:
+    """Holds the lock of a file; waits for it first, as `wait_for` does."""
     fd = open_lock_file(path)
     try:
-        wait_for(fd)
+        wait_for(fd, patience=patience)
         yield
     finally:
         os.close(fd)

@@ -18,9 +18,10 @@ from tests.engines.conformance import told_by
 from tests.engines.lifecycle import PORT
 from tests.engines.process.helpers import KEY, SERVICE, answer_of
 from tests.engines.stations import Station, until, wanted
+from tests.test_filelock import holder
 from windlass.core.deploy.workload import Artifact
-from windlass.engines.engine import EngineError
-from windlass.engines.process import files, kernel, recorder
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.process import files, kernel, recorder, records
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
@@ -209,3 +210,17 @@ async def test_an_engine_that_was_stopped_can_be_started_once_more(rig):
 
 async def _twice(said):
     return said.count("ending") > 1
+
+
+async def test_an_instance_that_a_paused_server_holds_is_told_and_not_waited_for_without_end(
+    rig, station, monkeypatch
+):
+    monkeypatch.setattr(records, "_LONGEST_HELD", 0.2)
+    it = wanted(await rig.artifact(programs.SLEEPS))
+    await station.apply(it)
+    (home,) = station.engine._records.find(it.service)
+    lock = station.engine._records.home(home) / "lock"
+    with holder(lock) as process, pytest.raises(EngineAway, match=f"let the process {process.pid} go on"):
+        await station.engine.remove(it.service, grace=0)
+    await station.engine.remove(it.service, grace=0)
+    assert not await station.seen(it.service)

@@ -27,7 +27,7 @@ from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
 from windlass.base.erasing import erase
 from windlass.base.log import log
-from windlass.builders.builder import BuildError
+from windlass.builders.builder import BuilderAway, BuildError
 from windlass.builders.native import tree
 from windlass.core.deploy.workload import Artifact
 
@@ -41,6 +41,8 @@ COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 SHARED: Final = "shared-"
 """Folders whose name begins so belong to a group of services; see `shared_builds`."""
+PATIENCE: Final = 10.0
+"""Seconds to wait for a lock that others hold for a moment only."""
 _FORMER_CACHES: Final = ("pip", "uv", "npm")
 """Caches of earlier versions, directly below `cache` for all organizations."""
 LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
@@ -49,6 +51,15 @@ LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager",
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
 """The end of the name of a folder that was made with a name of its own."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+
+
+@contextmanager
+def not_kept() -> Iterator[None]:
+    """Has a build wait for its turn again where another server does not release a lock."""
+    try:
+        yield
+    except filelock.LockKept as error:
+        raise BuilderAway(str(error)) from error
 
 
 def name_of(text: str) -> str:
@@ -107,12 +118,15 @@ class ArtifactStore:
         """Returns the folders of all complete dependencies."""
         return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
 
-    def put(self, folder: Path, artifact: Artifact) -> Artifact:
-        """Moves a whole artifact to its final name. An earlier one is used instead: it was made of the
-        same."""
+    def complete(self, folder: Path, artifact: Artifact) -> None:
+        """Makes a built folder durable, and a whole artifact."""
         with tree.fresh(folder / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         sync_file_system(folder)
+
+    def put(self, folder: Path, artifact: Artifact) -> Artifact:
+        """Moves a complete artifact to its final name. An earlier one is used instead: it was made of the
+        same."""
         final = self.at(artifact.key)
         for _ in range(2):
             try:

@@ -25,7 +25,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native.artifacts import CACHE, GONE, name_of
+from windlass.builders.native.artifacts import CACHE, GONE, PATIENCE, name_of, not_kept
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.tools import ToolFailed
 
@@ -105,7 +105,8 @@ class CacheStore:
         shared = private_folder(self._folder / name_of(org))
         lock = filelock.open_lock_file(self._lock(name_of(org)))
         try:
-            filelock.wait_for(lock, shared=True)
+            with not_kept():
+                filelock.wait_for(lock, shared=True, patience=PATIENCE)
             own, held = _take(private_folder(self._folder / SERVICES / name_of(org) / name_of(service)))
             try:
                 caches = BuildCaches(shared, own, lock)

@@ -19,4 +19,6 @@ def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
         tree.move(order.source, artifact / "app")
         final = store.at(order.key)
         workdir = "" if order.root == "." else order.root
-        return store.put(artifact, Artifact(kind="native", ref=str(final), key=order.key, workdir=workdir))
+        made = Artifact(kind="native", ref=str(final), key=order.key, workdir=workdir)
+        store.complete(artifact, made)
+        return store.put(artifact, made)

@@ -6,8 +6,9 @@
     <folder>/<service>/<key>                  the link of a service
 
 Links are made and artifacts removed under one lock, so that no artifact goes between the look for its links
-and its removal. A server that is killed in between leaves an artifact without a link, which the next sweep
-removes.
+and its removal. Nothing else is done under it, least of all a build: another server of the data directory may
+be paused while it holds the lock, and then a build waits, and says for what. A server that is killed in between
+leaves an artifact without a link, which the next sweep removes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 from windlass.base import filelock
 from windlass.builders.builder import Order
-from windlass.builders.native.artifacts import DEPS, SHARED, ArtifactStore, name_of
+from windlass.builders.native.artifacts import DEPS, PATIENCE, SHARED, ArtifactStore, name_of, not_kept
 from windlass.core.deploy.workload import Artifact
 
 _USERS: Final = ".users"
@@ -47,10 +48,12 @@ class SharedBuilds:
 
     def put(self, order: Order, folder: Path, artifact: Artifact) -> Artifact:
         """Moves a whole artifact to its final place."""
+        store = self.store_of(order)
+        store.complete(folder, artifact)
         if not order.group:
-            return self.store_of(order).put(folder, artifact)
+            return store.put(folder, artifact)
         with self._lock():
-            stored = self.store_of(order).put(folder, artifact)
+            stored = store.put(folder, artifact)
             self._link(order)
             return stored
 
@@ -108,7 +111,8 @@ class SharedBuilds:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with filelock.holding(self._folder.with_name(f"{self._folder.name}.lock")):
+        lock = self._folder.with_name(f"{self._folder.name}.lock")
+        with not_kept(), filelock.holding(lock, PATIENCE):
             yield
 
 

@@ -16,11 +16,14 @@ from typing import IO, Final
 
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
+from windlass.engines.engine import EngineAway
 
 LATE: Final = 24 * 3600
 """Seconds after which no call for a service that is no more can still be on its way."""
 
 _DRAFT: Final = ".new"
+_PATIENCE: Final = 5.0
+"""Seconds to wait for another server, which holds a file for a moment."""
 MOST: Final = 4096
 """Removed generations of a service, of which a job has one for each run."""
 
@@ -78,7 +81,10 @@ class RemovedGenerations:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
             with self.file(service).open("a+") as file:
-                filelock.wait_for(file.fileno())
+                try:
+                    filelock.wait_for(file.fileno(), patience=_PATIENCE)
+                except filelock.LockKept as error:
+                    raise EngineAway(str(error)) from error
                 if not filelock.is_at(file.fileno(), self.file(service)):  # another one has shortened it
                     continue
                 file.seek(0)

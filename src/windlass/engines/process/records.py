@@ -29,13 +29,15 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell
 from windlass.base.log import log
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process.kernel import Process
 
 _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 0.1
+_LONGEST_HELD: Final = 30.0
+"""Seconds after which another server that holds an instance counts as paused."""
 """Longest pause between two attempts to get a lock that another process holds, in seconds."""
 
 
@@ -194,6 +196,7 @@ class RecordStore:
 
     async def _lock(self, key: InstanceKey, make: bool) -> int | None:
         path, pause = self.home(key) / "lock", 0.002
+        deadline = time.monotonic() + _LONGEST_HELD
         while True:
             try:
                 if make:
@@ -205,7 +208,10 @@ class RecordStore:
                 return None
             if filelock.try_lock(fd) and filelock.is_at(fd, path):
                 return fd
+            holder = filelock.holder_of(fd) if time.monotonic() > deadline else None
             os.close(fd)
+            if holder not in {None, os.getpid()}:
+                raise EngineAway(str(filelock.LockKept(holder)))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
 
