@@ -7,8 +7,8 @@
 
 Links are made and artifacts removed under one lock, so that no artifact goes between the look for its links
 and its removal. Nothing else is done under it, least of all a build: another server of the data directory may
-be paused while it holds the lock, and then a build waits, and says for what. A server that is killed in between
-leaves an artifact without a link, which the next sweep removes.
+be paused while it holds the lock, and then a build waits, and says for what. A server that is killed in
+between leaves an artifact without a link, which the next sweep removes.
 """
 
 from __future__ import annotations
