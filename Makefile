@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-all test-long test-frameworks test-grown test-jitter check types code-rules format bench coverage pictures lock wheels clean
+.PHONY: help setup dev run test test-ci nightly test-frameworks test-grown test-jitter check types code-rules format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -40,13 +40,11 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
-test-all: test  ## test, then the long form of what does the same in each run: what CI runs
-	WINDLASS_TEST_FORM=fixed $(LONG)
+test-ci: dev  ## run the tests of CI: those of test, and those with containers, a browser or killed servers
+	WINDLASS_TESTS=ci $(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
-test-long: dev  ## run the long form of all that has one: other examples in each run, attacks of full size
-	WINDLASS_TEST_FORM=long $(LONG)
-
-LONG = $(PYTEST) -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
+nightly: dev  ## run all tests in their full size, for up to 90 minutes; the report is in nightly.md
+	WINDLASS_TESTS=nightly $(PYTEST) -n $(WORKERS) --dist worksteal --report nightly.md $(TESTS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \

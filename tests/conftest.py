@@ -9,10 +9,10 @@ import tempfile
 
 import pytest
 
-from tests.postgres import running_postgres
+from tests.postgres import chosen_database, running_postgres
 from tests.world import make_world
 
-pytest_plugins = ["pytester", "tests.forms", "tests.skips", "tests.patience", "tests.tables"]
+pytest_plugins = ["pytester", "tests.marks", "tests.skips", "tests.patience", "tests.tables", "tests.report"]
 
 # A shell without job control starts background programs with SIGINT ignored. Commands that tests start, and
 # end with Ctrl-C, would inherit that.
@@ -60,14 +60,10 @@ def same_logging():
     assert (root.level, root.handlers) == (level, handlers), "put logging back as it was"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.elsewhere)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def database_url(request):
     """Both databases, one after the other: every promise holds on each."""
-    if request.param == "sqlite":
-        yield ""
-        return
-    server = request.getfixturevalue("postgres")
-    with server.fresh_database() as url:
+    with chosen_database(request) as url:
         yield url
 
 

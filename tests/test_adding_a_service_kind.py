@@ -205,7 +205,7 @@ def test_the_new_kind_is_on_the_command_line(files, tmp_path):
     assert {"create", "deploy", "log", "rollback"} <= set(said.stdout.split()), said
 
 
-@pytest.mark.elsewhere
+@pytest.mark.nightly
 def test_the_derived_tests_are_green(added, files, tmp_path):
     known = registry_of(*find_declarations())
     operations = [operation.id for operation in known.operations if "cache" in operation.path]
@@ -222,7 +222,7 @@ def test_the_derived_tests_are_green(added, files, tmp_path):
         *options,
         ROW=rows,
         CI="",
-        WINDLASS_TEST_FORM="quick",
+        WINDLASS_TESTS="quick",
     )
     assert said.returncode == 0, said.stdout[-5000:]
     assert "test_a_deployed_service_runs_and_is_up_to_date[sqlite]" in said.stdout

@@ -13,7 +13,7 @@ import windlass
 from tests.patience import dealt
 from tests.skips import SKIPPED
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 LOCKS = sorted(ROOT.glob("requirements/*.lock"))

@@ -85,7 +85,7 @@ def an_undeclared_parameter(broken: Document) -> None:
 @pytest.mark.parametrize(
     "damage", [no_answers, null_as_a_type, a_dangling_reference, twins, an_undeclared_parameter]
 )
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_the_validator_refuses_a_broken_document(damage: Callable[[Document], None]) -> None:
     broken = copy.deepcopy(DOCUMENT)
     damage(broken)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 STEADY = Path(__file__).parents[1] / ".ci/steady"
 # Without the other plugins, a run takes a third of the time.

@@ -1,4 +1,4 @@
-"""Tables name each row that fails, and the quick and the long form divide the tests between them."""
+"""Tables name each row that fails."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.tables import table
 from tests.test_frame import BARE
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 ROWS = """
@@ -96,90 +96,3 @@ def test_a_run_says_how_many_rows_it_has_tried(inner, workers):
 def test_a_table_that_would_promise_less_than_it_says_is_refused(rows):
     with pytest.raises(AssertionError):
         table("word", rows, str)
-
-
-FORMS = """
-    import pytest
-    from hypothesis import given, settings, strategies as st
-    from tests.forms import either, elsewhere, examples
-
-    @given(st.integers())
-    def test_property(number): print("property", settings.default.max_examples)
-
-    @examples(3)
-    @given(st.integers())
-    def test_small_property(number): print("small")
-
-    @pytest.mark.sized
-    def test_sized(): print("sized", either(1, 100))
-
-    @pytest.mark.sized
-    @pytest.mark.repeatable
-    def test_repeatable(): print("repeatable", either(1, 100, repeatable=True))
-
-    @pytest.mark.long
-    def test_long(): print("only long")
-
-    def test_plain(): print("only quick")
-
-    @pytest.mark.parametrize("place", ["here", *elsewhere("there")])
-    def test_rows(place): print("row", place)
-
-    @pytest.mark.parametrize(("place", "number"), elsewhere(("both", 2)))
-    def test_pairs(place, number): print("row", place, number)
-
-    @pytest.mark.elsewhere
-    @pytest.mark.parametrize("place", elsewhere("far"))
-    def test_far(place): print("row", place)
-
-    @pytest.mark.alike
-    @pytest.mark.parametrize("place", elsewhere("alike"))
-    def test_alike(place): print("row", place)
-
-    @pytest.mark.elsewhere
-    class TestOtherPlace:
-        def test_shared(self): print("shared")
-
-        @pytest.mark.essential
-        def test_essential(self): print("essential")
-
-        @pytest.mark.sized
-        def test_crowd(self): print("crowd", either(1, 100))
-
-        @pytest.mark.long
-        def test_too_long(self): print("too long")
-"""
-
-
-THERE = {"row there", "row both 2", "shared"}
-LONG = {"only long", "too long", "row far", "row alike"}
-HERE = {"only quick", "row here", "essential"}
-
-
-@pytest.mark.parametrize(
-    ("form", "said", "unsaid", "small", "count"),
-    [
-        ("quick", {"property 50", "sized 1", "repeatable 1", *HERE}, {*LONG, *THERE, "crowd"}, 3, 7),
-        ("long", {"property 500", "sized 100", "repeatable 100", "crowd 100", *LONG, *THERE}, HERE, 30, 12),
-        (
-            "fixed",
-            {"property 150", "repeatable 100", "crowd 1", *THERE},
-            {*LONG, "sized", "crowd 100", *HERE},
-            9,
-            7,
-        ),
-    ],
-)
-def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said, unsaid, small, count):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("WINDLASS_TEST_FORM", form)
-    pytester.makeconftest('pytest_plugins = ["tests.forms"]')
-    pytester.makeini("[pytest]\nmarkers =\n  elsewhere\n  alike\n  essential\n  long\n  sized\n  repeatable")
-    pytester.makepyfile(FORMS)
-    ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
-    lines = ran.outlines
-    ran.assert_outcomes(passed=count, deselected=15 - count)
-    printed = "\n".join(lines)
-    assert all(word in printed for word in said)
-    assert not any(word in printed for word in unsaid)
-    assert printed.count("small") == small

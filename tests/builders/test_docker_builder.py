@@ -15,13 +15,13 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied, when_back
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SECONDS = 80.0
 
@@ -31,7 +31,7 @@ def host():
     return docker_host()
 
 
-@pytest.fixture(params=["buildkit", *elsewhere("classic")])
+@pytest.fixture(params=["buildkit", *nightly("classic")])
 async def bench(request, host, tmp_path):
     made = Bench(host, tmp_path, buildkit=request.param == "buildkit")
     yield made
@@ -91,7 +91,7 @@ async def test_arguments_and_the_target_stage_are_used(bench):
     assert await bench.runs(built.ref, "cat", "/who") == "it's me\n"
 
 
-@pytest.mark.parametrize("id", ["$PLACE", *elsewhere("x", "../acme/x", "a/../../acme/x")])
+@pytest.mark.parametrize("id", ["$PLACE", *nightly("x", "../acme/x", "a/../../acme/x")])
 async def test_a_build_finds_no_cache_of_another_organization(kit, id):
     reads = "cat /c/secret > /found || echo none > /found"
     mount = f"RUN --mount=type=cache,target=/c,id={{}} {reads}\n"
@@ -296,7 +296,7 @@ async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, t
         await bench.close()
 
 
-@pytest.mark.parametrize("buildkit", [True, *elsewhere(False)])
+@pytest.mark.parametrize("buildkit", [True, *nightly(False)])
 async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_path, buildkit):
     pause = f"0.1{random.randrange(10**9)}"  # no other test's, of this run or another
     with own_engine() as dockerd:

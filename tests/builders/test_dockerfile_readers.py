@@ -46,7 +46,7 @@ async def error_of_buildkit(docker: Docker, text: str) -> str:
     return errors[0]
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_the_parser_of_buildkit_reads_each_dockerfile():
     docker = Docker(docker_host())
     try:
@@ -58,14 +58,14 @@ async def test_the_parser_of_buildkit_reads_each_dockerfile():
         await docker.close()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_linter_finds_nothing_but_what_is_meant(tmp_path):
     for name, text in texts().items():
         (tmp_path / f"{name.replace('/', '-')}.Dockerfile").write_text(text)
     assert complaints([*tmp_path.iterdir()]) == set()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_linter_finds_a_base_image_without_a_tag(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM debian\nRUN cd x\n")
     assert complaints([tmp_path / "Dockerfile"]) >= {("Dockerfile", "DL3006"), ("Dockerfile", "DL3003")}

@@ -12,7 +12,7 @@ from tests.builders.repositories import git as plain_git
 from tests.builders.repositories import plain_files
 from windlass.builders.git import GitSource, Limits
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 HOSTILE_SETTINGS = {
     "core.hooksPath": "{hooks}",

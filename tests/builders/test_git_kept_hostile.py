@@ -14,7 +14,7 @@ from tests.builders.repositories import Repository
 from tests.builders.test_git_kept import NAME, Fetches
 from windlass.builders.git import GitError, GitSource
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 Tree = Mapping[str, str]
 """The content of files by path; a link is `-> target`, and `*` makes it a program."""

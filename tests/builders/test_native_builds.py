@@ -12,7 +12,7 @@ from windlass.builders.native.tools import LONGEST, OutputLines
 from windlass.builders.remedies import failure
 from windlass.core.deploy.build_settings import BuildSettings
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
 MANAGE = """

@@ -17,7 +17,7 @@ from windlass.builders.native import NativeBuilder
 from windlass.core.deploy.build_settings import BuildSettings
 from windlass.core.deploy.static_site import StaticSite
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
 

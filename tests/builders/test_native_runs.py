@@ -24,7 +24,7 @@ from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools
 from windlass.builders.remedies import failure
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 async def test_dependencies_that_have_not_changed_are_not_installed_again(site):

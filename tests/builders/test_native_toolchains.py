@@ -18,7 +18,7 @@ from windlass.builders.native import NativeBuilder
 from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
 from windlass.builders.native.cache_limits import CacheLimits
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 NPM = """#!/bin/sh
 case "$*" in *--prefix*) ;; *) exit 0 ;; esac

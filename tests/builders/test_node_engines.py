@@ -10,7 +10,7 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder, node_runtime
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ENGINES = {"left-pad": ">=18", "right-pad": "^22.19.0 || ^24.11.0"}
 INSTALL = """#!/bin/sh

@@ -17,7 +17,7 @@ from tests.cli.waits import held, meanwhile, states
 from tests.schemathesis.serving import served
 from windlass.cli.following import announcement
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 class Counted:

@@ -18,7 +18,7 @@ from tests.world import ADMIN
         ("docs/running.md", '"name": "shop"'),
     ],
 )
-@pytest.mark.elsewhere
+@pytest.mark.nightly
 async def test_every_example_of_the_manual_works(windlass, tmp_path, page, shown):
     environment = {"WINDLASS_URL": windlass.url, "WINDLASS_TOKEN": ADMIN}
     running = asyncio.create_task(asyncio.to_thread(run_examples, ROOT / page, tmp_path, **environment))

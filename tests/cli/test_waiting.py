@@ -337,7 +337,7 @@ PUBLIC = {"internal_port": 80, "publicly_accessible": True, "protocol": "HTTP"}
         ([{**PUBLIC, "public_path": "/api"}], False),
     ],
 )
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_a_command_that_would_change_more_than_the_number_is_not_named(windlass, ports, is_named):
     """`--port` makes one public port for HTTP: a private one must not become public by it."""
     await shop(windlass)

@@ -37,7 +37,7 @@ async def told(world: World, url: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 async def test_the_published_client_reads_every_answer_as_declared():
     async with make_world(engine=FakeEngine("image")) as world, served(world) as url:

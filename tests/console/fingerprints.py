@@ -83,5 +83,5 @@ def keep(found: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     words = [sys.executable, "-m", "pytest", "-n", "0", "-s", "tests/console/test_pictures.py"]
-    form = {WRITES: str(Path(sys.argv[1]).resolve()), "WINDLASS_TEST_FORM": "long"}
-    sys.exit(subprocess.run(words, env=os.environ | form, check=False).returncode)
+    run = {WRITES: str(Path(sys.argv[1]).resolve()), "WINDLASS_TESTS": "nightly"}
+    sys.exit(subprocess.run(words, env=os.environ | run, check=False).returncode)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 def test_a_service_and_its_environment_are_copied(

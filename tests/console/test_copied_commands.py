@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 HOSTILE = ("a'; touch HIT; '$(touch HIT)`touch HIT`", "-rf")
 TABS = {

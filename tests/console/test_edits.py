@@ -10,7 +10,7 @@ from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 NUMBERS = itertools.count()
 EDITED = "edited, and not saved"

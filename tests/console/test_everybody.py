@@ -13,10 +13,10 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Page, expect
 
 from tests.console.servers import Server
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.console.files import ROOT, ConsoleFiles
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 NARROWEST, *WIDER = (360, 820, 2560)
 BROKEN_WORDS = """(() => {
@@ -46,7 +46,7 @@ def findings(page: Page) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("theme", ["light", *elsewhere("dark")])
+@pytest.mark.parametrize("theme", ["light", *nightly("dark")])
 def test_axe_finds_nothing_serious_on_any_page(server: Server, new_page, places, theme) -> None:
     page = new_page("/", color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
     troubles = {}
@@ -59,6 +59,7 @@ def test_axe_finds_nothing_serious_on_any_page(server: Server, new_page, places,
     assert troubles == {}
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing_serious_in_dialogs_and_in_the_palette(server: Server, new_page, places) -> None:
     page = new_page(places["variables"], bypass_csp=True, reduced_motion="reduce")
     page.get_by_role("button", name="Add a variable").click()
@@ -75,7 +76,7 @@ def test_axe_finds_what_is_wrong(new_page) -> None:
     assert any("button-name" in finding for finding in findings(page))
 
 
-@pytest.mark.parametrize("width", [NARROWEST, *elsewhere(*WIDER)])
+@pytest.mark.parametrize("width", [NARROWEST, *nightly(*WIDER)])
 def test_nothing_is_wider_than_the_window(server: Server, new_page, places, width) -> None:
     page = new_page("/", viewport={"width": width, "height": 800})
     wide = {}
@@ -89,6 +90,7 @@ def test_nothing_is_wider_than_the_window(server: Server, new_page, places, widt
     assert wide == {}
 
 
+@pytest.mark.nightly
 def test_no_short_word_of_a_table_is_broken_in_a_usual_window(server: Server, new_page, places) -> None:
     page = new_page("/", viewport={"width": 1280, "height": 800})
     broken: dict[str, list[str]] = {}
@@ -196,12 +198,13 @@ def pages_without_request(page: Page, server: Server, places: Mapping[str, str])
     return without
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_page_has_its_request_and_its_command(server: Server, new_page, places) -> None:
     expected = UNNAMED | {name for name in places if name.startswith("a new ")}
     assert pages_without_request(new_page("/"), server, places) == expected
 
 
+@pytest.mark.nightly
 def test_pages_of_an_organization_have_their_request_and_command(server: Server, new_page, places) -> None:
     some = {name: places[name] for name in ("members", "variables", "nothing")}
     assert pages_without_request(new_page("/"), server, some) == {"nothing"}

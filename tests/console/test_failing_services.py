@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.console.conftest import Watch
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 NewPage = Callable[..., Page]
 NUMBERS = itertools.count()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.console.conftest import DOCUMENT
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 

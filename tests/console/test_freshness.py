@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 ENDS = ["ERR_CONNECTION", "Failed to load", "503", "ERR_INCOMPLETE", "ERR_EMPTY"]
 STREAMED = {
     "overview", "project", "environment", "service", "deployments", "logs", "deployment",

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 WITHOUT_TEXT: Final = {"toString": None, "valueOf": None}
 """An object that JavaScript cannot make a text of."""

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 NewPage = Callable[..., Page]
 

@@ -16,7 +16,7 @@ from tests.console.conftest import DOCUMENT
 from tests.console.servers import Refused, Server
 from windlass.console.files import ROOT
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 MANUAL = Path(__file__).parents[2] / "docs/adding-a-family.md"
 WITH_FAMILIES = """\

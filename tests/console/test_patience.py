@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Request, Route, expect
 
 from tests.console.servers import Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 UNSURE = "may have been done all the same"
 
 

@@ -20,9 +20,9 @@ from tests.console.fingerprints import (
     kept,
 )
 from tests.console.servers import Server
-from tests.forms import either
+from tests.marks import either
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 HEIGHT = 760
 QUICK = ((390, "dark"), (1280, "light"))
@@ -60,7 +60,6 @@ HIDE = """(rules) => {
 }"""
 
 
-@pytest.mark.sized
 @pytest.mark.timeout(900)
 def test_every_page_looks_as_it_did_when_it_was_looked_at(
     server: Server, new_page: Callable[..., Page], places: dict[str, str], tmp_path: Path

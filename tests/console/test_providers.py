@@ -15,7 +15,7 @@ from tests.console.test_newcomer import confirm
 from tests.free_ports import free_port
 from tests.real_provider import running_provider
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_person_signs_in_at_a_real_provider(chromium: Browser, provided: Serve
     context.close()
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_a_stranger_of_a_real_provider_is_told_to_ask_for_an_invitation(
     chromium: Browser, provided: Server
 ) -> None:

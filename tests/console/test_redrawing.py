@@ -13,7 +13,7 @@ from tests.console.conftest import Watch
 from tests.console.servers import Repository, Server
 from windlass.console.files import ROOT
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 NewPage = Callable[..., Page]
 NO_CLIPBOARD = "Object.defineProperty(Navigator.prototype, 'clipboard', { value: undefined })"

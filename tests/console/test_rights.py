@@ -9,7 +9,7 @@ from tests.console.servers import Repository, Server
 from windlass.core.declare.resource import Verb
 from windlass.families import registry
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 def token(server: Server, *scopes: str, **more: object) -> str:

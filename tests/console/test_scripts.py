@@ -18,7 +18,7 @@ from tests.console.conftest import DOCUMENT
 from tests.console.payloads import HIT, PAYLOADS
 from tests.console.servers import Refused, Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 INSERT = """(text) => {
   try { document.body.insertAdjacentHTML('beforeend', text) } catch (error) { return String(error) }

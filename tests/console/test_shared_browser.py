@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from tests.console.conftest import CHROMIUM, OPTIONS, PATIENCE
 from tests.console.servers import Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 NUMBERS = itertools.count()
 PRIVATE = "of the operator only"

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.servers import Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 NAME = "windlass_session"
 AHEAD = "Object.defineProperty(document, 'prerendering', { get: () => true });"

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from tests.console.many import answer_with_services, fast_log, many_deployments, wait_until
 from tests.console.servers import Repository, Server
-from tests.forms import either
+from tests.marks import either
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 MOST_NODES = 4000
 
@@ -18,7 +18,7 @@ def nodes(page: Page) -> int:
     return int(page.evaluate("document.querySelectorAll('*').length"))
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_ten_thousand_services_are_a_page_of_bounded_size(server: Server, new_page) -> None:
     environment = server.environment(project="Many")
     page = new_page("/")
@@ -47,7 +47,6 @@ def test_ten_thousand_services_are_a_page_of_bounded_size(server: Server, new_pa
     assert nodes(page) < MOST_NODES
 
 
-@pytest.mark.sized
 @pytest.mark.timeout(600)
 def test_a_log_with_many_lines_is_a_page_of_bounded_size(
     server: Server, new_page, repository: Repository
@@ -64,7 +63,7 @@ def test_a_log_with_many_lines_is_a_page_of_bounded_size(
     expect(page.locator(".log mark").first).to_have_text(newest)
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_a_deployment_of_500_services_is_followed_in_a_page_of_bounded_size(server: Server, new_page) -> None:
     environment = server.environment(project="Fleet")
     page = new_page("/")

@@ -18,7 +18,7 @@ from tests.console.test_newcomer import confirm, tab
 from tests.registries.docker_registry import DockerRegistry
 from tests.terraform.modules import document, needs_program
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 REPORT = """\
 import sys, time

@@ -11,7 +11,7 @@ from playwright.sync_api import Route, expect
 from tests.console.many import fast_log
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 def test_a_page_says_that_it_is_old_while_the_server_is_away_and_goes_on_by_itself(

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from windlass.console.files import BASE, ConsoleFiles
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 COLUMNS, MOST = 80, 5000
 PRINT = """async ([address, columns, text, times]) => {

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.servers import Repository, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 PAGES = 8
 """More than a browser opens connections to a host."""
 SHORT_TURNS = """

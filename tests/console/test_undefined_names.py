@@ -17,7 +17,7 @@ _UNDEFINED = re.compile(r"error TS(?:2304|2305|2307|2552|2724): (.+)$", re.MULTI
 _UNUSED = re.compile(r"error TS(?:6133|6192|6196|6198): (.+)$", re.MULTILINE)
 """A name that is declared or imported, and not used."""
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 import windlass
 from tests.console.servers import Refused, Server
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.console.servers import Repository, Server
 from tests.console.test_newcomer import confirm, tab
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 NewPage = Callable[..., Page]
 

@@ -16,7 +16,7 @@ import windlass.demo
 from tests.free_ports import free_port
 from tests.launch.servers import PASSWORD, database
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 FOLDER = Path(windlass.demo.__file__).with_name("application")
 

@@ -14,7 +14,7 @@ def host():
     return docker_host()
 
 
-@pytest.mark.elsewhere  # test_first_minute.py: on the other engine
+@pytest.mark.nightly  # test_first_minute.py: on the other engine
 async def test_the_demonstration_runs_in_containers_on_through_a_restart_and_leaves_nothing(host):
     async with official_images(host, "postgres:16", "python:3-slim"), place("docker", host) as there:
         async with there.windlass() as windlass:

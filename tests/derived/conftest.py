@@ -3,15 +3,13 @@
 import pytest
 
 from tests.derived.stage import staged
-from tests.forms import elsewhere
+from tests.marks import nightly
+from tests.postgres import chosen_database
 
 
-@pytest.fixture(scope="module", params=["sqlite", *elsewhere("postgres")])
+@pytest.fixture(scope="module", params=["sqlite", *nightly("postgres")])
 def module_database(request):
-    if request.param == "sqlite":
-        yield ""
-        return
-    with request.getfixturevalue("postgres").fresh_database() as url:
+    with chosen_database(request) as url:
         yield url
 
 

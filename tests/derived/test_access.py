@@ -20,8 +20,6 @@ from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
-pytestmark = pytest.mark.alike
-
 every_operation = for_operations()
 with_an_id = for_operations(lambda operation: bool(operation.params))
 

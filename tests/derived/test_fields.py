@@ -18,15 +18,13 @@ from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
 from tests.derived.operations import OPERATIONS, for_operations, path_of
 from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
-from tests.forms import examples
+from tests.marks import examples
 from tests.world import Answer
 from windlass.core.declare.log_query import Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
 from windlass.families.deployment_history import HistoryQuery
 from windlass.families.deployment_log import DeploymentLogQuery
-
-pytestmark = pytest.mark.alike
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(
@@ -145,7 +143,7 @@ JSON = st.recursive(
 )
 
 
-@examples(8, long=80)
+@examples(8, nightly=80)
 @given(place=st.integers(0, 1000), value=JSON)
 async def test_any_value_of_a_field_is_taken_or_refused_by_the_name_of_the_field(
     stage: Stage, place: int, value: Any

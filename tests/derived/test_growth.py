@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 GROW = """

@@ -23,8 +23,6 @@ from windlass.core.access import Scope
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
-pytestmark = pytest.mark.alike
-
 
 @pytest.fixture(scope="module")
 async def outside(stage: Stage) -> Plot:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.derived.operations import adding_to, for_operations, operation_of, path_of
 from tests.derived.stage import Stage
 from tests.derived.things import Subject
-from tests.forms import examples
+from tests.marks import examples
 from tests.world import Answer
 from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.declare.resource import Verb
@@ -28,7 +28,7 @@ from windlass.families.summaries import OrganizationEnvironment, ServiceOfAnyKin
 from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
 
-a_few = examples(10, long=60)
+a_few = examples(10, nightly=60)
 many = examples(80)
 every_paged_list = for_operations(lambda operation: operation.paged)
 every_list_that_changes = for_operations(

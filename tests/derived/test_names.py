@@ -11,8 +11,6 @@ from tests.derived.stage import Stage, together
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 
-pytestmark = pytest.mark.alike
-
 RIVALS = 20
 every_renaming = for_operations(
     lambda operation: (does(operation, Verb.UPDATE) or does(operation, Verb.PATCH)) and named(operation)

@@ -14,13 +14,11 @@ from tests.derived.operations import OPERATIONS
 from tests.derived.references import references, required, without_references
 from tests.derived.stage import Stage, staged
 from tests.derived.things import Subject
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.base.tokens import new_token
 from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
-
-pytestmark = pytest.mark.alike
 
 SCOPES = (Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN)
 OTHER_LIMITS = ("no limit", "an environment", "a service", "another project", "nothing")
@@ -40,7 +38,7 @@ async def stage() -> AsyncIterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("kind", ["a project", *elsewhere(*OTHER_LIMITS)])
+@pytest.mark.parametrize("kind", ["a project", *nightly(*OTHER_LIMITS)])
 async def test_every_operation_answers_what_may_decides(stage: Stage, kind: str):
     wrong, statuses = [], set()
     for operation in OPERATIONS:

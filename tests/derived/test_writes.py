@@ -13,12 +13,12 @@ from tests.derived.operations import for_operations, operation_of
 from tests.derived.sorts import every_naming
 from tests.derived.stage import Stage, together
 from tests.derived.things import Subject
-from tests.forms import either
+from tests.marks import either
 from tests.world import Answer, World, make_world
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
-TWINS, WRITERS = either(10, 50, repeatable=True), either(16, 32, repeatable=True)
+TWINS, WRITERS = either(10, 50), either(16, 32)
 _keys = itertools.count(1)
 ALIKE = {
     "autoDeployContainers",
@@ -39,8 +39,6 @@ every_conditional = for_operations(lambda operation: operation.conditional)
 
 
 @pytest.mark.essential
-@pytest.mark.sized
-@pytest.mark.repeatable
 @every_post
 async def test_twins_that_come_at_once_make_one_thing_and_get_one_answer(stage: Stage, operation: Operation):
     alone = await made_by(stage, [await stage.plot.subject(operation)], keyed=False)
@@ -199,8 +197,6 @@ async def test_the_tag_of_an_answer_is_the_tag_of_what_it_shows(stage: Stage, op
 
 
 @pytest.mark.essential
-@pytest.mark.sized
-@pytest.mark.repeatable
 async def test_many_writers_lose_no_update(stage: Stage):
     world, project = stage.world, await counter(stage)
     await together(*(add_one(world, project) for _ in range(WRITERS)))

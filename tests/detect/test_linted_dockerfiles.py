@@ -22,7 +22,7 @@ DISAGREED = {
 }
 WRONG = "FROM debian:12 as build\nMAINTAINER somebody\nRUN cd /tmp && sudo true\n"
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 def run(*words: str | Path, text: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

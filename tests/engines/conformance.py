@@ -20,7 +20,7 @@ from tests.engines.lifecycle import PORT, Lifecycle
 from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Rig, Station, ask, needs, until, wanted
-from tests.forms import either
+from tests.marks import either
 from windlass.core.deploy.workload import Phase, Volume
 from windlass.engines.engine import EngineError, VolumeLost
 
@@ -134,7 +134,6 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert {(line.pod, line.version) for line in station.lines} == {("web-1-0", it.deployment)}
         assert all(line.at > 0 for line in station.lines)
 
-    @pytest.mark.sized
     async def test_a_flood_of_output_blocks_nothing_and_its_last_line_arrives(self, rig, station):
         lines = either(50_000, 200_000)
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": f"{lines}", "AFTER": "0"})
@@ -195,13 +194,11 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
             await after.running(it.service, restarts=1)
             await after.engine.sweep([it.service])
 
-    @pytest.mark.sized
     async def test_an_engine_killed_at_any_moment_leaves_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt")
         await killed_again_and_again(rig, at_once=1)
 
     @pytest.mark.essential
-    @pytest.mark.sized
     async def test_two_engines_killed_at_any_moment_leave_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt", "replicas")
         await killed_again_and_again(rig, at_once=2)

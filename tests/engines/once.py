@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.crashes import run_once_until_killed
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
-from tests.forms import either
+from tests.marks import either
 from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError
 
@@ -159,7 +159,6 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
-    @pytest.mark.sized
     async def test_a_run_killed_at_any_moment_has_run_exactly_once(self, rig):
         needs(rig, "adopt")
         it = await job(rig, volumes=(Volume(name="data", mount="/app/data"),))

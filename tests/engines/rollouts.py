@@ -214,7 +214,7 @@ class Rollouts(AtStation):
         ):
             await station.engine.wait_until_ready(it, 1)
 
-    @pytest.mark.elsewhere
+    @pytest.mark.slow
     async def test_a_program_that_answers_on_another_port_than_the_chosen_one_is_ready_with_that_one(
         self, rig, station, monkeypatch
     ):

@@ -18,7 +18,7 @@ from windlass.config import Settings
 from windlass.install.installation import install
 from windlass.install.parts import real_parts
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 IMAGE, _, TAG = BOX.partition(":")
 SLEEPS = {"image_name": IMAGE, "tag": TAG, "arguments": ["sleep", "600"], "memory": 64}
 

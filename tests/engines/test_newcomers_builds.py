@@ -15,7 +15,7 @@ from tests.whole import place
 from windlass.builders.docker import builder as docker_builder
 from windlass.builders.native import cells
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 APART = ["unshare", "--map-root-user", "--mount"]
 MEMORY = "Ask the operator for more memory for builds, or make this one need less: it used all that it had"

@@ -8,13 +8,13 @@ import pytest
 
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.engines.newcomers import Newcomer, advice_for
-from tests.forms import elsewhere
 from tests.free_ports import free_port
+from tests.marks import nightly
 from tests.whole import page, place
 from windlass.docker import Docker
 from windlass.engines.by_hand import readiness
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 DOCKERFILE = f"""
 FROM {PYTHON}
@@ -112,7 +112,7 @@ async def place_of(engine):
         yield made
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *nightly("docker")])
 async def there(request):
     async with place_of(request.param) as made:
         yield made

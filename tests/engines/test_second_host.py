@@ -23,7 +23,7 @@ from windlass.docker import Docker
 from windlass.engines.docker import names as words
 from windlass.engines.engine import EngineAway
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SCRIPT = "mkdir -p /tmp/www; echo $WHERE > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"
 

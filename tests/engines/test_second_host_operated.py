@@ -17,7 +17,7 @@ from windlass.docker import Docker
 from windlass.operate import stopping
 from windlass.terminal.stopped import Stopped
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import pytest
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.whole import Page, Visitors, Windlass, page, place, until
 from windlass.docker import Docker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 DOCKERFILE = f"""
 FROM {PYTHON}
@@ -45,7 +45,7 @@ http.server.ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Page)
 """
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *nightly("docker")])
 async def there(request):
     host = docker_host() if request.param == "docker" else ""
     if host:

@@ -10,7 +10,7 @@ from tests.engines.dockers import BOX, build, docker_host
 from tests.whole import Visitors, Windlass, page, place, until
 from windlass.docker import Docker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 IMAGE = "windlass-test/page"
 DOCKERFILE = f"""

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.engines.dockers import docker_host
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.tasks import run_of, with_tasks
 from tests.whole import Windlass, place, until
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *nightly("docker")])
 async def there(request):
     host = docker_host() if request.param == "docker" else ""
     async with place(request.param, host, stop_seconds=1) as made:

@@ -11,10 +11,10 @@ import pytest
 from tests.engines.dockers import docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.faults.test_no_gap import crowd_of
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.docker import Docker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 def messages(there: Inside, service: Service) -> list[str]:
@@ -28,7 +28,7 @@ async def speaks(there: Inside, service: Service) -> None:
     await until(heard)
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *nightly("docker")])
 async def there(request, tmp_path: Path):
     docker = Docker(docker_host()).host if request.param == "docker" else ""
     async with inside(tmp_path, docker=docker, ready_seconds=1, settle_seconds=0.5) as made:

@@ -69,7 +69,7 @@ async def dying(folder: Path) -> AsyncIterator[tuple[str, Fickle]]:
         yield engine.host, Fickle(kill, start)
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 @pytest.mark.parametrize("away", [vanishing, *([dying] if FULL else [])], ids=lambda way: way.__name__)
 async def test_an_engine_that_is_away_during_a_build_a_start_and_a_stop_only_delays_them(
     tmp_path: Path, away

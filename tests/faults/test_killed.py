@@ -18,12 +18,12 @@ from tests.faults.house import House, house_for
 from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from tests.forks import Brood
-from tests.forms import either, elsewhere
+from tests.marks import either, nightly
 from windlass import control
 from windlass.control.deploying.steps import STEPS
 from windlass.docker import Docker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
 """Every point as often as is promised, on each database and each engine, which takes the better part of an
@@ -167,10 +167,10 @@ SHARES = {
     ("postgres", "docker"): (),
 }
 """The share of each combination: points by the remainder of their position in the list divided by 16, at
-which the server dies once. The fixed form takes every second one."""
+which the server dies once. CI takes every fourth one."""
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *nightly("docker")])
 def engine(request) -> str:
     """The socket of a Docker engine; empty if there is none."""
     return Docker(docker_host()).host if request.param == "docker" else ""
@@ -183,7 +183,6 @@ async def story(tmp_path: Path, brood: Brood, database_url: str, engine: str) ->
         yield Story(house, seed=bool(database_url))
 
 
-@pytest.mark.sized
 @pytest.mark.timeout(3600 if FULL else 600)
 async def test_a_server_killed_at_any_step_loses_nothing_and_does_nothing_twice(
     story: Story, database_url: str, engine: str
@@ -196,7 +195,7 @@ async def test_a_server_killed_at_any_step_loses_nothing_and_does_nothing_twice(
     assert [point for point in points if point not in story.leads] == []
     for _ in range(HITS):
         for place, point in enumerate(points):
-            if FULL or place % 16 in share[:: either(2, 1)]:
+            if FULL or place % 16 in share[:: either(4, 1)]:
                 await story.die_at(point)
     for _ in range(AT_RANDOM):
         await story.die_sometime()

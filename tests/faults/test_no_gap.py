@@ -20,7 +20,7 @@ from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
 from windlass.store import Claim
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 IN_EACH = 200
 """Requests at least, while one thing is done."""

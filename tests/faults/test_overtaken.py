@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tests.fakes.engine import FakeEngine
 from tests.faults.books import mistold, untrue
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.world import World, make_world
 from windlass.base.clock import MINUTE
 from windlass.control.background.worker import Worker
@@ -26,7 +26,7 @@ from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.store import Claim, EventRow, Reads, Tx
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
@@ -199,8 +199,8 @@ class Tale:
         assert {len(route.endpoints) for route in routes} == {len(meant)}, where
 
 
-@pytest.mark.parametrize("alone", [False, *elsewhere(True)], ids=["beside", "alone"])
-@pytest.mark.parametrize("deed", [*DEEDS[:3], *elsewhere(*DEEDS[3:])])
+@pytest.mark.parametrize("alone", [False, *nightly(True)], ids=["beside", "alone"])
+@pytest.mark.parametrize("deed", [*DEEDS[:3], *nightly(*DEEDS[3:])])
 async def test_an_overtaken_worker_undoes_nothing_done_since(world: Any, deed: str, alone: bool):
     if alone and deed == "shrink":
         return  # there is never more than one of it

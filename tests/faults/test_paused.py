@@ -21,12 +21,12 @@ from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.faults.scenes import HTTP, STORAGE
 from tests.forks import Brood
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.base.clock import SystemClock
 from windlass.store import Tx
 from windlass.store.postgres import WRITER_LOCK, PostgresStore
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SOON = {"ready_seconds": 3}
 
@@ -82,7 +82,7 @@ async def pair(tmp_path: Path, brood: Brood, code: Code, postgres_url: str) -> A
 
 CASES = [
     ("redeploy", "about to start", "SUCCEEDED"),
-    *elsewhere(
+    *nightly(
         ("uninstall", "about to discard what it stored", "SUCCEEDED"),
         ("redeploy", "about to retire", "SUCCEEDED"),
         ("redeploy", "about to keep", "SUCCEEDED"),
@@ -110,7 +110,7 @@ async def test_a_replica_paused_past_its_lease_undoes_nothing_done_since(pair: P
     assert [generation for _, generation, _ in await pair.awake.living()] == [3]
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_a_stopped_service_stays_stopped_when_a_paused_start_resumes(pair: Pair):
     app = await pair.awake.application("sleeps", min_running_instances=2, max_running_instances=2)
     await pair.doom("about to start")

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.grounds import end_all
 from tests.faults.house import ROOT
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 APART = ["unshare", "--map-root-user", "--mount"]
 

@@ -12,7 +12,7 @@ from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.forks import Brood
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 KEY = "ab" * 32
 

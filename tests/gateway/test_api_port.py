@@ -26,7 +26,7 @@ from windlass.gateway.api_door import ApiDoor
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.serve.server import listen
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 HOST = "127.0.0.1"
 EVERYWHERE = (HOST, "0.0.0.0", *IPV6)

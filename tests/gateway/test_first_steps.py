@@ -22,7 +22,7 @@ from windlass.gateway.messages import Ask, Open
 from windlass.gateway.starting import start_missing_gateway
 from windlass.routers.router import Endpoint
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from windlass.gateway.router import GatewayRouter
 from windlass.gateway.starting import start_gateway
 from windlass.routers.router import Listen, RouteError
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 async def test_a_gateway_uses_the_routes_that_it_received(town: GatewayTown):

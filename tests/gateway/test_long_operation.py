@@ -63,7 +63,7 @@ async def echoes(socket: Caller, word: bytes) -> None:
     assert await socket.reader.readexactly(len(word)) == word
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_no_request_websocket_or_download_fails_while_everything_restarts():
     upgrade = "Upgrade: websocket", "Connection: upgrade"

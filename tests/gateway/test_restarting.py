@@ -25,7 +25,7 @@ from tests.routers.test_held_ports import IPV6, can_be_taken
 from tests.whole import Place, Visitors, page, place, until
 from tests.world import ADMIN
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 APP = """
 import http.server, os

@@ -21,7 +21,7 @@ from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import Listen
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

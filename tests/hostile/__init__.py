@@ -1,1 +1,1 @@
-"""Attacks. Those of full size are marked `long` and run in `make test-long` only."""
+"""Attacks. Those of full size are nightly."""

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec import Struct, inspect
 
-from tests.forms import either
 from tests.hostile.credentials import CANARY, Ground, git_ground, listening, registry_ground, webhook_ground
 from tests.hostile.fields import fields_of
+from tests.marks import either
 from tests.world import ADMIN, Answer
 from windlass.control.request import changing, creating
 from windlass.control.services import container_registries, git_tokens
@@ -24,7 +24,7 @@ from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ADDRESS = re.compile(r"https?")
 
@@ -160,7 +160,6 @@ async def test_a_credential_reaches_its_own_host(family: Family, secret: str, tm
         assert ears.heard(ears.own)
 
 
-@pytest.mark.sized
 @each_credential
 async def test_no_change_sends_a_credential_to_another_host(family: Family, secret: str, tmp_path: Path):
     assert [leak async for leak in leaks(family, secret, tmp_path)] == []

@@ -19,11 +19,11 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
-from tests.forms import elsewhere
+from tests.marks import nightly
 from windlass.builders.builder import BuildError
 from windlass.docker import Docker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 POISON = "poisoned"
 
@@ -136,7 +136,7 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("kit", [True, *elsewhere(False)])
+@pytest.mark.parametrize("kit", [True, *nightly(False)])
 async def test_a_build_fetches_nothing_from_the_network_of_the_engine(host, tmp_path, engine, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
@@ -244,7 +244,7 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize("kit", [True, *elsewhere(False)])
+@pytest.mark.parametrize("kit", [True, *nightly(False)])
 async def test_a_build_takes_nothing_from_images_of_other_services(host, tmp_path, engine, kit):
     victim = Bench(host, tmp_path)
     made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
@@ -266,7 +266,7 @@ async def test_without_the_guard_the_image_of_another_service_is_there_to_take(h
     await victim.close()
 
 
-@pytest.mark.parametrize("kit", [True, *elsewhere(False)])
+@pytest.mark.parametrize("kit", [True, *nightly(False)])
 async def test_a_step_does_not_reach_the_loopback_of_the_machine(host, tmp_path, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
@@ -275,7 +275,7 @@ async def test_a_step_does_not_reach_the_loopback_of_the_machine(host, tmp_path,
     await attacker.close()
 
 
-@pytest.mark.parametrize("kit", [True, *elsewhere(False)])
+@pytest.mark.parametrize("kit", [True, *nightly(False)])
 async def test_an_image_that_runs_steps_in_its_children_is_refused(host, tmp_path, engine, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:

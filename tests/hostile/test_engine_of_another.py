@@ -21,7 +21,7 @@ from windlass.engines.docker import position, watch
 from windlass.engines.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SERVICE = "00000000-0000-4000-8000-00000000000a"
 

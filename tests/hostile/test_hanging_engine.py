@@ -12,7 +12,7 @@ from tests.hostile.engines import ID, HostileEngine, hangs, says
 from tests.hostile.test_engine_of_another import server
 from windlass.engines.docker import names
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 CANARY = "canary-of-others-7f3a"
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.forms import examples
 from tests.hostile import streets
 from tests.hostile.names import port
 from tests.hostile.streets import Organization, Street, make_street
+from tests.marks import examples
 from windlass.control.deploying import routes
 from windlass.control.records import names
 from windlass.routers.builtin.peers import Peer
@@ -164,15 +164,15 @@ async def played(steps: Sequence[Any]) -> None:
 
 
 @given(HISTORIES)
-@examples(15, long=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, nightly=60, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_host_and_no_path_is_answered_by_another_than_its_holder(steps: list[Any]):
     await played(steps)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @given(st.builds(lambda two, more: [*two, *more], TWO, st.lists(STEPS, min_size=10, max_size=40)))
-@examples(1, long=150, suppress_health_check=[HealthCheck.too_slow])
+@examples(1, nightly=150, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_long_history_gives_a_name_to_another_than_its_holder(steps: list[Any]):
     await played(steps)
 

@@ -17,7 +17,7 @@ from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import inside
 from windlass.engines.process.process_table import count
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 LIAR, VICTIM = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"
 CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWIPC = 0x10000000, 0x00020000, 0x08000000

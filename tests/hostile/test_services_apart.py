@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))

@@ -24,7 +24,7 @@ from tests.free_ports import free_port
 from tests.hostile.ports import PORTS
 from tests.world import ADMIN
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 MEGABYTE = 1024 * 1024
 _SIZE = 48 * MEGABYTE

@@ -12,8 +12,6 @@ from tests.identity.worlds import opened
 from tests.world import ADMIN, World, make_world
 from windlass.base.clock import MINUTE, SECOND
 
-pytestmark = pytest.mark.alike
-
 
 @pytest.fixture
 def browser(world: World) -> Browser:

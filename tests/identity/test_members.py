@@ -16,8 +16,6 @@ from tests.world import HandClock, make_world
 from windlass.config import BadSetting
 from windlass.core.access import Scope
 
-pytestmark = pytest.mark.alike
-
 ADA = "ada@example.com"
 LEEWAY = 30
 
@@ -345,7 +343,7 @@ TRIMMED = {"a space before", "a space after", "a tab after"}
 NOT_KEPT = {"a sub in other letters"}
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_every_forged_token_is_refused_at_the_door_and_no_good_one_is(database_url):
     mint = Mint()
     publisher = Publisher(mint.jwks())

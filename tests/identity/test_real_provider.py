@@ -15,7 +15,7 @@ from tests.world import HandClock, World, make_world
 from windlass.base.http_out import HttpSender
 from windlass.core.access import Scope
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 LEEWAY = PATIENCE = 30
 

@@ -65,7 +65,7 @@ def changes(name: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", ZONES)
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_due_times_are_those_of_cronie_over_the_changes_of_three_years(name: str) -> None:
     where, tables = ZoneInfo(name), [(text, parse(text), Entry(text)) for text in TIMETABLES]
     for first, last in changes(name):
@@ -75,7 +75,7 @@ def test_due_times_are_those_of_cronie_over_the_changes_of_three_years(name: str
             assert found == [*simulate(entry, shown, first)], (text, name)
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_all_due_times_of_half_a_year_are_those_of_cronie() -> None:
     where, first = ZoneInfo("America/Santiago"), minutes(FIRST)
     shown = clocks(where, first, first + 183 * 24 * 60)

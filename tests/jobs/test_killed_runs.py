@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from tests.jobs.sites import MINUTE, Programs, cron, left, new_job, points, ready_job, runs
 from tests.world import World
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 LEASE = 16
 """Seconds after which work of a killed worker is due again."""

@@ -14,8 +14,6 @@ from windlass.control.kinds import job as job_kind
 from windlass.control.variables import earlier_outputs
 from windlass.store import Row, Tx
 
-pytestmark = pytest.mark.alike
-
 CHOSEN = {
     "MAIN_URL": "postgresql://evil.test/main", "MAIN_HOST": "evil.test", "PATH": "/tmp/evil", "PORT": "1",
     "LD_PRELOAD": "/tmp/evil.so", "UWSGI_EXEC_ASAP": "evil", "AWS_SHARED_CREDENTIALS_FILE": "/tmp/evil",

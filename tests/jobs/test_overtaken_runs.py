@@ -12,7 +12,7 @@ from tests.jobs.sites import MINUTE, Programs, cron, left, new_job, points, read
 from tests.world import World
 from windlass.control.background.worker import Worker
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 LEASE = 90
 """Milliseconds."""

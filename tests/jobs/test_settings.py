@@ -9,8 +9,6 @@ import pytest
 from tests.jobs.sites import DOCKER, IMAGE, MINUTE, cron, deployed, new_job, ready_job
 from tests.world import REPOSITORY, World, make_world
 
-pytestmark = pytest.mark.alike
-
 ON_START: dict[str, Any] = {"on_start": {}}
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.forms import either, elsewhere
 from tests.launch.servers import KINDS, command_lines, database, fallen
+from tests.marks import either, nightly
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 EVERY = pytest.mark.parametrize("name", list(KINDS))
 FIRST, *OTHERS = KINDS
-SHARED = pytest.mark.parametrize("name", [FIRST, *elsewhere(*OTHERS)])
+SHARED = pytest.mark.parametrize("name", [FIRST, *nightly(*OTHERS)])
 """For promises that the launchers keep with the same code."""
 
 
@@ -70,7 +70,6 @@ def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged
 
 
 @SHARED
-@pytest.mark.sized
 def test_a_start_works_after_a_kill_during_the_creation_of_the_data_folder(name):
     with database(name, new=True) as db:
         before = time.monotonic()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.launch.servers import database, fallen
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root: this is about not being it")
 WITHOUT_NAMESPACES = (sys.executable, "-I", str(Path(__file__).with_name("without_namespaces.py")))

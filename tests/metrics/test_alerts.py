@@ -16,7 +16,7 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.gateway.traffic import metrics_of
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "docs/monitoring"
 RULES = FOLDER / "alerts.yml"
@@ -128,7 +128,7 @@ def test_promtool_finds_nothing_to_correct_in_the_rules():
 
 
 @needs_promtool
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_each_alert_fires_in_its_state_and_no_other_does(tmp_path: Path):
     broken = [({**HEALTHY, **BROKEN[alert]}, [alert]) for alert in ALERTS]
     code, answer = states(*broken, folder=tmp_path)

@@ -19,8 +19,6 @@ from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.sqlite_line import SqliteLine
 
-pytestmark = pytest.mark.alike
-
 
 async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
@@ -174,7 +172,7 @@ async def test_a_backup_that_fails_leaves_the_one_before(furnished, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"all.zip", "key"}
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_a_backup_and_a_restore_of_any_size_fit_into_memory(tmp_path):
     """More than 75 MB of rows. The code takes 46 MB: a process that held the rows even once needs 120."""
     settings, file = await stopped(tmp_path / "data", ""), tmp_path / "all.zip"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.operate.installations import again, contents, stopped
 from windlass.config import Settings
 from windlass.operate.backup import backup
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 def restoring(settings: Settings, file: Path) -> subprocess.Popen[bytes]:
@@ -37,7 +37,7 @@ def kill_in_the_middle(process: subprocess.Popen[bytes], settings: Settings, aft
     return process.returncode
 
 
-@pytest.mark.parametrize("after", [0, *elsewhere(0.005)])
+@pytest.mark.parametrize("after", [0, *nightly(0.005)])
 async def test_a_killed_restore_has_changed_nothing_or_everything(database_url, tmp_path, after):
     settings, file = await stopped(tmp_path / "data", database_url), tmp_path / "all.zip"
     async with again(settings) as world:

@@ -16,7 +16,7 @@ from windlass.config import Settings
 from windlass.install.key import add_key, load_keys
 from windlass.operate.keys import describe_keys
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,7 @@ def served(settings: Settings) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "windlass", *words], env=environment)
 
 
-@pytest.mark.long
-@pytest.mark.repeatable
+@pytest.mark.slow
 async def test_a_server_that_is_killed_during_a_rotation_completes_it_at_its_next_start(settings):
     new = add_key(settings)
     with served(settings) as server:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
 from tests.fakes.engine import FakeEngine
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
@@ -31,7 +31,7 @@ from windlass.operate.findings import Level
 from windlass.store import EventRow
 from windlass.terminal.refused import CommandRefused
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 PRECIOUS = "nobody can make this again"
 DOCKERFILE = f'FROM {BOX}\nWORKDIR /app\nCOPY . .\nCMD ["sh", "app.sh"]\n'
@@ -184,7 +184,7 @@ def spare(postgres):
 OTHER_PAIRS = ["docker-postgres", "process-postgres", "docker-sqlite"]
 
 
-@pytest.fixture(params=["process-sqlite", *elsewhere(*OTHER_PAIRS)])
+@pytest.fixture(params=["process-sqlite", *nightly(*OTHER_PAIRS)])
 async def site(request, spare) -> AsyncIterator[Site]:
     engine, database = request.param.split("-")
     host = docker_host() if engine == "docker" else ""

@@ -26,7 +26,7 @@ def test_the_manual_has_no_setting_that_is_none():
     assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(Settings.__struct_fields__)
 
 
-@pytest.mark.elsewhere
+@pytest.mark.nightly
 def test_every_example_of_the_manual_works(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "windlass/windlass-data", ""))
     before = asyncio.run(contents(settings))

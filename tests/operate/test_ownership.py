@@ -191,7 +191,7 @@ async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_i
         await program.wait()
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 def test_the_commands_say_what_they_do(tmp_path):
     def windlass(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "windlass", *words, "--data-dir", str(tmp_path)]

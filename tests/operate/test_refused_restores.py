@@ -20,8 +20,6 @@ from windlass.operate.findings import Level
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
 
-pytestmark = pytest.mark.alike
-
 
 async def test_a_restore_without_the_key_is_refused_and_says_where_it_belongs(furnished, tmp_path):
     await backup(settings_of(furnished), tmp_path / "all.zip")

@@ -72,7 +72,7 @@ async def template(folder: Path, *, adopted: bool) -> None:
         await known(await started(folder, adopt=True))
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
     refused = 0
     for number in itertools.count(1):

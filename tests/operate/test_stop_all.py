@@ -18,7 +18,7 @@ from tests.cli.conftest import Line
 from tests.cli.test_stories import shop
 from tests.engines.dockers import docker_host
 from tests.fakes.engine import FakeEngine
-from tests.forms import elsewhere
+from tests.marks import nightly
 from tests.operate.installations import again, apart, settings_of
 from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
 from tests.running.clusters import application_on, cluster, connector, deploy
@@ -36,7 +36,7 @@ from windlass.operate.serving import goodbye
 from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 def sure(count: int) -> None:
@@ -311,7 +311,7 @@ async def make(site: Site, windlass: Windlass) -> None:
     ("site", "engine"),
     [
         ("process", "another"),
-        *elsewhere(("process", "the same"), ("docker", "the same"), ("docker", "another")),
+        *nightly(("process", "the same"), ("docker", "the same"), ("docker", "another")),
     ],
     indirect=["site"],
 )

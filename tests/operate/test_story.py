@@ -21,7 +21,7 @@ from tests.operate.story.scene import Scene, scene
 from tests.whole import until
 from windlass.docker import Docker
 
-pytestmark = [pytest.mark.elsewhere, needs_nginx, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, needs_nginx, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

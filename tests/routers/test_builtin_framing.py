@@ -9,7 +9,7 @@ import uvloop
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from tests.routers.town import SHOP, make_town
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks

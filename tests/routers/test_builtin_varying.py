@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from tests.routers.town import SHOP, parsed, request, route
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.wire import Bad
@@ -62,7 +62,7 @@ def verdict(fields: Fields) -> dict[str, object]:
     return {name: getattr(fields, name) for name in Fields.__slots__ if not name.startswith("_")}
 
 
-@examples(300, long=6000)
+@examples(300, nightly=6000)
 @given(heads())
 def test_a_reused_verdict_equals_a_full_check_of_the_request(made):
     try:

@@ -21,7 +21,7 @@ from windlass.install import server_id
 from windlass.routers.router import Endpoint, ServedElsewhere
 from windlass.store import PlaceHolder, Queue, queues_of
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 KEY = "ab" * 32
 AFTER_LEASE = LEASE / SECOND + 1

@@ -260,7 +260,7 @@ async def test_a_repository_names_the_folder_itself(world):
     )
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):
     uploads = world.installation.ctx.uploads
     id = await begun(world, app)

@@ -6,7 +6,7 @@ from tests.documented import DOCUMENT
 from tests.schemathesis.town import Town
 from tests.world import make_world
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 MANY = "k" * 255
 

@@ -11,13 +11,13 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.forms import either, elsewhere
+from tests.marks import either, nightly
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Town
 from tests.schemathesis.trial import CHECKS, Report, Trial
 from tests.world import ADMIN
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 Scope = MutableMapping[str, Any]
 
@@ -154,7 +154,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("check", [*FIRST, *elsewhere(*OTHERS)])
+@pytest.mark.parametrize("check", [*FIRST, *nightly(*OTHERS)])
 async def test_a_broken_promise_is_found_out(town: Town, check: str) -> None:
     assert await _found_out(town, LIES[check], check)
 

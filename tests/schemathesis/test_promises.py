@@ -2,7 +2,7 @@
 
 The fixed form tries each operation on SQLite with a few of the cases that its schema asks for. The long form
 tries all of them on both databases.
-`SEED=2 EXAMPLES=100 make test-long TESTS=tests/schemathesis` looks elsewhere, and longer.
+`SEED=2 EXAMPLES=100 make nightly TESTS=tests/schemathesis` looks elsewhere, and longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from schemathesis.core.jsonschema.patterns import update_quantifier
 
 from tests.documented import DOCUMENT, Document, within
-from tests.forms import varying
+from tests.marks import either
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Holding, Town
 from tests.schemathesis.trial import EVERYTHING, PHASES, Report, Trial
@@ -25,13 +25,13 @@ from tests.world import make_world
 from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
-EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or varying(2, 10)
+EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(2, 10)
 """Number of generated cases for each operation, besides those that its schema requires."""
-COVERING = varying(3, None)
+COVERING = either(3, None)
 """Number of cases that the coverage phase tries for an operation."""
-FEW = varying(0.1, 0)
+FEW = either(0.1, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""
-ENOUGH = varying(600, 10_000)
+ENOUGH = either(600, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """Operations that never succeed: a project inherits no variables, so there the answer is always 409."""
@@ -39,9 +39,8 @@ NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate_formats=True)
 
 
-@pytest.mark.sized
-@pytest.mark.timeout(varying(900, 3600) + 90 * EXAMPLES)
-@pytest.mark.elsewhere
+@pytest.mark.timeout(either(900, 3600) + 90 * EXAMPLES)
+@pytest.mark.slow
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
     base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.forms import either
+from tests.marks import either
 from tests.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
 from windlass.base import ids
 from windlass.base.clock import stamp
@@ -112,11 +112,11 @@ class ListOfLines(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-TestListOfLines = pytest.mark.sized(pytest.mark.repeatable(ListOfLines.TestCase))
+TestListOfLines = ListOfLines.TestCase
 
 
 TestListOfLines.settings = settings(
-    max_examples=either(20, 400, repeatable=True),
+    max_examples=either(20, 400),
     stateful_step_count=20,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -5,10 +5,19 @@ import itertools
 
 import pytest
 
+from tests.marks import slow
+from tests.postgres import chosen_database
 from tests.store.stores import Place, execute
 from tests.world import HandClock, make_world
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(params=["sqlite", *slow("postgres")])
+def database_url(request):
+    """The store has code of its own for each database."""
+    with chosen_database(request) as url:
+        yield url
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests import earlier_encryption as earlier
 from tests.earlier_encryption import EarlierEncryption
-from tests.forms import examples
+from tests.marks import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
 from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key

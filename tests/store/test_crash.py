@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 
 from tests.forks import Brood, breeding
-from tests.forms import either
+from tests.marks import either
 from tests.store.integrity import whole
 from tests.store.ledger import AUTHORIZED, CLIENTS, WRITES, Client, Ledger
 from tests.store.processes import PROGRAM, Server
 from tests.store.stores import Place
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,6 @@ async def at_last(brood: Brood, place: Place, ledger: Ledger) -> None:
     assert ledger.deleted == {row[0] for row in deleted}
 
 
-@pytest.mark.sized
 async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_nothing_by_half(
     brood: Brood, tmp_path: Path
 ):
@@ -82,7 +81,6 @@ async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_not
         await at_last(brood, place, ledger)
 
 
-@pytest.mark.sized
 async def test_a_server_killed_during_its_first_start_starts_the_next_time(brood: Brood, tmp_path: Path):
     for number in range(either(4, 20)):
         place = Place("", tmp_path / str(number))
@@ -94,7 +92,6 @@ async def test_a_server_killed_during_its_first_start_starts_the_next_time(brood
             await at_last(brood, place, Ledger())
 
 
-@pytest.mark.sized
 async def test_a_server_killed_repeatedly_on_postgresql_loses_nothing_and_stores_nothing_by_half(
     brood: Brood, served: Place
 ):

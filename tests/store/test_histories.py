@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from tests.store.stores import ORG, Place, add
 from windlass.store import NameTaken, Row, Store, Tx
 
@@ -136,8 +136,6 @@ async def agree(store: Store, parent: str, model: Model) -> None:
         assert len(await store.reads.resources.of_parent(id, "environment")) == 1
 
 
-@pytest.mark.sized
-@pytest.mark.repeatable
 def test_any_history_of_changes_leaves_what_a_dictionary_would(place: Place):
     parents = (f"parent-{number}" for number in itertools.count())
     with asyncio.Runner() as runner:

@@ -14,7 +14,7 @@ from windlass.base.errors import Unavailable
 from windlass.store import postgres, postgres_limits
 from windlass.store.nudges import DEAF
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 BOUND = 30.0
 """Seconds after which a call counts as never answered."""

@@ -24,7 +24,7 @@ from tests.store.processes import ALONE, LISTENS
 from tests.store.stores import Place, execute
 from tests.world import ADMIN
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 # Asked to stop
 

@@ -21,8 +21,6 @@ from windlass.base.turn_budget import TurnBudget
 from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
 from windlass.store.groups import BACKGROUND
 
-pytestmark = pytest.mark.essential  # each database has code of its own
-
 # Groups
 
 

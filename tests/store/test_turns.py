@@ -11,15 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
 from windlass.store import FAR, Claim, Queue, Store, Tx, statements
 from windlass.store.tables import deployments, work
 from windlass.store.turns import Turns
-
-pytestmark = pytest.mark.essential  # each database has code of its own
 
 LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
@@ -96,8 +94,6 @@ def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "_FRONT", 4)
 
 
-@pytest.mark.sized
-@pytest.mark.repeatable
 @pytest.mark.parametrize("front", [1, 3, 64])
 def test_any_work_is_taken_in_the_order_that_counting_gives(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int

@@ -19,8 +19,6 @@ from tests.world import HandClock, World, make_world
 from windlass.base.encryption import new_key
 from windlass.control.background.worker import LEASE
 
-pytestmark = pytest.mark.essential  # each database has code of its own
-
 # Stopping
 
 

@@ -18,8 +18,8 @@ from tests.builders.repositories import Repository
 from tests.cli.manual import DOCS, program
 from tests.engines.dockers import docker_host
 from tests.engines.standins import official_images
-from tests.forms import elsewhere
 from tests.free_ports import free_port
+from tests.marks import slow
 from tests.story.shop import FILES
 from tests.terraform.images import program_image
 from tests.terraform.modules import ENGINE, needs_program
@@ -94,7 +94,7 @@ def engine_of(section: int) -> str:
     return named[1] if named else ""
 
 
-@pytest.fixture(params=["process", *elsewhere("docker")])
+@pytest.fixture(params=["process", *slow("docker")])
 async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     is_docker = request.param == "docker"
     async with AsyncExitStack() as stack:
@@ -114,8 +114,7 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
         yield await stack.enter_async_context(place(request.param, host, **settings))
 
 
-@pytest.mark.long  # tests/cli/test_commands_of_the_manual.py: the commands and their options exist
-@pytest.mark.repeatable
+@pytest.mark.slow  # tests/cli/test_commands_of_the_manual.py: the commands and their options exist
 @pytest.mark.timeout(300)
 async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> None:
     repository = Repository(there.folder / "shop").put(FILES)

@@ -23,7 +23,7 @@ from tests.terraform.test_runs import begin_slow
 from tests.whole import Place, Windlass, place
 from windlass.control.records.terraform_states import CredentialHolder, run_credential
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 PROVIDERS = Path("/usr/local/share/windlass-tests/terraform-providers")
 

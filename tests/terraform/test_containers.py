@@ -16,7 +16,7 @@ from tests.terraform.modules import MODULE, SECRET, Service
 from tests.terraform.test_runs import begin_slow, values
 from tests.whole import Place, place
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SETTINGS: dict[str, Any] = {"git_allow_local": True, "stop_seconds": 1, "settle_seconds": 0}
 
@@ -51,6 +51,7 @@ async def test_a_module_is_applied_and_destroyed_in_containers(service: Service,
     await house.is_empty()
 
 
+@pytest.mark.nightly
 async def test_a_cancelled_run_in_a_container_stores_its_state_and_releases_its_lock(service: Service):
     begun = await begin_slow(service)
     await service.windlass.call("POST", f"{service.path}/cancelDeployment")

@@ -15,7 +15,7 @@ from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, SECRET, Service, needs_program
 from tests.whole import Place, place
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import base64, glob, json, os, urllib.error, urllib.request

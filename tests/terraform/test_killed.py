@@ -18,19 +18,19 @@ from tests.engines.dockers import BOX, docker_host
 from tests.faults.house import House
 from tests.faults.programs import Code
 from tests.forks import Brood, breeding
-from tests.forms import elsewhere
 from tests.free_ports import free_port
+from tests.marks import nightly
 from tests.terraform.images import program_image
 from tests.terraform.modules import document, needs_program
 from windlass.core.deploy.states import OPEN
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 POINTS = [
     ("process", "run put off"),
     ("process", "run to its end"),
     ("docker", "run to its end"),
-    *elsewhere(
+    *nightly(
         *product(
             ["process", "docker"], ["build planned", "about to fetch", "fetched", "built", "run planned"]
         ),

@@ -13,7 +13,7 @@ import pytest
 from tests.terraform.modules import SECRET, Service
 from tests.whole import Place, until
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 SLOW = """
 resource "terraform_data" "quick" { input = "quick" }
@@ -79,6 +79,7 @@ async def test_secrets_are_in_no_log_plan_list_or_file(service: Service, house: 
     assert [path for path in kept if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.nightly
 async def test_values_come_from_files_fields_and_the_environment(service: Service):
     service.repository.put({"infra/live.tfvars": 'size = 5\nfrom_environment = "file"\n'})
     service.repository.commit("Values")
@@ -138,6 +139,7 @@ async def is_gone(service: Service) -> bool:
     return not listed["results"]
 
 
+@pytest.mark.nightly
 async def test_resources_can_be_left_as_they_are(service: Service):
     await service.make()
     await service.run()
@@ -147,6 +149,7 @@ async def test_resources_can_be_left_as_they_are(service: Service):
     assert "0 added, 0 changed, 0 destroyed" in "\n".join(again["run"]["output"])
 
 
+@pytest.mark.nightly
 async def test_a_failed_apply_says_why_and_keeps_what_was_made(service: Service):
     service.repository.put(
         {
@@ -167,6 +170,7 @@ async def test_a_failed_apply_says_why_and_keeps_what_was_made(service: Service)
     assert (await service.get("lock")) == {"is_locked": False}
 
 
+@pytest.mark.nightly
 async def test_a_failed_apply_fails_the_applications_of_its_request(service: Service):
     call, above = service.windlass.call, f"/environment/{service.environment}"
     service.repository.put({"infra/main.tf": "nonsense {}\n"})
@@ -193,6 +197,7 @@ async def test_a_failed_apply_fails_the_applications_of_its_request(service: Ser
     await until(has_failed_alone)
 
 
+@pytest.mark.nightly
 async def test_a_failed_destruction_keeps_the_service_and_says_why(service: Service):
     await service.make()
     await service.run()
@@ -271,6 +276,7 @@ async def test_a_cancelled_run_stores_its_state_and_releases_its_lock(service: S
     assert "terraform_data.quick" in {one["address"] for one in await service.results("terraformResources")}
 
 
+@pytest.mark.nightly
 async def test_a_run_ends_after_its_time(service: Service):
     service.repository.put({"infra/main.tf": SLOW})
     service.repository.commit("A slow module")
@@ -281,6 +287,7 @@ async def test_a_run_ends_after_its_time(service: Service):
     assert (await service.get("lock")) == {"is_locked": False}
 
 
+@pytest.mark.nightly
 async def test_an_earlier_state_is_restored_as_the_newest_version(service: Service):
     await service.make(**values(("size", "1")))
     await service.run()
@@ -296,6 +303,7 @@ async def test_an_earlier_state_is_restored_as_the_newest_version(service: Servi
     assert (await service.results("plan"))[0]["changed"] == 1
 
 
+@pytest.mark.nightly
 async def test_two_requests_at_once_apply_one_after_the_other(service: Service):
     await service.make()
     first, second = await asyncio.gather(service.begin(), service.begin())

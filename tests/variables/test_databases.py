@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from windlass.core.deploy.database_variables import connection, friendly, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.forms import examples
+from tests.marks import examples
 from windlass.core.words.variables import (
     DEEPEST,
     MOST_OF_A_FILE,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.forms import varying
+from tests.marks import either
 from tests.webhooks.receivers import SECRET, Receivers
 from tests.webhooks.told import HOUR, URL, deploy, kinds, pass_by, path, webhook
 from tests.world import World
@@ -152,7 +152,6 @@ async def test_a_refusing_receiver_is_not_asked_more_often_than_the_backoff_allo
     assert receivers.looks[URL] > 50
 
 
-@pytest.mark.sized
 async def test_hundreds_of_events_reach_ten_receivers_that_were_away_for_an_hour(
     world: World, receivers: Receivers
 ):
@@ -161,7 +160,7 @@ async def test_hundreds_of_events_reach_ten_receivers_that_were_away_for_an_hour
         await webhook(world, url)
     receivers.away |= set(urls)
     apps = [await world.application() for _ in range(10)]
-    rounds = varying(5, 100)
+    rounds = either(5, 100)
     for _ in range(rounds):
         for app in apps:
             await world.post(f"/application/{app}/deploy")

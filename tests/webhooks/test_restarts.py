@@ -21,14 +21,14 @@ from tests.faults.house import House, house_for
 from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.forks import Brood
-from tests.forms import varying
+from tests.marks import either
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 __all__ = ["brood", "code"]
 
 SECRET = "whsec_" + base64.b64encode(b"secret of the tests").decode()
-ROUNDS = int(os.environ.get("RESTARTS", "0")) or varying(5, 120)
+ROUNDS = int(os.environ.get("RESTARTS", "0")) or either(5, 120)
 """RESTARTS=300: so many rounds of deployments and deaths."""
 TOLD = 8
 """At least so many events are told meanwhile, however slow the machine is."""
@@ -82,7 +82,6 @@ async def deliveries(house: House, path: str) -> list[Any]:
     return list((await house.call("GET", f"{path}/event?page_size=1000"))["results"])
 
 
-@pytest.mark.sized
 @pytest.mark.timeout(120 + 3 * ROUNDS)
 async def test_nothing_is_lost_while_either_side_is_killed_at_random(
     tmp_path: Path, brood: Brood, code: Code, receiver: Receiver, database_url: str

@@ -19,7 +19,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker.containers import is_passing
 from windlass.engines.engine import EngineAway
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

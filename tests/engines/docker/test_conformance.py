@@ -7,13 +7,12 @@ import pytest
 from tests.engines.conformance import Conformance
 from tests.engines.dockers import DockerRig
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.nightly
 
 
-@pytest.mark.elsewhere
 class TestConformance(Conformance):
-    """The promises of every engine. `make test` tries those that are essential: others are kept by code that
-    engines share, or are tried in the other modules of this folder too."""
+    """The promises of every engine. CI tries those that are essential: others are kept by code that engines
+    share, or are tried in the other modules of this folder too."""
 
     @pytest.fixture
     def rig(self, host, tmp_path):

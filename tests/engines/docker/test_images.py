@@ -16,7 +16,7 @@ from windlass.core.deploy.workload import (
 )
 from windlass.engines.engine import ArtifactLost, EngineError
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):

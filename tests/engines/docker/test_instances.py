@@ -22,7 +22,7 @@ from windlass.engines.docker import names as words
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.engine import EngineError, InstanceEnded
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 async def test_an_instance_has_the_capabilities_that_official_images_need_and_no_more(engine):

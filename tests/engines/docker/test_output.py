@@ -6,7 +6,7 @@ import pytest
 
 from tests.engines.docker.watched import FOREVER, restarted, until, wanted
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 class TestOutput:

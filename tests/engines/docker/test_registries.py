@@ -13,7 +13,7 @@ from windlass.docker import Docker
 from windlass.docker.images import image, push
 from windlass.engines.engine import ArtifactLost, EngineError
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 LOGIN = RegistryLogin(USER, PASSWORD)
 

@@ -28,7 +28,7 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.process_table import OwnedProcess, ProcessTable, count
 from windlass.engines.process.records import RecordStore, UnknownRecord
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
