@@ -52,7 +52,7 @@ def database(postgres):
         yield url
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_a_start_waits_for_its_database(tmp_path: Path, database: str) -> None:
     """A database of this machine is away while its socket is."""
     (tmp_path / "db").mkdir()
@@ -104,7 +104,7 @@ def _answer(port: int, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-@pytest.mark.elsewhere
+@pytest.mark.slow
 async def test_visitors_are_served_while_a_start_is_refused() -> None:
     """Server and gateway were killed, and the next start has another key."""
     async with place("process") as there, application(there) as (server, _, url):
