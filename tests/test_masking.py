@@ -39,6 +39,15 @@ def test_a_value_is_hidden_in_every_form_it_is_written_in(form):
         assert part not in shown
 
 
+@pytest.mark.parametrize("offset", range(3))
+@pytest.mark.parametrize("value", [SECRET[:length] for length in range(8, 15)] + ["x1" * 70, "x1" * 70 + "y"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_no_digit_of_a_value_in_base64_is_left_where_nothing_follows(encode, value, offset):
+    text = encode(b"." * offset + value.encode()).decode()
+    before = -(-offset * 8 // 6)  # digits that other bytes are a part of
+    assert Mask([value]).text(text).rstrip("=") == text[:before] + MASK
+
+
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("value", ["abc123", "abcd123", "päßwört", "🔑🔑🔑key", "x" * 64, "x1" * 200])
 def test_a_value_is_found_wherever_it_begins(place, value):

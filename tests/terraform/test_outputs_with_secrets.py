@@ -11,7 +11,14 @@ from tests.world import World
 from windlass.control.records.terraform_states import add_version
 from windlass.store import Tx
 
-VALUES = {"url": f"https://run:{SECRET}@vault.example", "list": [SECRET], "size": 3}
+MADE = "made-by-the-module-7f3a"
+VALUES = {
+    "url": f"https://run:{SECRET}@vault.example",
+    "list": [SECRET],
+    "size": 3,
+    "made": MADE,
+    "address": f"https://{MADE}@vault.example",
+}
 
 
 async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
@@ -20,7 +27,7 @@ async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
     password = {"key": "password", "value": SECRET, "secret": True}
     source = {"terraform_variables_source": {"tf_vars": [password]}}
     service = await world.made(f"/environment/{environment}/terraform", body(**source))
-    outputs = {name: {"value": value} for name, value in VALUES.items()}
+    outputs = {name: {"value": value, "sensitive": name == "made"} for name, value in VALUES.items()}
 
     async def store(tx: Tx) -> None:
         row = await tx.resources.get(service)
@@ -33,7 +40,9 @@ async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
     prefix = f"WINDLASS_TERRAFORM_Z{service[:8].upper()}_"
     got = await inputs(world, app)
     assert got.variables[f"{prefix}URL"] == VALUES["url"], "the control: its neighbours get it"
-    assert {key for key in got.secrets if key.startswith(prefix)} == {f"{prefix}URL", f"{prefix}LIST"}
+    assert {key for key in got.secrets if key.startswith(prefix)} == {
+        f"{prefix}{name}" for name in ("URL", "LIST", "MADE", "ADDRESS")
+    }
     ids = {"{terraform_id}": service, "{env_id}": environment, "{app_id}": app}
     paths = [f"/variable?parent_id={app}&scope=APPLICATION"]
     for operation in world.installation.ctx.registry.operations:
@@ -46,4 +55,6 @@ async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
     assert {f"/terraform/{service}/output", f"/environment/{environment}/environmentVariable"} <= {*paths}
     for path in paths:
         for base in ("/api/v1", "/compat"):
-            assert SECRET.encode() not in (await world.get(base + path)).body, path
+            shown = (await world.get(base + path)).body
+            assert SECRET.encode() not in shown, path
+            assert MADE.encode() not in shown, path

@@ -1,7 +1,7 @@
 """The links that this user has written or confirmed, one file for each folder.
 
-A link comes with the files of a clone. Whoever wrote the files could name a service of this user in it, and
-their code would replace that service, and run with its secrets.
+A link comes with the files of a clone, and may name any service of this user: code of a stranger would
+replace that service, and run with its secrets.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from windlass.control.workloads.terraform_inputs import (
     has_resources,
     input_variables,
     last_run,
+    output_mask,
     refuse_moved_state,
     run_request,
     secrets_of,
@@ -76,7 +77,6 @@ from windlass.core.deploy.states import Progress
 from windlass.core.deploy.terraform_failures import LINES, explain_output
 from windlass.core.deploy.terraform_state import shared_outputs
 from windlass.core.deploy.workload import Artifact, Volume, Workload
-from windlass.core.words.masking import Mask
 from windlass.families.database import database
 from windlass.families.terraform import Terraform, terraform
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
@@ -323,10 +323,12 @@ def _is_watched(spec: Terraform) -> bool:
 
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-    """Returns the outputs as variables. One that holds the value of a secret variable is a secret, whatever
-    the module says."""
+    """Returns the outputs as variables. One that holds the value of a secret variable, or of a sensitive
+    output, is a secret, whatever the module says."""
     _, state = await newest_state(ctx, source, service.id)
-    mask = Mask(secrets_of(ctx, service).values())
+    if state is None:
+        return []
+    mask = output_mask(ctx, service, state)
     prefix, _ = prefixes_of(terraform.enum_value, service.id)
     return [
         BuiltIn(
@@ -335,7 +337,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
             value=output.value,
             secret=output.is_sensitive or mask.text(output.value) != output.value,
         )
-        for output in (shared_outputs(state) if state else ())
+        for output in shared_outputs(state)
     ]
 
 

@@ -27,7 +27,7 @@ from windlass.control.records.terraform_states import (
 from windlass.control.request.deleting import delete
 from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
-from windlass.control.workloads.terraform_inputs import keeps_state, secrets_of
+from windlass.control.workloads.terraform_inputs import keeps_state, output_mask
 from windlass.control.workloads.terraform_programs import image_versions
 from windlass.core.declare.document import Document
 from windlass.core.declare.terraform_shapes import TerraformRemoval
@@ -87,7 +87,7 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
     at = stamp(version.created)
     attributes = await attributes_of(ctx, source, version)
     resources = resources_of(state, service.id, attributes)
-    mask = Mask(secrets_of(ctx, service).values())
+    mask = output_mask(ctx, service, state)
     shown = [{**asdict(resource), "address": mask.text(resource.address)} for resource in resources]
     return Reply(results([encode({**resource, "extracted_at": at}) for resource in shown]))
 
@@ -101,7 +101,7 @@ async def list_outputs(ctx: Context, call: Call) -> Reply:
         return Reply(results([]))
     _, prefix = prefixes_of(terraform.enum_value, service.id)
     shared = {output.name for output in shared_outputs(state)}
-    mask = Mask(secrets_of(ctx, service).values())
+    mask = output_mask(ctx, service, state)
     outputs = [_shown_output(output, prefix, shared, mask) for output in outputs_of(state)]
     return Reply(results([encode(output) for output in outputs]))
 

@@ -24,7 +24,8 @@ from windlass.core.declare.spec import Spec
 from windlass.core.declare.terraform_shapes import TerraformVariable
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, Progress
-from windlass.core.deploy.terraform_state import has_managed
+from windlass.core.deploy.terraform_state import StateFile, has_managed, outputs_of
+from windlass.core.words.masking import Mask
 from windlass.families.terraform import Terraform
 from windlass.launch.terraform import APPLY, MIGRATE
 from windlass.launch.terraform_environment import RUN
@@ -57,6 +58,12 @@ def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
 def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
     sealed = decrypt_hidden(ctx, service).get(SECRETS, "{}")
     return msgspec.json.decode(sealed, type=dict[str, str])
+
+
+def output_mask(ctx: Context, service: Row, state: StateFile) -> Mask:
+    """Hides the values of secret variables, and those of sensitive outputs, wherever else they are."""
+    sensitive = (output.value for output in outputs_of(state) if output.is_sensitive)
+    return Mask([*secrets_of(ctx, service).values(), *sensitive])
 
 
 def run_request(

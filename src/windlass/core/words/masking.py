@@ -130,11 +130,15 @@ def _patterns(values: Iterable[str]) -> tuple[str, ...]:
     patterns: dict[str, None] = {}
     for value in values:
         for form in _forms(value):
-            for piece in _pieces(form):
+            for piece in [form] if isinstance(form, _WholePiece) else _pieces(form):
                 patterns[piece] = None
                 if len(patterns) == MOST:
                     return tuple(patterns)
     return tuple(patterns)
+
+
+class _WholePiece(str):
+    """A pattern as it is searched for, which is not cut again."""
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -170,7 +174,8 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes."""
+    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes. Where
+    nothing follows, the last digit depends on the value alone: it has a form of its own."""
     raw = value.encode(errors="replace")
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + raw).rstrip(b"=").decode()
@@ -178,9 +183,9 @@ def _in_base64(value: str) -> Iterator[str]:
         whole = (len(raw) + offset) * 8 // 6
         inner = encoded[first:whole]
         if len(inner) >= SHORTEST + 2:
-            yield inner
-            if (other := inner.translate(_URLSAFE)) != inner:
-                yield other
+            for digits, ended in ((inner, encoded), (inner.translate(_URLSAFE), encoded.translate(_URLSAFE))):
+                yield digits
+                yield _WholePiece([*_pieces(digits)][-1] + ended[whole:])
 
 
 _URLSAFE: Final = str.maketrans("+/", "-_")
