@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from windlass.base.errors import Invalid
+from windlass.base.http_in.connections import trust_check
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.builders.terraform.programs import InstalledPrograms
@@ -37,6 +38,8 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         async for finding in _records(settings):
             yield finding
         async for finding in _isolation(settings):
+            yield finding
+        for finding in _proxies(settings):
             yield finding
         async for finding in _native_databases():
             yield finding
@@ -144,6 +147,19 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
         yield warn("Isolation", lacks, part.advice)
+
+
+def _proxies(settings: Settings) -> Iterator[Finding]:
+    trusts = trust_check(settings.trusted_proxies)
+    if trusts("127.0.0.1") or trusts("::1"):
+        problem = (
+            "trusted_proxies names this machine itself, from which services without a network of their own "
+            "connect as well: they may write any address into the audit"
+        )
+        advice = (
+            "let the proxy connect from another address, as from its own container or machine, and name that"
+        )
+        yield warn("Proxies", problem, advice)
 
 
 # Databases, and what builds
