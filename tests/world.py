@@ -293,6 +293,7 @@ def fake_parts(
     owner: str | Callable[[], str] = "",
     home: str = "",
     programs: Programs | None = None,
+    server: str = "",
 ) -> Parts:
     return Parts(
         engine=engine,
@@ -304,6 +305,7 @@ def fake_parts(
         programs=programs or FakePrograms(),
         owner=owner if callable(owner) else (lambda: owner) if owner else None,
         home=home,
+        server=server,
     )
 
 
@@ -344,7 +346,9 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router, git, servers, owner, home, programs),
+            parts=fake_parts(
+                engine, router, git, servers, owner, home, programs, where.name if owner else ""
+            ),
             fetcher=fetcher,
             families=families,
             kinds=kinds,

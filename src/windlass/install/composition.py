@@ -114,6 +114,7 @@ def assemble(
         sites=SiteStore(folder.absolute() / SITES),
         uploads=UploadFiles(folder.absolute() / UPLOADS, settings.upload_reserve_bytes),
         routing=Routing(),
+        server=own.server,
         ownership=Ownership(settings.place, own.owner, own.home),
         programs=own.programs,
         point=point or no_point,

@@ -48,6 +48,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     where no other server can be."""
     programs: Programs
     """Terraform and OpenTofu."""
+    server: str = ""
+    """The id of the server of this data directory; empty if it is the only one of its database."""
     home: str = ""
     """The data directory as this machine has it open, if it is part of the owner; see `server_id.home_of`."""
 
@@ -82,6 +84,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         connector=DockerConnector(settings, installation, link),
         programs=InstalledPrograms(for_tools()),
         owner=await _owner(settings, engine),
+        server=await in_thread(owner_id, settings) if settings.database_url else "",
         home=await in_thread(home_of, folder) if engine.name == PROCESS else "",
     )
 

@@ -119,6 +119,8 @@ class Context(Struct, frozen=True, kw_only=True):
     uploads: UploadFiles
     """The archives of uploads at this server."""
     routing: Routing
+    server: str
+    """The id of this server, by its data directory; empty if it is the only one of its database."""
     ownership: Ownership
     """The owner of the local place."""
     programs: Programs

@@ -91,7 +91,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
             if await must_wait(ctx, tx, service, head):
                 await tx.work.again(claim, tx.now + int(LOOK * 1000))
                 return None
-            head = await begin(tx, service, status, head)
+            head = await begin(ctx, tx, service, status, head)
             status = await status_of(tx, service)
             step = _plan(head, status)
         return Task(step, claim, service, status, head)
@@ -101,11 +101,14 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
     return task
 
 
-async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
+async def begin(
+    ctx: Context, tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow
+) -> DeploymentRow:
     """Marks a waiting deployment as begun."""
     do = Do(deployment.action)
     details = particulars(deployment)
     details.began = tx.now
+    details.server, details.host = ctx.server, ctx.places.local.public_host if ctx.server else ""
     built = do not in BUILDS or details.made is not None
     state = WORDS[do].under_way if built else State.BUILDING
     deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)

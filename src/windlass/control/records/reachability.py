@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from msgspec.structs import replace
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 from windlass.base.errors import Unavailable
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.records.deployments import particulars
 from windlass.core.deploy.states import AT_REST, UP, State, plain
-from windlass.store import StatusRow
+from windlass.store import DeploymentRow, StatusRow
 
 LOST: Final = (
     "Start the server that runs this service: it does not answer, and no other server starts the service in "
@@ -20,6 +22,9 @@ AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it
 _ELSEWHERE: Final = (
     "Ask the server that runs this service, that of the place {}: its lines, inner addresses and uploads are "
     "only there"
+)
+_LOG_ELSEWHERE: Final = (
+    "Ask the other server that uses this engine{}: it began this deployment, and the log is only there"
 )
 _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
@@ -57,6 +62,18 @@ async def check_here(ctx: Context, service: str) -> None:
     place = await ctx.places.of(service)
     if not _is_reached(ctx, place):
         raise Unavailable(LOST if place.machine in ctx.ownership.lost else await _other_server(ctx, place))
+
+
+async def check_log_here(ctx: Context, deployment: DeploymentRow) -> None:
+    """Raises Unavailable if another server has the log of a deployment: servers that share an engine each
+    have the lines of what they began."""
+    await check_here(ctx, deployment.service)
+    details = particulars(deployment)
+    if details.server in {"", ctx.server}:
+        return
+    if not await asyncio.to_thread(ctx.logs.tail, deployment.service, 1, deployment=deployment.id):
+        is_known = details.host not in _THIS_MACHINE | {ctx.places.local.public_host}
+        raise Unavailable(_LOG_ELSEWHERE.format(f", {details.host}" if is_known else ""))
 
 
 async def _other_server(ctx: Context, place: Place) -> str:

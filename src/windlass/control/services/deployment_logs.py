@@ -15,7 +15,7 @@ from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of
-from windlass.control.records.reachability import check_here
+from windlass.control.records.reachability import check_log_here
 from windlass.control.request.paths import target
 from windlass.control.services.deployment_groups import (
     STAGE,
@@ -93,7 +93,7 @@ async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]
     most = call.asked(DeploymentLogQuery).tail
     entries: list[LogEntry] = []
     for past in group:
-        await check_here(ctx, past.service.id)
+        await check_log_here(ctx, past.row)
         lines = await asyncio.to_thread(ctx.logs.tail, past.service.id, most, deployment=past.row.id)
         entries += [*_beginning(past), *(_of_line(past, line) for line in lines), *_end(past)]
         entries.sort(key=_moment)

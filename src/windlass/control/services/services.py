@@ -21,7 +21,7 @@ from windlass.control.records.deployments import (
     status_of,
 )
 from windlass.control.records.names import reserve_declared
-from windlass.control.records.reachability import as_known
+from windlass.control.records.reachability import as_known, check_log_here
 from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
@@ -279,6 +279,7 @@ async def read_deployment(ctx: Context, call: Call) -> Reply:
 async def read_build_log(ctx: Context, call: Call) -> Reply:
     service, _, _ = await _read_service(ctx, ctx.store.reads, call)
     deployment = await _deployment(ctx.store.reads, call, service)
+    await check_log_here(ctx, deployment)
     return await log_reply(ctx, call, service, deployment.id)
 
 

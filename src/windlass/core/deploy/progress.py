@@ -113,6 +113,10 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The run of its release command."""
     began: int = 0
     ended: int = 0
+    server: str = ""
+    """The id of the server that began it, whose data directory has the log; empty if there is only one."""
+    host: str = ""
+    """The host under which public ports of that server are reached."""
 
     @property
     def commit_id(self) -> str | None:
