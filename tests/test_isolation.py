@@ -71,6 +71,7 @@ MEANS = [
     ("mounts", 0, "the key and other services included"),
     ("processes", 5, "sees all processes"),
     ("landlock", 0, "its view of the file system hides"),
+    ("network", 5, "shares the ports of this machine with all others"),
 ]
 
 
@@ -113,6 +114,7 @@ def test_complete_isolation_gives_no_warning(tmp_path, machine):
         "a view of the file system of its own",
         "a view of processes of its own",
         "Landlock rules for its files",
+        "a network of its own",
     ]
 
 

@@ -22,6 +22,7 @@ from windlass.core.deploy.workload import (
     Outcome,
     Phase,
     Presence,
+    RoutedAddress,
     ServiceAddress,
     StoredData,
     Usage,
@@ -174,6 +175,9 @@ class DeclarativeEngine:
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
         return ServiceAddress(f"{service}.windlass-{environment}.svc", internal)
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        return ()
 
     async def usage(self) -> Mapping[str, Usage]:
         return {}

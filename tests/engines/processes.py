@@ -13,11 +13,13 @@ import msgspec
 
 from tests.engines.stations import Opener
 from windlass.base.clock import SystemClock
+from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import Pauses, ProcessEngine
 
 
-def open_engine(folder: Path, **given: Any) -> ProcessEngine:
+def open_engine(folder: Path, *, networks: bool = True, **given: Any) -> ProcessEngine:
+    given.setdefault("isolation", Isolation("auto", folder, rules=NetworkRules() if networks else None))
     return ProcessEngine(folder, SystemClock(), pauses=Pauses(first=0.1, longest=0.4), weigh=0.2, **given)
 
 
@@ -28,6 +30,7 @@ class ProcessRig:
     }
 
     def __init__(self, folder: Path, **given: Any) -> None:
+        """`given` goes to `open_engine`."""
         self._given = given
         self.folder = folder / "engine"
         self._artifacts = folder / "artifacts"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec import structs
 
+from windlass.base.isolation.reaching import open_connection
 from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
 from windlass.engines.engine import Engine
 
@@ -169,7 +170,9 @@ async def ask(instance: Instance, internal: int) -> str:
     """Returns the answer of a program of these tests at one of its ports; empty while there is none."""
     try:
         async with asyncio.timeout(LONG):
-            reader, writer = await asyncio.open_connection(instance.address, instance.ports[internal])
+            reader, writer = await open_connection(
+                instance.network, instance.address, instance.ports[internal]
+            )
             said = await reader.read()
             writer.close()
             await writer.wait_closed()

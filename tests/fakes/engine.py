@@ -19,6 +19,7 @@ from windlass.core.deploy.workload import (
     Outcome,
     OutputLine,
     Phase,
+    RoutedAddress,
     ServiceAddress,
     StoredData,
     Usage,
@@ -268,7 +269,13 @@ class FakeEngine(EngineByHand):
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
         port = 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
-        return ServiceAddress("127.0.0.1", port, is_routed=self.takes == "native")
+        return ServiceAddress("127.0.0.1", port)
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        if self.takes != "native" or workload.alone:
+            return ()
+        at = await self.neighbour_address(workload.environment, workload.service, workload.name, internal)
+        return (RoutedAddress(at.host, at.port),)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
         return self.probes.listeners

@@ -187,7 +187,7 @@ def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp
         ({"artifact": artifact, "variables": {"PATH": str(named)}, "command": (f"{named}/x",)}, False),
         ({"artifact": structs.replace(artifact, environment={"PATH": str(named)})}, True),
     ):
-        cell = starter.cell(InstanceKey(SERVICE, 1, 0), wanted(**given))
+        cell = starter.cell(InstanceKey(SERVICE, 1, 0), wanted(**given), None)
         assert cell is not None
         assert (str(named) in cell["readable"]) is is_seen
 

@@ -153,6 +153,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isolation_readable: Annotated[
         Words, _says("Folders besides the system's that services may read, such as a compiler's")
     ] = ()
+    isolation_networks: Annotated[
+        bool, _says("Whether each instance has a network of its own, where the machine allows it")
+    ] = True
+    network_allow: Annotated[Words, _says("Networks that services may reach although private")] = ()
     parallel_deployments: Annotated[
         int,
         _says("How many deployments run at once, on this machine and on each other engine", ge=1, le=1000),

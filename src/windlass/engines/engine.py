@@ -24,6 +24,7 @@ from windlass.core.deploy.workload import (
     OutputLine,
     Phase,
     Presence,
+    RoutedAddress,
     ServiceAddress,
     StoredData,
     Usage,
@@ -262,8 +263,13 @@ class Engine(Protocol):
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
         """Returns where other services of the environment find this port, from now on and over all
-        generations, whether it runs or not. An instance that is `alone` answers there itself."""
+        generations, whether it runs or not."""
         ...
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        """Returns where the router has to listen for other services of the environment, so that they find
+        this port; none where instances are reached without it."""
+        return ()
 
     async def usage(self) -> Mapping[str, Usage]:
         """Returns the usage of every running instance, by its id."""

@@ -6,13 +6,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
 
 from windlass.base.clock import Clock
-from windlass.base.isolation.isolation import Isolation, Mode
+from windlass.base.isolation.isolation import Isolation, Mode, NetworkRules
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import BundledRepositories
@@ -141,7 +142,8 @@ def isolation_of(settings: Settings) -> Isolation:
     machine supports."""
     mode = cast(Mode, settings.isolation)
     try:
-        isolation = Isolation(mode, Path(settings.data_dir), settings.isolation_users, _readable(settings))
+        users, readable = settings.isolation_users, _readable(settings)
+        isolation = Isolation(mode, Path(settings.data_dir), users, readable, _network_rules(settings))
     except ValueError as error:
         raise BadSetting(f"isolation_users: {error}") from error
     if mode == "required" and (missing := isolation.missing()):
@@ -151,6 +153,17 @@ def isolation_of(settings: Settings) -> Isolation:
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
     return isolation
+
+
+def _network_rules(settings: Settings) -> NetworkRules | None:
+    if not settings.isolation_networks:
+        return None
+    for network in settings.network_allow:
+        try:
+            IPv4Network(network)
+        except ValueError as error:
+            raise BadSetting(f"network_allow: {network} is not a network, such as 10.0.0.0/8") from error
+    return NetworkRules(open=tuple(settings.network_allow), ports=(settings.port, settings.gateway_port))
 
 
 def _readable(settings: Settings) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ SERVER: Final = "WINDLASS_SERVER"
 VERSION: Final = "WINDLASS_SERVER_VERSION"
 MEMORY: Final = "WINDLASS_MEMORY"
 
+LISTEN: Final = "WINDLASS_LISTEN"
+"""The address to listen on, where the instance has a network of its own."""
 HOST: Final = "127.0.0.1"
 PATIENCE: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
@@ -33,6 +35,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 # which processes belong to an instance.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 _CGROUPS = Path("/sys/fs/cgroup")
+
+
+def host_of(variables: Variables) -> str:
+    return variables.get(LISTEN) or HOST
 
 
 def port_of(variables: Variables) -> int:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from windlass.launch.instance import (
-    HOST,
     become,
     data_of,
     finish,
     hold,
+    host_of,
     make_whole,
     memory_of,
     name_of,
@@ -62,7 +62,7 @@ def account_of(variables: Variables) -> MysqlAccount:
 def settings_of(variables: Variables) -> dict[str, str]:
     memory = memory_of(variables, 512)
     return {
-        "bind-address": HOST,
+        "bind-address": host_of(variables),
         "port": str(port_of(variables)),
         # A name without a folder lies in the data folder, however long the path to that is.
         "socket": "server.sock",

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from windlass.launch.instance import (
-    HOST,
+    LISTEN,
     VERSION,
     accompany,
     data_of,
     finish,
     hold,
+    host_of,
     make_whole,
     memory_of,
     name_of,
@@ -37,6 +38,7 @@ SIGNALS: Final = {
     signal.SIGHUP: signal.SIGHUP,
     signal.SIGQUIT: signal.SIGQUIT,
 }
+_FROM_EVERYWHERE: Final = "host all all all scram-sha-256"
 _ABSENT: Final = "windlass-database-is-absent"
 # A failing statement must not take a password with it into the log.
 _QUIETLY: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
@@ -61,8 +63,17 @@ def start(variables: Variables) -> NoReturn:
         # Its writer has ended, for we hold the lock; its process id may be another program's by now.
         (data / "postmaster.pid").unlink(missing_ok=True)
         cluster.settle(account)
+    if variables.get(LISTEN):
+        admit_others(data / "pg_hba.conf")
     os.chdir(data)
     accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNALS)
+
+
+def admit_others(rules: Path) -> None:
+    """Lets clients of other addresses than this one log in, with the password."""
+    lines = rules.read_text().splitlines()
+    if _FROM_EVERYWHERE not in lines:
+        rules.write_text("\n".join([*lines, _FROM_EVERYWHERE, ""]))
 
 
 def account_of(variables: Variables) -> PostgresAccount:
@@ -79,7 +90,7 @@ def settings_of(variables: Variables) -> dict[str, str]:
     """Returns settings for this much memory, of which each client needs some."""
     memory = memory_of(variables, 256)
     return {
-        "listen_addresses": HOST,
+        "listen_addresses": host_of(variables),
         "port": str(port_of(variables)),
         "unix_socket_directories": "",
         "shared_buffers": f"{min(max(memory // 4, 16), 8192)}MB",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from windlass.launch.instance import (
-    HOST,
     become,
     data_of,
     hold,
+    host_of,
     memory_of,
     password_of,
     port_of,
@@ -34,7 +34,7 @@ def settings_of(variables: Variables, data: Path) -> dict[str, str]:
     # Some of the memory is left for clients, and for the fork of the server that rewrites its journal.
     memory = memory_of(variables, 256) * 7 // 10
     return {
-        "bind": HOST,
+        "bind": host_of(variables),
         "port": str(port_of(variables)),
         "protected-mode": "no",  # there is a password
         "requirepass": password_of(variables, "REDIS_PASSWORD"),

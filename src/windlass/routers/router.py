@@ -19,14 +19,18 @@ class Endpoint(Struct, frozen=True):
 
     address: str
     port: int
+    network: str = ""
+    """The keeper of the network in which the address is; empty: it is reached from this machine."""
 
 
 class Listen(Struct, frozen=True):
-    """A TCP port of this machine that is to be listened on."""
+    """A TCP port of this machine, or of another network, that is to be listened on."""
 
     port: int
     local: bool = False
     """Only for this machine itself, whatever addresses public ports are on."""
+    inside: str = ""
+    """An address in another network, as `keeper/address`."""
 
 
 class Absence(StrEnum):
@@ -78,6 +82,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """The replacement of `path` on the way to the instance; None leaves it."""
     external: int | None = None
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
+    inside: str = ""
+    """The address of `external` in another network, as in `Listen`."""
     endpoints: tuple[Endpoint, ...] = ()
     site: str = ""
     """The folder of a release of a static site, which the router serves by itself, without endpoints."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +13,7 @@ from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
-from tests.engines.stations import Station, ask, wanted
-from tests.free_ports import free_port
+from tests.engines.stations import Station, wanted
 from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
@@ -127,52 +125,7 @@ async def test_a_path_cannot_climb_out_of_the_folder_of_its_instance(rig, statio
     assert found == {f"services/{SERVICE}/1-0/files/climbed"}
 
 
-# Ports.
-
-
-async def test_a_program_that_finds_its_port_taken_has_the_variable_named_in_its_log(rig, station):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
-        await station.apply(it)
-        seen = await station.ended(SERVICE)
-    assert "PORT" in seen.reason
-    assert f"port {port} of this machine is taken" in seen.reason
-
-
-async def test_the_log_of_a_program_that_ends_for_another_reason_does_not_mention_ports(rig, station):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))
-        assert (await station.ended(SERVICE)).reason == "exited with code 3"
-
-
-async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands_for_it(rig, station):
-    port = free_port()
-    for generation in (1, 2):
-        variables = {"PORT": str(port), "WHO": str(generation)}
-        it = wanted(rig.made(programs.SERVES), ports=[port], generation=generation, variables=variables)
-        await station.apply(it)
-    await station.hears("listening", times=2)
-    seen = await station.seen(SERVICE)
-    assert [await ask(each, port) for each in seen] == ["hello from 1", "hello from 2"]
-    assert port not in {each.ports[port] for each in seen}
-
-
-async def test_a_program_keeps_its_port_over_a_restart(rig, station):
-    it = wanted(rig.made(programs.ENDS), ports=[80])
-    made = await station.apply(it)
-    assert (await station.running(SERVICE, restarts=1)).ports == made.ports
-
-
-async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
-    claims = rig.folder / "ports"
-    it = wanted(rig.made(programs.SLEEPS), ports=[80, 81])
-    await station.apply(it)
-    assert len(list(claims.iterdir())) == 2
-    (claims / "10000").symlink_to("somebody/1-0")  # left by a Windlass that was killed in between
-    await station.engine.remove(SERVICE)
-    await station.engine.sweep(await station.engine.services())
-    assert list(claims.iterdir()) == []
+# Addresses.
 
 
 async def test_two_replicas_never_give_the_same_address(rig, station):

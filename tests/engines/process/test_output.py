@@ -111,7 +111,7 @@ async def test_output_of_a_program_takes_no_space_once_read(rig, station):
 
 
 async def test_a_long_backlog_loses_its_oldest_lines_and_reports_it(tmp_path):
-    rig = ProcessRig(tmp_path, backlog=100_000)
+    rig = ProcessRig(tmp_path, networks=False, backlog=100_000)
     with socket.create_server(("127.0.0.1", 0)) as begins:
         port = str(begins.getsockname()[1])
         it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000", "BEGINS": port})

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
+from windlass.base.isolation.network import CellNetwork
+
 Identity = Literal["user", "namespace", "none"]
 """`user`: a user of the machine reserved for this service. `namespace`: a user namespace without rights.
 `none`: neither."""
@@ -38,3 +40,5 @@ class Cell(TypedDict):
     most_memory: NotRequired[int]
     """Limit of private memory of each process, in bytes."""
     largest_file: NotRequired[int]
+    network: NotRequired[CellNetwork]
+    """Its own network; without one, it has that of the machine."""

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from windlass.base.isolation import calls, landlock, mounts
+from windlass.base.isolation import calls, landlock, mounts, network
 from windlass.base.isolation.cell import Cell
 
 SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
@@ -30,6 +30,7 @@ _NAMES: Final = {
     calls.CLONE_NEWNS: "mnt",
     calls.CLONE_NEWIPC: "ipc",
     calls.CLONE_NEWPID: "pid",
+    calls.CLONE_NEWNET: "net",
 }
 _OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database drops root with these."""
@@ -38,6 +39,7 @@ _OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
 def namespaces(cell: Cell) -> int:
     flags = calls.CLONE_NEWUSER if cell["identity"] == "namespace" else 0
     flags |= calls.CLONE_NEWNS | calls.CLONE_NEWIPC if cell["mounts"] else 0
+    flags |= calls.CLONE_NEWNET if "network" in cell else 0
     return flags | (calls.CLONE_NEWPID if cell["processes"] else 0)
 
 
@@ -45,9 +47,13 @@ def enter(cell: Cell) -> None:
     """Creates the namespaces and mounts of a cell. Only child processes are in the process namespace."""
     outside = os.geteuid(), os.getegid()
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
+    before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC) if "network" in cell else -1
     calls.unshare(namespaces(cell))
     if cell["identity"] == "namespace":
         _map(cell["inner"], *outside)
+    if "network" in cell:
+        network.arrange(cell["network"], before)
+        os.close(before)
     if cell["mounts"]:
         mounts.arrange(cell)
 

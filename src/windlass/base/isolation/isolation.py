@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -18,6 +18,7 @@ from msgspec import Struct
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
+from windlass.base.isolation.network import CellNetwork, resolvers
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
 
@@ -52,7 +53,26 @@ _MEANING: Final = {
         "Landlock rules for its files",
         "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
     ),
+    "network": (
+        "a network of its own",
+        "run Windlass as root, on a kernel with network namespaces, veth and nf_tables",
+    ),
 }
+CLOSED: Final = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
+)  # fmt: skip
+"""Networks that services do not reach unless the operator opens them: private ones, those of this machine,
+and the address at which a cloud tells keys of the machine."""
+
+
+class NetworkRules(Struct, frozen=True):
+    """What services reach besides the public network and their own environment."""
+
+    open: tuple[str, ...] = ()
+    """Networks that are private."""
+    ports: tuple[int, ...] = ()
+    """TCP ports of this machine: those of the gateway and the API."""
 
 
 class MissingPart(Struct, frozen=True):
@@ -82,9 +102,17 @@ def _findings(first: int, last: int) -> Findings:
 
 
 class Isolation:
-    def __init__(self, mode: Mode, folder: Path, users: str = USERS, readable: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        mode: Mode,
+        folder: Path,
+        users: str = USERS,
+        readable: Sequence[str] = (),
+        rules: NetworkRules | None = None,
+    ) -> None:
         """`folder` is the data directory. `readable` lists more folders that services may read, besides the
-        system's. Raises a ValueError if `users` is wrong."""
+        system's. `rules`: None, and all services share the network of the machine. Raises a ValueError if
+        `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self.folders = (folder.absolute(), self._folder)
@@ -92,12 +120,13 @@ class Isolation:
         self._numbers = range_of(users)
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
+        self._rules = rules
 
     def missing(self) -> list[MissingPart]:
         if self.mode == "off":
             return []
         findings = self._findings()
-        why = findings["why"]
+        why = self._why()
         return [
             MissingPart(
                 part, what, why[part], _means(part, findings), _FIRST if _waits(part, findings) else advice
@@ -117,11 +146,33 @@ class Isolation:
         }
         named = [identity[findings["identity"]]] if findings["identity"] in identity else []
         return named + [
-            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in findings["why"]
+            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in self._why()
         ]
+
+    def _why(self) -> Mapping[str, str]:
+        """Returns the reason for each part that services do not have here."""
+        why = self._findings()["why"]
+        if self._rules is None and "network" not in why:
+            return {**why, "network": "isolation_networks is off"}
+        return why
 
     def _findings(self) -> Findings:
         return findings(self._numbers[0], self._numbers[-1])
+
+    def has_networks(self) -> bool:
+        """Returns whether each instance has a network of its own."""
+        return self._rules is not None and self.mode != "off" and self._findings()["network"]
+
+    def trunk(self) -> CellNetwork:
+        """Returns the network that leads from all environments to others."""
+        rules = self._rules or NetworkRules()
+        return CellNetwork(
+            kind="trunk",
+            resolvers=resolvers(),
+            open=list(rules.open),
+            closed=list(CLOSED),
+            ports=[port for port in rules.ports if port],
+        )
 
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""
@@ -138,13 +189,14 @@ class Isolation:
         temporary: Path,
         most_memory: int = 0,
         largest_file: int = 0,
+        network: CellNetwork | None = None,
     ) -> Cell | None:
         """Returns the cell of a service; None if isolation is off."""
         if self.mode == "off":
             return None
         findings, owner = self._findings(), self.owner(name)
         ours = os.geteuid()
-        return Cell(
+        cell = Cell(
             identity=findings["identity"],
             uid=ours if owner is None else owner,
             inner=ours or _NOBODY,
@@ -160,11 +212,14 @@ class Isolation:
             most_memory=most_memory,
             largest_file=largest_file,
         )
+        if network is not None:
+            cell["network"] = network
+        return cell
 
 
 def _waits(part: str, findings: Findings) -> bool:
     """True if a part is missing only because services have no user of their own."""
-    return part in ("mounts", "processes") and findings["identity"] == "none"
+    return part in ("mounts", "processes", "network") and findings["identity"] == "none"
 
 
 def _means(part: str, findings: Findings) -> str:
@@ -181,6 +236,11 @@ def _means(part: str, findings: Findings) -> str:
             )
         case "processes":
             return "it sees all processes of this machine, with their command lines"
+        case "network":
+            return (
+                "it shares the ports of this machine with all others: one that listens where another one did "
+                "gets what is sent there"
+            )
         case "landlock" if findings["mounts"]:
             return "nothing but its view of the file system hides files of others from it"
         case _:

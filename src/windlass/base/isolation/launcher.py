@@ -20,9 +20,9 @@ import socket
 import sys
 import termios
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn, TypedDict
+from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, step
+from windlass.base.isolation import calls, inside, keeping, step
 from windlass.base.isolation.cell import Cell
 
 GO: Final = b"go\n"
@@ -46,6 +46,8 @@ class LaunchRequest(TypedDict):
     """True if the program reads from a descriptor of the request, and not from /dev/null."""
     has_terminal: bool
     """True if that input is a terminal, which the program controls."""
+    keeps: NotRequired[str]
+    """Instead of a command: the file of a process that keeps a network."""
     cgroup: str
     """The cgroup that it enters before anything else; empty to stay in that of the launcher."""
 
@@ -182,6 +184,8 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
 def _program(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, first: int | None
 ) -> NoReturn:
+    if "keeps" in request:
+        _keep(request["keeps"], request["cell"], go, answer)
     inside.confine(request["cell"])
     input = streams.input
     if input is None:
@@ -200,6 +204,14 @@ def _program(
     if not request["waits"]:
         _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
     inside.give_up(request["command"], error)
+
+
+def _keep(file: str, cell: Cell | None, go: int, answer: int) -> NoReturn:
+    os.setsid()
+    _tell(answer, {"ready": True})
+    if os.read(go, len(GO)) != GO:
+        os._exit(NEVER)
+    keeping.keep(file, leads_out=cell is not None and cell["network"]["kind"] == "trunk")
 
 
 def _tell(answer: int, report: LaunchAnswer) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from windlass.base.isolation import calls
 from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.network import CellNetwork
 
 PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program gets its own)
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
@@ -22,6 +23,7 @@ PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _RESOLVER: Final = "/etc/resolv.conf"
+_HOSTS: Final = "/etc/hosts"
 
 
 class _MountPoint(NamedTuple):
@@ -35,10 +37,13 @@ def arrange(cell: Cell) -> None:
     """Mounts the file system of a cell. Called in a mount namespace of its own."""
     places = _places(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
+    hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
     covers = [place.path for place in places if _put(place, copies)]
     if cell["name"] and covers:
         _introduce(cell, covers[0])
+    if "network" in cell and covers:
+        _name_servers(cell["network"], hosts, covers[0])
     for path in covers:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
 
@@ -123,14 +128,31 @@ def _introduce(cell: Cell, cover: str) -> None:
         if os.path.isfile(list):  # noqa: PTH113 (this runs at every start)
             with open(list) as original:  # noqa: PTH123
                 text = original.read()
-            own = f"{cover}/.{os.path.basename(list)}"  # noqa: PTH119
-            with open(own, "w") as written:  # noqa: PTH123
-                written.write(f"{text.rstrip()}\n{line}")
-            os.chmod(own, 0o644)  # noqa: PTH101
-            copy = calls.mount_copy(own)
-            calls.set_attributes(copy, _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY)
-            calls.mount_at(copy, os.path.realpath(list))
-            os.close(copy)
+            _replace(list, f"{text.rstrip()}\n{line}", cover)
+
+
+def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
+    """Has programs find others of their environment by name, and ask DNS servers that they can reach."""
+    if os.path.isfile(_RESOLVER):  # noqa: PTH113
+        servers = "".join(f"nameserver {server}\n" for server in network.get("resolvers", []))
+        _replace(_RESOLVER, servers, cover)
+    if hosts is not None and os.path.isfile(_HOSTS):  # noqa: PTH113
+        _put_copy(hosts, _HOSTS)
+
+
+def _replace(path: str, text: str, cover: str) -> None:
+    """Shows another text where a file of the machine is. It is kept below a covered folder."""
+    own = f"{cover}/.{os.path.basename(path)}"  # noqa: PTH119
+    with open(own, "w") as written:  # noqa: PTH123
+        written.write(text)
+    os.chmod(own, 0o644)  # noqa: PTH101
+    _put_copy(calls.mount_copy(own), path)
+
+
+def _put_copy(copy: int, path: str) -> None:
+    calls.set_attributes(copy, _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY)
+    calls.mount_at(copy, os.path.realpath(path))
+    os.close(copy)
 
 
 def _make(path: str, *, is_folder: bool) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final, TypedDict
 
-from windlass.base.isolation import calls, inside, landlock
+from windlass.base.isolation import calls, inside, landlock, network
 from windlass.base.isolation.cell import Cell, Identity
 
 # Capabilities that root needs to give each service a user of its own and to manage its files.
@@ -23,6 +23,7 @@ class Findings(TypedDict):
     mounts: bool
     processes: bool
     landlock: int
+    network: bool
     why: dict[str, str]
     """The reason for each missing part."""
 
@@ -59,7 +60,20 @@ def try_all(uid: int, last: int) -> Findings:
         processes = not failure
         if failure:
             why["processes"] = failure
-    return Findings(identity=identity, mounts=mounts, processes=processes, landlock=version, why=why)
+    if not processes:
+        why["network"] = "needs a view of processes of its own"
+    elif identity != "user":
+        why["network"] = "needs root"
+    elif failure := network.try_all():
+        why["network"] = failure
+    return Findings(
+        identity=identity,
+        mounts=mounts,
+        processes=processes,
+        landlock=version,
+        network="network" not in why,
+        why=why,
+    )
 
 
 def _no_users(first: int, last: int) -> str:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from windlass.base.isolation.reaching import open_connection
 from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.deploying.other_machines import hosts_of, machine_of
@@ -109,7 +110,7 @@ async def _page_at(endpoint: Endpoint, host: str) -> _Page:
     """Returns the first page. Its status is 0 if there is no answer."""
     try:
         async with asyncio.timeout(ANSWERED):
-            reader, writer = await asyncio.open_connection(endpoint.address, endpoint.port)
+            reader, writer = await open_connection(endpoint.network, endpoint.address, endpoint.port)
             try:
                 writer.write(
                     f"GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: windlass-probe\r\n"

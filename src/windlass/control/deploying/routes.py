@@ -21,7 +21,7 @@ from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
-from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
+from windlass.core.deploy.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError
 from windlass.store import NameRow, StatusRow
 
@@ -29,14 +29,15 @@ _log = log("routes")
 
 
 async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
-    """Listens for both at once, or raises RouteError with nothing changed. One that runs alone listens itself
-    where its neighbours find it: the router leaves these ports to it."""
+    """Listens for both at once, or raises RouteError with nothing changed. One that runs alone may listen
+    itself where its neighbours find it: the router leaves these ports of the machine to it."""
     workloads = [workload for workload in (new, old) if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
     sockets = {listen for workload in workloads for listen in _public(workload)}
-    inside = [await _inside(ctx, workload) for workload in workloads if not new.alone]
-    sockets |= {Listen(port, local=True) for ports in inside for port in ports.values()}
+    for workload in workloads:
+        inside = [listen for _, listen in await _inside(ctx, workload)]
+        sockets |= {listen for listen in inside if listen.inside or not new.alone}
     service = new.service
     place = await ctx.places.of(service)
     await _leave_former(ctx, place, service)
@@ -45,26 +46,28 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
     """Returns whether the router has to listen for the new one where instances of the old one listen."""
-    return old is not None and old.alone and bool(await _inside(ctx, new))
+    return old is not None and old.alone and any(not at.inside for _, at in await _inside(ctx, new))
 
 
 def _public(workload: Workload) -> list[Listen]:
     return [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
 
 
-async def _inside(ctx: Context, workload: Workload) -> dict[str, int]:
-    """By port name: where its neighbours find it, if the router has to listen there for them."""
+async def _inside(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
+    """Returns where the router has to listen for other services of the environment."""
     place = await ctx.places.of(workload.service)
-    if workload.alone:
-        return {}
-    addresses = {
-        port.name: await place.engine.neighbour_address(
-            workload.environment, workload.service, workload.name, port.internal
-        )
+    return [
+        (port, _listen_inside(address))
         for port in workload.ports
         if port.protocol != "UDP"
-    }
-    return {name: address.port for name, address in addresses.items() if address.is_routed}
+        for address in await place.engine.routed_addresses(workload, port.internal)
+    ]
+
+
+def _listen_inside(at: RoutedAddress) -> Listen:
+    if at.network:
+        return Listen(at.port, inside=f"{at.network}/{at.host}")
+    return Listen(at.port, local=True)
 
 
 async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
@@ -284,7 +287,7 @@ async def _routes(
 ) -> list[Route]:
     """Returns the routes of a workload. Where another machine serves it, these are only its names."""
     is_elsewhere = machine_of(ctx, place) is not None
-    inside = {} if is_elsewhere else await _inside(ctx, workload)
+    inside = [] if is_elsewhere else await _inside(ctx, workload)
     routes: list[Route] = []
     for port in workload.ports:
         endpoints = endpoints_of(port, instances)
@@ -307,27 +310,30 @@ async def _routes(
                 )
             )
         elif not is_elsewhere and (external := listens(port)) is not None:
-            routes.append(_tcp(workload, port, external, endpoints))
-        if port.name in inside:
-            routes.append(_tcp(workload, port, inside[port.name], endpoints))
+            routes.append(_tcp(workload, port, Listen(external), endpoints))
+        routes += [_tcp(workload, port, at, endpoints) for neighbours, at in inside if neighbours is port]
     return routes
 
 
-def _tcp(workload: Workload, port: WorkloadPort, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
+def _tcp(workload: Workload, port: WorkloadPort, at: Listen, endpoints: tuple[Endpoint, ...]) -> Route:
     return Route(
         service=workload.service,
         port=port.name,
         title=workload.name,
         org=workload.org,
         kind="tcp",
-        external=external,
+        external=at.port,
+        inside=at.inside,
         endpoints=endpoints,
     )
 
 
 def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
-    addresses = [(instance.address, instance.ports.get(port.internal)) for instance in instances]
-    return tuple(Endpoint(address, number) for address, number in addresses if number)
+    return tuple(
+        Endpoint(instance.address, number, instance.network)
+        for instance in instances
+        if (number := instance.ports.get(port.internal))
+    )
 
 
 def all_endpoints(workload: Workload, instances: Sequence[Instance]) -> list[Endpoint]:

@@ -82,6 +82,7 @@ class DatabaseKind(ServiceKind[Database]):
             ports=(_port(port, await public_port(ctx, service) if public else None),),
             volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
             alone=True,
+            direct=True,
             ready=(_native_probe(place, type, port) if native else databases.ready(type),),
             alive=() if native else (databases.alive(type),),
             # A server that is ended in the middle of writing takes long to come back.

@@ -293,7 +293,17 @@ class ServiceKind(Generic[S]):
 
 def _without_instances(workload: Workload) -> Workload:
     """Returns a workload that the router serves from files: nothing of it runs."""
-    return replace(workload, volumes=(), alone=False, instances=0, most=0, ready=(), watched=False, alive=())
+    return replace(
+        workload,
+        volumes=(),
+        alone=False,
+        direct=False,
+        instances=0,
+        most=0,
+        ready=(),
+        watched=False,
+        alive=(),
+    )
 
 
 AnyKind: TypeAlias = ServiceKind[Any]

@@ -143,6 +143,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     alone: bool = False
     """It cannot run beside its older generation, because they share what they write to."""
+    direct: bool = False
+    """It is `alone`, and listens on all of its addresses: other services connect to it without a router."""
     instances: int = 1
     most: int = 1
     """The least and the greatest number of instances."""
@@ -187,6 +189,7 @@ def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
         command=command[1:] if is_image else command,
         ports=(),
         alone=False,
+        direct=False,
         ready=(),
         watched=False,
         alive=(),
@@ -213,6 +216,9 @@ class Instance(Struct, frozen=True, kw_only=True):
     """The port inside to the port that reaches it at `address`, as far as known."""
     inside: str = ""
     """An address of its own, where it may be reached without a go-between; empty if it has none."""
+    network: str = ""
+    """The keeper of its own network, in which `address` is (base/isolation/network.py); empty if it has that
+    of the machine."""
     exit_code: int | None = None
     reason: str = ""
     """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""
@@ -261,8 +267,15 @@ class ServiceAddress(Struct, frozen=True):
 
     host: str
     port: int
-    is_routed: bool = False
-    """The router listens there for them, except for a service that runs `alone`."""
+
+
+class RoutedAddress(Struct, frozen=True):
+    """An address where the router listens for other services of an environment."""
+
+    host: str
+    port: int
+    network: str = ""
+    """The keeper of the network in which the address is; empty: it is of this machine."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -88,4 +88,4 @@ class EngineByHand(Engine, Copies):
     async def speaks_http(self, instance: Instance, port: int) -> bool:
         # From outside, a port that was not published is reached at an address of the instance only.
         address = instance.inside if self.has_go_between else instance.address
-        return bool(address) and await probes.speaks_http(address, port)
+        return bool(address) and await probes.speaks_http(address, port, instance.network)

@@ -23,6 +23,7 @@ _LINE: Final = re.compile(
 """A line of /proc/net/tcp or tcp6 about a socket that listens."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared, not bound)
 _LOCAL: Final = "127.0.0.1"
+_LOCAL_6: Final = "::1"
 
 
 class ListeningPort(Struct, frozen=True, order=True):
@@ -31,13 +32,15 @@ class ListeningPort(Struct, frozen=True, order=True):
     port: int
     address: str
 
-    def takes(self, *, from_outside: bool) -> bool:
+    def takes(self, *, from_outside: bool, own_network: bool = False) -> bool:
         """True if it takes the connections of Windlass, which come from outside of a container, or else to
-        127.0.0.1."""
+        127.0.0.1; in a network of its own also to [::1]."""
         if self.address in _EVERYWHERE:
             return True
         is_loopback = self.address.startswith("127.") or self.address == "::1"
-        return not is_loopback if from_outside else self.address == _LOCAL
+        if from_outside:
+            return not is_loopback
+        return self.address == _LOCAL or (own_network and self.address == _LOCAL_6)
 
 
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
@@ -72,13 +75,18 @@ def find_misplacement(
     `from_outside`: connections come from outside of the copy's network.
     """
     own = {port} if from_outside else {port, copy.ports.get(port, port)}
-    reached = {listener.port for listener in listeners if listener.takes(from_outside=from_outside)}
+    reached = {
+        listener.port
+        for listener in listeners
+        if listener.takes(from_outside=from_outside, own_network=bool(copy.network))
+    }
     if reached & own:
         return None
     declared = {declared_port.internal for declared_port in workload.ports} | {*copy.ports.values()}
     is_whole = not reached & declared
     if others := sorted(reached - declared):
-        advice = _other_port(workload, port, others, is_shared=not from_outside)
+        is_shared = not from_outside and not copy.network
+        advice = _other_port(workload, port, others, is_shared=is_shared)
         return Misplacement(advice, others[0] if len(others) == 1 else None, is_whole)
     hidden = [listener for listener in listeners if listener.port in own or listener.port not in declared]
     if hidden:

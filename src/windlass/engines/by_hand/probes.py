@@ -7,6 +7,7 @@ import ssl
 import time
 from contextlib import suppress
 
+from windlass.base.isolation.reaching import open_connection
 from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
 from windlass.engines.by_hand.copies import Executor
 from windlass.engines.engine import EngineError, InstanceEnded
@@ -74,7 +75,7 @@ async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) 
     is_local = instance.inside and instance.address == _HERE
     streams = await _directly(instance.inside, probe) if is_local else None
     is_behind = streams is None and engine.has_go_between
-    reader, writer = streams or await asyncio.open_connection(instance.address, port)
+    reader, writer = streams or await open_connection(instance.network, instance.address, port)
     try:
         # Docker's proxy takes every connection, and hangs up if nothing listens in the container.
         if is_behind and await _hangs_up(reader):
@@ -149,7 +150,9 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    reader, writer = await asyncio.open_connection(instance.address, port, ssl=_tls_context(probe.scheme))
+    reader, writer = await open_connection(
+        instance.network, instance.address, port, _tls_context(probe.scheme)
+    )
     try:
         path = probe.path if probe.path.startswith("/") else f"/{probe.path}"
         writer.write(
@@ -170,11 +173,11 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
     return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
 
 
-async def speaks_http(address: str, port: int) -> bool:
+async def speaks_http(address: str, port: int, network: str = "") -> bool:
     """True if a server answers HTTP there, whatever it answers."""
     try:
         async with asyncio.timeout(_ANSWERED):
-            reader, writer = await asyncio.open_connection(address, port)
+            reader, writer = await open_connection(network, address, port)
             try:
                 writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 return await reader.readexactly(len(_HTTP)) == _HTTP

@@ -19,12 +19,14 @@ from msgspec import structs
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.network import service_address
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
     Outcome,
+    RoutedAddress,
     ServiceAddress,
     StoredData,
     Usage,
@@ -93,7 +95,9 @@ class ProcessEngine(EngineByHand):
         self._output = OutputReader(self._records, clock, backlog)
         self._isolation = isolation or Isolation("auto", folder)
         environment = InstanceEnvironment(self._records, self._claims, self._places)
-        self._starter = InstanceStarter(self._records, environment, self._groups, clock, self._isolation)
+        self._starter = InstanceStarter(
+            self._records, environment, self._groups, clock, self._isolation, self._places
+        )
         self._instances = Instances(
             self._records,
             self._claims,
@@ -112,6 +116,7 @@ class ProcessEngine(EngineByHand):
             self._groups,
             self._counting,
             self._orphans,
+            self._starter.networks,
             weigh,
         )
         self._prepared = False
@@ -219,7 +224,7 @@ class ProcessEngine(EngineByHand):
         return await self._instances.inspector.listeners(key)
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        return listening.queued(instance.ports.get(port, port))
+        return listening.queued(instance.ports.get(port, port), instance.network)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Copies nothing: what a builder made is on this machine."""
@@ -229,7 +234,27 @@ class ProcessEngine(EngineByHand):
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
         self._prepare()
-        return ServiceAddress(ports.HOST, self._places.of(service, internal), is_routed=True)
+        if not await self._starter.networks.is_offered():
+            return ServiceAddress(ports.HOST, self._places.of(service, internal))
+        address = service_address(self._places.number_of(service))
+        self._starter.networks.introduce(environment, name, address)
+        return ServiceAddress(address, internal)
+
+    async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
+        self._prepare()
+        networks, service = self._starter.networks, workload.service
+        if not await networks.is_offered():
+            # One that runs alone listens there itself.
+            return () if workload.alone else (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
+        routed: list[RoutedAddress] = []
+        if not workload.direct:
+            address = service_address(self._places.number_of(service))
+            routed.append(RoutedAddress(address, internal, await networks.hub(workload.environment)))
+        # For instances that began before there were networks.
+        former = self._places.known(service).get(internal)
+        if former is not None and not workload.alone:
+            routed.append(RoutedAddress(ports.HOST, former))
+        return routed
 
     async def usage(self) -> Mapping[str, Usage]:
         table = await self._counting.now()
@@ -257,6 +282,7 @@ class ProcessEngine(EngineByHand):
         await self._orphans.end(await self._counting.now())
         self._claims.tidy()
         self._records.removed.forget(erase)
+        await self._patrol.tidy_networks()
         await self._output.finish_all()
 
     async def set_aside(self, service: str, into: Path) -> None:

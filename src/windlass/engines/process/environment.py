@@ -35,9 +35,14 @@ class InstanceEnvironment:
     def __init__(self, records: RecordStore, claims: ports.PortClaims, places: ports.PortAddresses) -> None:
         self._records, self._claims, self._places = records, claims, places
 
-    def ports(self, key: InstanceKey, wanted: Workload, record: Record) -> dict[int, int]:
-        """Returns the port of this machine for each port inside. One that runs alone keeps its ports."""
+    def ports(
+        self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
+    ) -> dict[int, int]:
+        """Returns the port for each port inside: the same in a network of its own, else one of this machine.
+        One that runs alone keeps its ports."""
         internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
+        if has_network:
+            return {port: port for port in internal}
         if wanted.alone:
             return {port: self._places.of(key.service, port) for port in internal}
         return {port: self._port(key, record.ports.get(port)) for port in internal}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from windlass.base.isolation.network import NetworkKeeper
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.by_hand.listeners import ListeningPort
 from windlass.engines.process import kernel, listening
@@ -45,8 +46,11 @@ class InstanceInspector:
         return {**record.ports, **supervisor.heard}
 
     async def _ports_of(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
-        listened = listening.read_listeners()
+        network = network_of(record)
+        listened = listening.read_listeners(network)
         heard = {inner: port for inner, port in record.ports.items() if port in listened}
+        if network:
+            return heard  # whatever listens there belongs to the instance
         own_choice = {
             inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
         }
@@ -69,6 +73,13 @@ class InstanceInspector:
         return [process.stat.pid for process in owned]
 
 
+def network_of(record: Record) -> str:
+    """Returns the keeper of the network of an instance; empty if it has none of its own."""
+    if record.cell is None or "network" not in record.cell or record.first is None:
+        return ""
+    return str(NetworkKeeper(record.first.pid, record.first.start))
+
+
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
     return Instance(
         id=key.id,
@@ -81,6 +92,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         reason=record.reason,
         restarts=record.restarts,
         started_at=record.started_at,
+        network=network_of(record),
     )
 
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base.isolation.network import NetworkKeeper
+from windlass.base.isolation.reaching import in_network
 from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 
 _NETLINK_SOCK_DIAG: Final = 4
@@ -33,29 +35,34 @@ Listened = Mapping[int, set[int]]
 """Inodes of sockets, by port."""
 
 
-def read_listeners() -> Listened:
+def read_listeners(keeper: str = "") -> Listened:
+    """`keeper` is that of another network than this machine's."""
     inodes: dict[int, set[int]] = {}
     try:
-        for port, inode, _ in _read_sockets():
+        for port, inode, _ in _read_sockets(keeper):
             inodes.setdefault(port, set()).add(inode)
     except OSError:
-        return _from_tables()
+        return _from_tables(_process_in(keeper))
     return inodes
 
 
-def queued(port: int) -> int | None:
-    """Returns how many connections to a port of this machine wait to be accepted; None if nothing listens
-    there."""
+def queued(port: int, keeper: str = "") -> int | None:
+    """Returns how many connections to a port wait to be accepted; None if nothing listens there."""
     try:
-        queues = [queue for number, _, queue in _read_sockets() if number == port]
+        queues = [queue for number, _, queue in _read_sockets(keeper) if number == port]
     except OSError:
-        return queued_at("".join(_texts("self")), port)
+        return queued_at("".join(_texts(_process_in(keeper))), port)
     return sum(queues) if queues else None
 
 
-def _read_sockets() -> Iterator[tuple[int, int, int]]:
+def _process_in(keeper: str) -> int | str:
+    return NetworkKeeper.read(keeper).pid if keeper else "self"
+
+
+def _read_sockets(keeper: str) -> Iterator[tuple[int, int, int]]:
     """Yields port, inode and queue of each listener."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asked:
+    kind = socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG
+    with in_network(keeper, lambda: socket.socket(*kind)) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
             yield from _ask(asked, family)
 
@@ -98,9 +105,9 @@ def of(pids: Sequence[int]) -> list[ListeningPort]:
     return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})
 
 
-def _from_tables() -> Listened:
+def _from_tables(process: int | str) -> Listened:
     inodes: dict[int, set[int]] = {}
-    for listener, inode in _tables("self"):
+    for listener, inode in _tables(process):
         inodes.setdefault(listener.port, set()).add(inode)
     return inodes
 

@@ -11,6 +11,7 @@ from windlass.base.log import log
 from windlass.engines.process import exit_reason, memory
 from windlass.engines.process.cgroups import Cgroups
 from windlass.engines.process.instances import Instances
+from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
@@ -19,6 +20,8 @@ from windlass.engines.process.records import RecordStore
 
 EVERY: Final = 1.0
 """Seconds between two rounds."""
+_TIDY_EVERY: Final = 60.0
+"""Seconds between two looks for networks that nothing needs."""
 _log = log("engines.process")
 
 
@@ -32,11 +35,12 @@ class Patrol:
         groups: Cgroups,
         counting: ProcessCounter,
         orphans: Orphans,
+        networks: Networks,
         weigh_every: float,
     ) -> None:
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
-        self._weigh_every = weigh_every
+        self._networks, self._weigh_every = networks, weigh_every
         self._has_found = False
         self._heard = -1
 
@@ -55,7 +59,7 @@ class Patrol:
         self._has_found = True
 
     async def run(self, prepare: Callable[[], None]) -> None:
-        weighed = time.monotonic()
+        weighed = tidied = time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
             try:
@@ -66,8 +70,17 @@ class Patrol:
                 if time.monotonic() - weighed >= self._weigh_every:
                     weighed = time.monotonic()
                     await self._weigh()
+                if time.monotonic() - tidied >= _TIDY_EVERY:
+                    tidied = time.monotonic()
+                    await self.tidy_networks()
             except Exception:  # noqa: BLE001 (the loop must outlive a round that fails)
                 _log.exception("A look at the instances failed; the next one follows")
+
+    async def tidy_networks(self) -> None:
+        """Ends networks that no instance is in."""
+        records = (self._records.known(key) for key in self._records.find())
+        cells = (record.cell for record in records if record and record.cell)
+        await self._networks.tidy({cell["network"].get("outer", "") for cell in cells if "network" in cell})
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""

@@ -17,6 +17,10 @@ from windlass.engines.engine import EngineError
 from windlass.engines.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
+NUMBERS: Final = range(100_001, 100_001 + 32_767)
+"""Numbers of services for their own addresses. They are kept like ports, and are none."""
+_NUMBER: Final = 0
+"""Stands for the port inside of a service's number."""
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
 INSTANCES: Final = range(10_000, 20_000)
 SERVICES: Final = range(20_000, 32_000)
@@ -103,6 +107,14 @@ class PortAddresses:
             self._known.setdefault(service, {})[internal] = port
         return port
 
+    def number_of(self, service: str) -> int:
+        """Returns the lasting number of a service, from 1 on."""
+        number = self._known.get(service, {}).get(_NUMBER)
+        if number is None:
+            number = self._read().get(safe(service), {}).get(_NUMBER) or self._choose(service, _NUMBER)
+            self._known.setdefault(service, {})[_NUMBER] = number
+        return number - NUMBERS[0] + 1
+
     def services(self) -> set[str]:
         return set(self._read())
 
@@ -128,7 +140,10 @@ class PortAddresses:
             ports = places.setdefault(service, {})
             if internal not in ports:
                 taken = {port for own in places.values() for port in own.values()}
-                ports[internal] = _choose(SERVICES, lambda port: port not in taken and free(port))
+                if internal == _NUMBER:
+                    ports[internal] = _choose(NUMBERS, lambda number: number not in taken)
+                else:
+                    ports[internal] = _choose(SERVICES, lambda port: port not in taken and free(port))
             return ports[internal]
 
     @contextmanager

@@ -38,6 +38,8 @@ class SpawnRequest(Struct, frozen=True):
     output: Path
     cell: Cell | None = None
     cgroup: str = ""
+    keeps: str = ""
+    """Instead of a command: the file of a process that keeps a network."""
 
 
 class SpawnedProcess(NamedTuple):
@@ -122,7 +124,7 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
     for name, value in request.environment.items():
         if "\0" in name + value:
             raise ValueError(f"embedded null character in the variable {name}")
-    return LaunchRequest(
+    launch = LaunchRequest(
         command=tuple(request.command),
         folder=str(request.folder),
         environment=dict(request.environment),
@@ -133,6 +135,9 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
         has_terminal=False,
         cgroup="",
     )
+    if request.keeps:
+        launch["keeps"] = request.keeps
+    return launch
 
 
 def _identify(pid: int) -> Process:

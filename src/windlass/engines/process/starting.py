@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Final
 
 from msgspec import structs
 
 from windlass.base.clock import Clock
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
+from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
 from windlass.engines.process import cgroups, files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.kernel import Process
+from windlass.engines.process.networks import Networks
+from windlass.engines.process.ports import PortAddresses
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+from windlass.launch.instance import LISTEN
+
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (of a network of its own)
 
 
 class InstanceStarter:
@@ -30,10 +37,12 @@ class InstanceStarter:
         groups: cgroups.Cgroups,
         clock: Clock,
         isolation: Isolation,
+        places: PortAddresses,
     ) -> None:
         self._records, self._environment, self._groups = records, environment, groups
-        self._clock, self._isolation = clock, isolation
+        self._clock, self._isolation, self._places = clock, isolation, places
         self.spawner = Spawner()
+        self.networks = Networks(records.folder, isolation, lambda: self.spawner)
         self.own = kernel.myself()
 
     def reopen(self) -> None:
@@ -54,25 +63,36 @@ class InstanceStarter:
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         files.check_volumes(self._records.volumes, workload)
         home = self._records.home(key)
-        record = structs.replace(
-            record, ports=self._environment.ports(key, workload, record), memory=workload.memory
-        )
+        network = await self._network(key, workload, record)
+        ports = self._environment.ports(key, workload, record, has_network=network is not None)
+        record = structs.replace(record, ports=ports, memory=workload.memory)
         self._records.write(key, record)
         if not record.made:
             await asyncio.to_thread(self._make, key, workload)
         if record.once:
             files.make_once(home, self._isolation.owner(key.service))
-        request = await self._spawn_request(key, home, workload, record)
+        request = await self._spawn_request(key, home, workload, record, network)
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
+    async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
+        """Returns the network of an instance. One that began without a network, by an earlier version, gets
+        none: others find it at ports of this machine."""
+        began_without = record.cell is not None and "network" not in record.cell
+        if began_without or workload.calls_server or not await self.networks.is_offered():
+            return None
+        own = service_address(self._places.number_of(key.service)) if workload.direct else ""
+        return await self.networks.of_instance(workload.environment, own)
+
     async def _spawn_request(
-        self, key: InstanceKey, home: Path, workload: Workload, record: Record
+        self, key: InstanceKey, home: Path, workload: Workload, record: Record, network: CellNetwork | None
     ) -> SpawnRequest:
         folder = files.working_directory(home, record.workdir)
         if not folder.is_dir():
             raise EngineError(f"the application has no folder {record.workdir} to work in")
         environment = self._environment.environment(key, workload, record.ports)
-        cell = await asyncio.to_thread(self.cell, key, workload, record.once)
+        if network is not None and workload.direct:
+            environment[LISTEN] = EVERYWHERE
+        cell = await asyncio.to_thread(self.cell, key, workload, network, record.once)
         program = command(workload)
         if record.once:
             program = tuple(recorder.recording_command(program, home / files.ONCE))
@@ -82,7 +102,9 @@ class InstanceStarter:
         home, cache = self._records.home(key), self._records.caches / key.service
         files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service))
 
-    def cell(self, key: InstanceKey, workload: Workload, once: bool = False) -> Cell | None:
+    def cell(
+        self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
+    ) -> Cell | None:
         """Returns the cell of a service. It may read what was built for it and the operator's programs, and
         nothing that its own command or variables name: that could be any folder of the machine."""
         path = programs(workload.artifact.environment.get("PATH", ""), self._isolation.folders)
@@ -92,6 +114,7 @@ class InstanceStarter:
             readable=(*files.built_folders(Path(workload.artifact.ref)), *path),
             writable=files.writable(home, workload, self._records.volumes, cache, once=once),
             temporary=home / "tmp",
+            network=network,
         )
 
     async def _spawn(

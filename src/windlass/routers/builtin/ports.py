@@ -6,6 +6,7 @@ import errno
 import socket
 from typing import Final
 
+from windlass.base.isolation.reaching import make_socket
 from windlass.routers.router import RouteError
 
 _BACKLOG: Final = 2048
@@ -14,11 +15,16 @@ _PRIVILEGED: Final = 1024
 
 def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
     """Returns a socket that listens. `way_out` says what to do if the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    keeper, _, address = host.rpartition("/")
+    try:
+        listening = make_socket(keeper, socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except ProcessLookupError as error:
+        raise RouteError(
+            f"deploy again: port {port} cannot be listened on, since the network of its environment has ended"
+        ) from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        listening.bind((address, port))
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()

@@ -22,7 +22,7 @@ from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bind
 from windlass.routers.builtin.shared_state import SharedState
-from windlass.routers.builtin.table import RoutingTable
+from windlass.routers.builtin.table import Port, RoutingTable, is_inside, port_key
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
@@ -139,7 +139,8 @@ class BuiltinRouter:
             held = self._listening.get(service, {})
             fresh = wanted - held.keys()
             # A port that moves to another address has to be released before it can be bound again.
-            moving = {at for at in held if at not in wanted and at[1] in {port for _, port in fresh}}
+            taken = {port for host, port in fresh if not is_inside(host)}
+            moving = {at for at in held if at not in wanted and not is_inside(at[0]) and at[1] in taken}
             for at in moving:
                 held.pop(at).close()
             async with AsyncExitStack() as undo:
@@ -155,9 +156,9 @@ class BuiltinRouter:
                 self._listening.pop(service, None)
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        ports = {port for _, port in self._listening.get(service, ())}
+        ports = {port_key(host, port) for host, port in self._listening.get(service, ())}
         for route in routes:
-            if route.external is not None and route.external not in ports:
+            if route.external is not None and port_key(route.inside, route.external) not in ports:
                 raise RouteError(f"port {route.external} has not been reserved for {route.title}")
         self._table.put(service, routes)
 
@@ -268,7 +269,9 @@ class BuiltinRouter:
     # Ports
 
     def _addresses(self, ports: Sequence[Listen]) -> Addresses:
-        addresses = {(_LOCAL if listen.local else self._host, listen.port) for listen in ports}
+        addresses = {
+            (listen.inside or (_LOCAL if listen.local else self._host), listen.port) for listen in ports
+        }
         if self._host in _EVERYWHERE:
             addresses -= {(_LOCAL, port) for host, port in addresses if host == self._host}
         return addresses
@@ -276,7 +279,7 @@ class BuiltinRouter:
     def _check(self, service: str, wanted: Addresses) -> None:
         """Refuses addresses that the gateway or another service has. The other one may be of another
         organization: the message does not name it."""
-        ports = {port for _, port in wanted}
+        ports = {port_key(*at) for at in wanted}
         if self._gateway is not None and self._port in ports:
             raise RouteError(
                 f"port {self._port} is the one on which all services are reached by name "
@@ -285,8 +288,8 @@ class BuiltinRouter:
         for other, held in self._listening.items():
             if other == service:
                 continue
-            for _, port in held:
-                if port in ports:
+            for host, port in held:
+                if port_key(host, port) in ports:
                     raise RouteError(f"port {port} is in use by another service: choose another one")
 
     async def _open(self, addresses: Addresses) -> Servers:
@@ -295,7 +298,7 @@ class BuiltinRouter:
         with ExitStack() as undo:
             for host, port in sorted(addresses):
                 listening = self._bind(host, port, "choose another one, or stop that program")
-                servers[host, port] = await _serve(listening, self._protocol_for(port))
+                servers[host, port] = await _serve(listening, self._protocol_for(port_key(host, port)))
                 undo.callback(servers[host, port].close)
             undo.pop_all()
         return servers
@@ -309,14 +312,15 @@ class BuiltinRouter:
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)
 
-    def _protocol_for(self, port: int) -> Callable[[], asyncio.Protocol]:
+    def _protocol_for(self, key: Port) -> Callable[[], asyncio.Protocol]:
         """Returns a factory that chooses the protocol for each connection, when the routes of the port are
         known."""
 
         def protocol() -> asyncio.Protocol:
-            if self._table.port(port) is not None:
-                return ClientConnection(self._shared, lambda _: self._table.port(port), port)
-            return Caller(self._shared, self._table.tcp(port), port)
+            port = key if isinstance(key, int) else int(key.rpartition(":")[2])
+            if self._table.port(key) is not None:
+                return ClientConnection(self._shared, lambda _: self._table.port(key), port)
+            return Caller(self._shared, self._table.tcp(key), port)
 
         return protocol
 

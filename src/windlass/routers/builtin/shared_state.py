@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable
 from windlass.base.http_in.files import allow_connections
+from windlass.base.isolation.reaching import connect
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer
@@ -110,7 +111,11 @@ class SharedState:
         endpoint = peer.endpoint
         try:
             async with asyncio.timeout(self.bounds.connect_seconds):
-                _, protocol = await self.loop.create_connection(make, endpoint.address, endpoint.port)
+                if endpoint.network:
+                    connected = await connect(endpoint.network, endpoint.address, endpoint.port)
+                    _, protocol = await self.loop.create_connection(make, sock=connected)
+                else:
+                    _, protocol = await self.loop.create_connection(make, endpoint.address, endpoint.port)
         except (OSError, TimeoutError) as error:
             peer.refused(self.loop.time(), self.bounds.pause_seconds, str(error) or "no answer in time")
             refused(peer)

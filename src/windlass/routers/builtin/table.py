@@ -17,8 +17,10 @@ from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
 
-Key = bytes | int
-"""A host name in lower case, or an external port."""
+Port = int | str
+"""An external port, or one in another network with its address."""
+Key = bytes | Port
+"""A host name in lower case, or a port."""
 
 _SAFE: Final = "/%:@!$&'()*+,;=-._~"
 
@@ -132,10 +134,10 @@ class RoutingTable:
             entry = self._found.get(b"*." + name.partition(b".")[2])
         return entry
 
-    def port(self, number: int) -> Paths | None:
+    def port(self, number: Port) -> Paths | None:
         return self._found.get(number)
 
-    def tcp(self, number: int) -> Backend | None:
+    def tcp(self, number: Port) -> Backend | None:
         """Returns the backend of a port that is not HTTP."""
         holder = _holder(self._claims.get(number, {}))
         return next((backend for backend in holder if backend.route.kind == "tcp"), None)
@@ -201,7 +203,17 @@ def _holder(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
 
 def _keys(route: Route) -> list[Key]:
     hosts: list[Key] = [host.lower().encode() for host in route.hosts] if route.kind == "http" else []
-    return hosts if route.external is None else [*hosts, route.external]
+    return hosts if route.external is None else [*hosts, port_key(route.inside, route.external)]
+
+
+def port_key(host: str, port: int) -> Port:
+    """Returns the key of a port at an address. One of this machine has the same at all addresses."""
+    return f"{host}:{port}" if is_inside(host) else port
+
+
+def is_inside(host: str) -> bool:
+    """True for an address in another network."""
+    return "/" in host
 
 
 def _prefix(path: str) -> bytes:

@@ -1,0 +1,261 @@
+"""Speaks to the kernel about interfaces, addresses, routes and packet filters, in the network of this thread.
+
+With the standard library alone, because the launcher uses it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_ROUTES, _FILTERS = 0, 12
+"""The two protocols of the kernel that are spoken here."""
+_REQUEST, _ACK, _EXCL, _CREATE, _REPLACE, _APPEND = 0x1, 0x4, 0x200, 0x400, 0x100, 0x800
+_NESTED: Final = 0x8000
+_ERROR: Final = 2
+_HEAD: Final = struct.Struct("=IHHII")
+
+_NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 17, 20, 24
+_IFNAME, _LINK_INFO, _NS_FD = 3, 18, 28
+_UP: Final = 1
+_MAIN_TABLE: Final = 254
+LOCAL_TABLE: Final = 255
+"""The table that the kernel looks into first. It says which addresses are its own."""
+_BOOT: Final = 3
+_UNIVERSE, _LINK, _HOST = 0, 253, 254
+_UNICAST, _LOCAL, _UNREACHABLE = 1, 2, 7
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    length = 4 + len(value)
+    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
+
+
+def _nested(kind: int, *parts: bytes) -> bytes:
+    return _attribute(kind | _NESTED, b"".join(parts))
+
+
+def _text(kind: int, value: str) -> bytes:
+    return _attribute(kind, value.encode() + b"\0")
+
+
+def _number(kind: int, value: int) -> bytes:
+    return _attribute(kind, struct.pack("=I", value))
+
+
+def _link(index: int = 0, flags: int = 0) -> bytes:
+    return struct.pack("=BxHiII", 0, 0, index, flags, flags)
+
+
+class Netlink:
+    """A connection to the kernel about the network that this thread is in when it is made."""
+
+    def __init__(self, protocol: int = _ROUTES) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._sequence = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Netlink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, kind: int, flags: int, body: bytes) -> None:
+        """Sends one request. Raises an OSError if the kernel refuses it."""
+        self._send([(kind, flags | _ACK, body)])
+        self._expect(1)
+
+    def _send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
+        packets = []
+        for kind, flags, body in messages:
+            self._sequence += 1
+            head = _HEAD.pack(_HEAD.size + len(body), kind, _REQUEST | flags, self._sequence, 0)
+            packets.append(head + body)
+        self._socket.send(b"".join(packets))
+
+    def _expect(self, answers: int) -> None:
+        while answers:
+            raw, at = self._socket.recv(64 * 1024), 0
+            while at < len(raw):
+                length, kind, *_ = _HEAD.unpack_from(raw, at)
+                if kind == _ERROR:
+                    (number,) = struct.unpack_from("=i", raw, at + _HEAD.size)
+                    if number:
+                        raise OSError(-number, os.strerror(-number))
+                    answers -= 1
+                at += (length + 3) & ~3
+
+    # Interfaces, addresses, routes
+
+    def make_pair(self, name: str, peer: str, network: int) -> None:
+        """Makes a pair of connected interfaces: one here, its peer in the network of the descriptor."""
+        there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network)
+        info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
+        self.ask(_NEW_LINK, _CREATE | _EXCL, _link() + _text(_IFNAME, name) + info)
+
+    def remove(self, name: str) -> None:
+        self.ask(_DELETE_LINK, 0, _link() + _text(_IFNAME, name))
+
+    def raise_link(self, name: str) -> None:
+        self.ask(_NEW_LINK, 0, _link(socket.if_nametoindex(name), _UP))
+
+    def add_address(self, name: str, address: str, prefix: int) -> None:
+        raw = socket.inet_aton(address)
+        head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, _UNIVERSE, socket.if_nametoindex(name))
+        self.ask(_NEW_ADDRESS, _CREATE | _EXCL, head + _attribute(2, raw) + _attribute(1, raw))
+
+    def route(self, target: str, prefix: int, name: str, via: str = "", table: int = _MAIN_TABLE) -> None:
+        """Leads an address range to an interface, replacing an earlier route."""
+        scope = _UNIVERSE if via else _LINK
+        extra = _attribute(5, socket.inet_aton(via)) if via else b""
+        self._route(target, prefix, table, scope, _UNICAST, _number(4, socket.if_nametoindex(name)) + extra)
+
+    def own(self, target: str, prefix: int) -> None:
+        """Makes a whole address range the kernel's own: programs can listen on each of its addresses."""
+        index = _number(4, socket.if_nametoindex("lo"))
+        self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
+
+    def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
+        head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
+        to = _attribute(1, socket.inet_aton(target)) if prefix else b""
+        self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + rest)
+
+
+# Packet filters (nf_tables). Their numbers are big-endian.
+
+_TABLES: Final = 10
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
+_IPV4: Final = 2
+_HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "postrouting": (4, 100)}
+"""Number and priority of the points where a packet is looked at."""
+DROP, ACCEPT = 0, 1
+_STATE_KNOWN: Final = 2 | 4
+"""Bits of established and related connections."""
+
+Rule = Sequence[bytes]
+"""Expressions: conditions, and what happens to a packet that meets them all."""
+
+
+def _big(kind: int, value: int) -> bytes:
+    return _attribute(kind, struct.pack(">I", value))
+
+
+def _expression(name: str, *data: bytes) -> bytes:
+    return _nested(1, _text(1, name), _nested(2, *data))
+
+
+def _equals(value: bytes, *, inverted: bool = False) -> bytes:
+    return _expression("cmp", _big(1, 1), _big(2, int(inverted)), _nested(3, _attribute(1, value)))
+
+
+def _masked(mask: bytes) -> bytes:
+    zero = b"\0" * len(mask)
+    parts = _big(1, 1), _big(2, 1), _big(3, len(mask)), _nested(4, _attribute(1, mask))
+    return _expression("bitwise", *parts, _nested(5, _attribute(1, zero)))
+
+
+def arrives_by(name: str, *, inverted: bool = False) -> Rule:
+    return _by_interface(6, name, inverted)
+
+
+def leaves_by(name: str, *, inverted: bool = False) -> Rule:
+    return _by_interface(7, name, inverted)
+
+
+def _by_interface(key: int, name: str, inverted: bool) -> Rule:
+    return (
+        _expression("meta", _big(1, 1), _big(2, key)),
+        _equals(name.encode().ljust(16, b"\0"), inverted=inverted),
+    )
+
+
+def is_known() -> Rule:
+    """It belongs to a connection that was let through."""
+    bits = struct.pack("=I", _STATE_KNOWN)
+    state = _expression("ct", _big(1, 1), _big(2, 0))
+    return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
+
+
+def goes_to(network: str) -> Rule:
+    """`network` is an IPv4 network, such as 10.0.0.0/8."""
+    return _by_address(16, network)
+
+
+def comes_from(network: str) -> Rule:
+    return _by_address(12, network)
+
+
+def _by_address(offset: int, network: str) -> Rule:
+    address, _, length = network.partition("/")
+    mask = (0xFFFFFFFF << (32 - int(length or 32)) & 0xFFFFFFFF).to_bytes(4, "big")
+    field = _expression("payload", _big(1, 1), _big(2, 1), _big(3, offset), _big(4, 4))
+    return (field, _masked(mask), _equals(socket.inet_aton(address)))
+
+
+def goes_to_port(protocol: int, port: int) -> Rule:
+    return (
+        _expression("meta", _big(1, 1), _big(2, 16)),
+        _equals(bytes([protocol])),
+        _expression("payload", _big(1, 1), _big(2, 2), _big(3, 2), _big(4, 2)),
+        _equals(port.to_bytes(2, "big")),
+    )
+
+
+def verdict(code: int) -> Rule:
+    return (_expression("immediate", _big(1, 0), _nested(2, _nested(2, _big(1, code)))),)
+
+
+def refuse() -> Rule:
+    """Tells the sender that the address is closed, so that it does not wait for an answer."""
+    return (_expression("reject", _big(1, 0), _attribute(2, b"\x0d")),)
+
+
+def masquerade() -> Rule:
+    return (_expression("masq"),)
+
+
+def write_table(name: str, chains: dict[str, Sequence[Rule]], *, closed: Iterable[str] = ()) -> None:
+    """Replaces a table of the network of this thread, as a whole. `chains` are named after their points;
+    those in `closed` drop what no rule decides."""
+    closed = frozenset(closed)
+    messages = [_change(_NEW_TABLE, _CREATE, _text(1, name)), _change(_DELETE_TABLE, 0, _text(1, name))]
+    messages.append(_change(_NEW_TABLE, _CREATE, _text(1, name)))
+    for chain, rules in chains.items():
+        hook, priority = _HOOKS[chain]
+        at = _nested(4, _big(1, hook), _big(2, priority))
+        kind = _text(7, "nat" if chain == "postrouting" else "filter")
+        policy = _big(5, DROP if chain in closed else ACCEPT)
+        messages.append(_change(_NEW_CHAIN, _CREATE, _text(1, name), _text(3, chain), at, policy, kind))
+        messages += [
+            _change(_NEW_RULE, _CREATE | _APPEND, _text(1, name), _text(2, chain), _nested(4, *rule))
+            for rule in rules
+        ]
+    _commit(messages)
+
+
+def remove_table(name: str) -> None:
+    """Succeeds if there is none."""
+    try:
+        _commit([_change(_DELETE_TABLE, 0, _text(1, name))])
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+
+
+def _change(kind: int, flags: int, *attributes: bytes) -> tuple[int, int, bytes]:
+    return _TABLES << 8 | kind, flags | _ACK, struct.pack(">BBH", _IPV4, 0, 0) + b"".join(attributes)
+
+
+def _commit(messages: Sequence[tuple[int, int, bytes]]) -> None:
+    edge = struct.pack(">BBH", 0, 0, _TABLES)
+    with Netlink(_FILTERS) as kernel:
+        kernel._send([(_BATCH_BEGIN, 0, edge), *messages, (_BATCH_END, 0, edge)])
+        kernel._expect(len(messages))

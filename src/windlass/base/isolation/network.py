@@ -1,0 +1,351 @@
+"""Networks of services: each instance has one of its own, and reaches what its environment shares.
+
+    instance --- hub of its environment --- trunk of the installation --- the machine
+
+A *hub* joins the instances of one environment, and a *trunk* the hubs of one installation with the machine.
+Each is a network namespace that a sleeping process keeps, so it ends with that process and leaves nothing.
+Instances are reached through sockets that Windlass makes inside their networks. From inside they reach other
+instances of their environment, and public addresses, but neither other environments nor this machine.
+
+With the standard library alone, because the launcher uses it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+
+from windlass.base.isolation import calls, netlink
+from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, leaves_by, verdict
+
+LOOPBACK: Final = "127.0.0.1"
+GATE: Final = "198.18.0.1"
+"""The address of each hub, as its instances see it."""
+SERVICES: Final = 32_767
+"""Services that have an address of their own, by which others of their environment find them."""
+_INSTANCES: Final = range(2, 32_768)
+_LINKS: Final = 16_384
+_UP: Final = "up"
+"""The interface of a hub or trunk that leads outwards."""
+_MACHINE: Final = "windlass{0}"
+"""The interface of this machine that leads to a trunk. Its number is free on this machine."""
+_TCP, _UDP, _DNS = 6, 17, 53
+_GET_ADDRESS: Final = 0x8915
+"""The ioctl request for the address of an interface."""
+_FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
+_IPTABLES: Final = ("/usr/sbin/iptables", "/sbin/iptables", "/usr/local/sbin/iptables")
+
+
+class CellNetwork(TypedDict):
+    """The network of a cell. Data for the launcher and for the record of an instance."""
+
+    kind: Literal["instance", "hub", "trunk"]
+    outer: NotRequired[str]
+    """The process that keeps the hub of an instance, or the trunk of a hub; see `NetworkKeeper`."""
+    service: NotRequired[str]
+    """The address of the service, if its instance answers there itself."""
+    joins: NotRequired[bool]
+    """False for a hub whose instances must not reach each other."""
+    hosts: NotRequired[str]
+    """The hosts file that an instance sees, with the names of others."""
+    resolvers: NotRequired[list[str]]
+    """DNS servers, which are reached wherever they are."""
+    open: NotRequired[list[str]]
+    """Networks that are reached although they are private."""
+    closed: NotRequired[list[str]]
+    """Networks that are not reached."""
+    ports: NotRequired[list[int]]
+    """TCP ports of this machine that are reached: those of the gateway and the API."""
+
+
+class NetworkKeeper(NamedTuple):
+    """A process that keeps a network. Its start tells it from a later one of the same number."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def read(cls, text: str) -> NetworkKeeper:
+        pid, _, start = text.partition(".")
+        return cls(int(pid), int(start))
+
+    def __str__(self) -> str:
+        return f"{self.pid}.{self.start}"
+
+    def open(self) -> int:
+        """Returns a descriptor of the network. Raises ProcessLookupError if the process has ended."""
+        try:
+            network = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise ProcessLookupError(f"the process {self.pid} has ended") from None
+        if start_of(self.pid) != self.start:
+            os.close(network)
+            raise ProcessLookupError(f"the process {self.pid} is another one by now")
+        return network
+
+
+def start_of(pid: int) -> int:
+    """Returns when a process was started, in ticks since the machine was; 0 if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return 0
+
+
+def resolvers() -> list[str]:
+    """Returns the DNS servers of this machine that can be reached from another network. Where a resolver on
+    the machine itself is used, these are the servers that it asks, as far as systemd tells them."""
+    for path in ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"):
+        with suppress(OSError), open(path) as file:  # noqa: PTH123
+            words = [line.split() for line in file]
+            servers = [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1]
+            if found := [server for server in servers if ":" not in server and not server.startswith("127.")]:
+                return found
+    return []
+
+
+def interface_of_trunk() -> str:
+    """Returns the interface of the machine that leads to the trunk in which this process is."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _GET_ADDRESS, _UP.encode().ljust(40, b"\0"))
+    number = int.from_bytes(answer[20:24], "big") - int.from_bytes(socket.inet_aton("198.19.0.0"), "big")
+    return _MACHINE.format(number // 2)
+
+
+def try_all() -> str:
+    """Tries what networks need, in a process of its own. Returns why they cannot be had, or an empty text."""
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            _try_pair()
+            os._exit(0)
+        os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        return "the kernel gives no network namespaces, no veth pairs, or no nf_tables with NAT"
+    with open(_FORWARDING) as file:  # noqa: PTH123
+        if file.read().strip() == "1" or os.access(_FORWARDING, os.W_OK):
+            return ""
+    return "packets are not passed on (net.ipv4.ip_forward)"
+
+
+def _try_pair() -> None:
+    calls.unshare(calls.CLONE_NEWNET)
+    before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    calls.unshare(calls.CLONE_NEWNET)
+    with Netlink() as here:
+        here.make_pair("a", "b", before)
+    known, closed = (
+        (*arrives_by("a"), *netlink.is_known()),
+        (*netlink.goes_to("10.0.0.0/8"), *netlink.refuse()),
+    )
+    netlink.write_table("a", {"forward": [known, closed], "postrouting": [_masked_at("a")]})
+
+
+def service_address(number: int) -> str:
+    """Returns the address of a service in its environment, by its number from 1 to SERVICES."""
+    return _offset("198.18.128.0", number)
+
+
+def _offset(first: str, number: int) -> str:
+    return socket.inet_ntoa((int.from_bytes(socket.inet_aton(first), "big") + number).to_bytes(4, "big"))
+
+
+@contextmanager
+def inside(network: int) -> Iterator[None]:
+    """Has this thread make sockets in another network. Nothing may be awaited in this block."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        calls.join(network, calls.CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            calls.join(own, calls.CLONE_NEWNET)
+    finally:
+        os.close(own)
+
+
+# Called in a new process that has just left the network of its parent
+
+
+def arrange(network: CellNetwork, parent: int) -> None:
+    """Connects the new network of this process. `parent` is the network that it was in before."""
+    with Netlink() as here:
+        here.raise_link("lo")
+    match network["kind"]:
+        case "trunk":
+            _arrange_trunk(network, parent)
+        case "hub":
+            _arrange_hub(network)
+        case "instance":
+            _arrange_instance(network)
+
+
+def _arrange_trunk(network: CellNetwork, machine: int) -> None:
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    with inside(machine):
+        with Netlink() as there:
+            # From the first one on, so that what a trunk of the same number has left is replaced.
+            pair = lambda number: there.make_pair(_MACHINE.format(number), _UP, own)  # noqa: E731
+            number = _claim(range(_LINKS), pair, first=0)
+            name = _MACHINE.format(number)
+            there.add_address(name, _offset("198.19.0.0", 2 * number), 31)
+            there.raise_link(name)
+        _guard_machine(name, _offset("198.19.0.0", 2 * number + 1), network)
+    _close_ipv6()
+    with Netlink() as here:
+        here.add_address(_UP, _offset("198.19.0.0", 2 * number + 1), 31)
+        here.raise_link(_UP)
+        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.0.0", 2 * number))  # noqa: S104 (a route)
+    _forward()
+    forward: list[netlink.Rule] = [
+        (*arrives_by(_UP), *netlink.is_known(), *verdict(ACCEPT)),
+        (*arrives_by(_UP), *verdict(DROP)),
+        (*leaves_by(_UP, inverted=True), *verdict(DROP)),
+        *((*query, *verdict(ACCEPT)) for query in _queries(network)),
+        *((*netlink.goes_to(to), *verdict(ACCEPT)) for to in network.get("open", [])),
+        *((*netlink.goes_to(to), *netlink.refuse()) for to in network.get("closed", [])),
+        verdict(ACCEPT),
+    ]
+    netlink.write_table(
+        "windlass", {"forward": forward, "postrouting": [_masked_at(_UP)]}, closed=["forward"]
+    )
+
+
+def _queries(network: CellNetwork) -> list[netlink.Rule]:
+    """Returns the conditions of packets to DNS servers."""
+    return [
+        (*netlink.goes_to(server), *netlink.goes_to_port(protocol, _DNS))
+        for server in network.get("resolvers", [])
+        for protocol in (_UDP, _TCP)
+    ]
+
+
+def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
+    """Lets what comes from a trunk out to other machines, and to some ports of this one."""
+    _forward()
+    ports = [netlink.goes_to_port(_TCP, port) for port in network.get("ports", [])]
+    opened = [netlink.goes_to(to) for to in network.get("open", [])]
+    netlink.write_table(
+        name,
+        {
+            "input": [
+                *(
+                    (*arrives_by(name), *rule, *verdict(ACCEPT))
+                    for rule in (*ports, *_queries(network), *opened)
+                ),
+                (*arrives_by(name), *netlink.refuse()),
+            ],
+            "forward": [
+                (*leaves_by(name), *netlink.is_known(), *verdict(ACCEPT)),
+                (*leaves_by(name), *verdict(DROP)),
+            ],
+            "postrouting": [(*netlink.comes_from(source), *netlink.masquerade())],
+        },
+    )
+    _iptables(name, "-I")
+
+
+def close_trunk(name: str) -> None:
+    """Removes what this machine, in whose network this thread is, has for a trunk that has ended."""
+    netlink.remove_table(name)
+    _iptables(name, "-D")
+
+
+def _iptables(name: str, change: Literal["-I", "-D"]) -> None:
+    """Docker and firewalls let nothing pass that they were not told. Where iptables is used, this allows what
+    comes from a trunk, once."""
+    program = next((path for path in _IPTABLES if os.path.exists(path)), None)  # noqa: PTH110
+    answers = ("-o", name, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
+    if program is None:
+        return
+    present = _run(program, "-w", "-S", "FORWARD").splitlines()
+    for rule in (("-i", name, "-j", "ACCEPT"), answers):
+        is_there = " ".join(("-A", "FORWARD", *rule)) in present
+        if is_there == (change == "-D"):
+            _run(program, "-w", change, "FORWARD", *rule)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env={}, check=False
+    ).stdout
+
+
+def _arrange_hub(network: CellNetwork) -> None:
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    with inside(NetworkKeeper.read(network["outer"]).open()), Netlink() as there:
+        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", _UP, own))
+        there.add_address(f"h{number}", _offset("198.19.128.0", 2 * number), 31)
+        there.raise_link(f"h{number}")
+    _close_ipv6()
+    with Netlink() as here:
+        here.add_address("lo", GATE, 32)
+        here.own(service_address(0), 17)
+        here.add_address(_UP, _offset("198.19.128.0", 2 * number + 1), 31)
+        here.raise_link(_UP)
+        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
+    _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
+    _forward()
+    chains: dict[str, Sequence[netlink.Rule]] = {"postrouting": [_masked_at(_UP)]}
+    if not network.get("joins", True):
+        between = (*arrives_by(_UP, inverted=True), *leaves_by(_UP, inverted=True))
+        chains["forward"] = [(*between, *verdict(DROP))]
+    netlink.write_table("windlass", chains)
+
+
+def _masked_at(name: str) -> netlink.Rule:
+    return (*leaves_by(name), *netlink.masquerade())
+
+
+def _arrange_instance(network: CellNetwork) -> None:
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    with inside(NetworkKeeper.read(network["outer"]).open()), Netlink() as there:
+        number = _claim(_INSTANCES, lambda number: there.make_pair(f"i{number}", "eth0", own))
+        name, address = f"i{number}", _offset("198.18.0.0", number)
+        there.raise_link(name)
+        there.route(address, 32, name)
+        if network.get("service"):
+            # Before the addresses that the hub has as its own. It goes with the interface.
+            there.route(network["service"], 32, name, table=netlink.LOCAL_TABLE)
+    _write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")
+    with Netlink() as here:
+        here.add_address("eth0", address, 32)
+        if network.get("service"):
+            here.add_address("eth0", network["service"], 32)
+        here.raise_link("eth0")
+        here.route(GATE, 32, "eth0")
+        here.route("0.0.0.0", 0, "eth0", via=GATE)  # noqa: S104 (a route)
+
+
+def _claim(numbers: range, make: Callable[[int], object], *, first: int | None = None) -> int:
+    """Returns a number that was free, by making something that bears it: the kernel allows it only once."""
+    first = int.from_bytes(os.urandom(4), "big") if first is None else first
+    for step in range(len(numbers)):
+        number = numbers[(first + step) % len(numbers)]
+        with suppress(FileExistsError):
+            make(number)
+            return number
+    raise OSError("no network is left")
+
+
+def _close_ipv6() -> None:
+    _write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
+
+
+def _forward() -> None:
+    """Has packets passed on between the interfaces of this network."""
+    with open(_FORWARDING) as file:  # noqa: PTH123
+        if file.read().strip() == "1":
+            return
+    _write(_FORWARDING, "1")
+
+
+def _write(path: str, text: str) -> None:
+    with suppress(FileNotFoundError), open(path, "w") as file:  # noqa: PTH123 (a kernel without IPv6)
+        file.write(text)

@@ -1,0 +1,195 @@
+"""The hubs and the trunk that the networks of instances are connected to (base/isolation/network.py).
+
+A sleeping process keeps each of them. Its number is in a small file, so that another engine over the same
+folder finds it, also after a restart. When the last instance of an environment has gone, so does its hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from windlass.base import filelock
+from windlass.base.atomic_files import write_whole
+from windlass.base.isolation import network
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation
+from windlass.base.isolation.network import CellNetwork, NetworkKeeper
+from windlass.base.log import log
+from windlass.engines.process import kernel
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.records import names, safe
+from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
+
+_log = log("engines.process")
+T = TypeVar("T")
+
+_TRUNK: Final = "trunk"
+_HUB, _HOSTS = ".hub", ".hosts"
+_UNUSED: Final = 60.0
+"""Seconds after which a hub without an instance goes: the first one may be starting still."""
+_LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+_HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
+
+
+class Networks:
+    """Not thread-safe, but for other engines over the same folder: its work runs in the thread of starts."""
+
+    def __init__(self, folder: Path, isolation: Isolation, spawner: Callable[[], Spawner]) -> None:
+        self._folder = folder / "networks"
+        self._isolation, self._spawner = isolation, spawner
+        self._hubs: dict[str, Process] = {}
+        """Hubs as they were seen last, by environment."""
+        self._children: set[int] = set()
+        """Keepers that this process has started."""
+        self._names: dict[str, dict[str, str]] = {}
+        """Names in the hosts file of each environment, with their addresses."""
+
+    async def is_offered(self) -> bool:
+        return await asyncio.to_thread(self._isolation.has_networks)
+
+    async def hub(self, environment: str) -> str:
+        """Returns the keeper of the hub of an environment, which is made if there is none."""
+        hub = self._hubs.get(environment)
+        if hub is None or not kernel.lives(hub):
+            hub = self._hubs[environment] = await self._run(lambda: self._open(environment))
+        return str(NetworkKeeper(hub.pid, hub.start))
+
+    async def of_instance(self, environment: str, service_address: str) -> CellNetwork:
+        """Returns the network that a new instance gets."""
+        hub = await self.hub(environment)
+        own = CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
+        own["hosts"] = str(self._hosts(environment))
+        if service_address:
+            own["service"] = service_address
+        return own
+
+    def introduce(self, environment: str, name: str, address: str) -> None:
+        """Has all instances of an environment find a service by its name."""
+        if not _HOST_NAME.match(name := name.lower()):
+            return
+        known = self._names.setdefault(environment, {})
+        if known.get(name) == address:
+            return
+        with self._held():
+            file = self._hosts(environment)
+            lines = file.read_text().splitlines() if file.exists() else _LOCALHOST.splitlines()
+            others = [line for line in lines if line.split()[1:] != [name]]
+            text = "\n".join([*others, f"{address} {name}", ""])
+            # In place: instances see this very file.
+            with file.open("r+" if file.exists() else "w") as written:
+                written.write(text)
+                written.truncate()
+            file.chmod(0o644)
+        known[name] = address
+
+    async def tidy(self, used: Collection[str]) -> None:
+        """Ends the hubs that no instance needs; `used` are the keepers of those that one does. Then ends the
+        trunk if there is no hub."""
+        if self._folder.exists():
+            await self._run(lambda: self._tidy(frozenset(used)))
+
+    # In the thread of starts
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        def held() -> T:
+            with self._held():
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
+
+    def _held(self) -> AbstractContextManager[None]:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        return filelock.holding(self._folder / "lock")
+
+    def _open(self, environment: str) -> Process:
+        name = f"{safe(environment)}{_HUB}"
+        if kernel.lives(hub := self._read(name)):
+            assert hub is not None
+            os.utime(self._folder / name)
+            return hub
+        hosts = self._hosts(environment)
+        if not hosts.exists():
+            hosts.write_text(_LOCALHOST)
+            hosts.chmod(0o644)
+        trunk = self._read(_TRUNK)
+        if trunk is None or not kernel.lives(trunk):
+            trunk = self._keep(_TRUNK, self._isolation.trunk())
+        outer = str(NetworkKeeper(trunk.pid, trunk.start))
+        return self._keep(name, CellNetwork(kind="hub", outer=outer))
+
+    def _keep(self, name: str, kept: CellNetwork) -> Process:
+        """Starts a process that keeps a network."""
+        request = SpawnRequest(
+            command=(),
+            folder=Path("/"),
+            environment={},
+            output=self._folder / "output",
+            cell=_keeper_cell(kept),
+            keeps=str(self._folder / name),
+        )
+
+        def note(spawned: SpawnedProcess) -> None:
+            write_whole(self._folder / name, msgspec.json.encode(spawned.process), durable=False)
+
+        keeper = self._spawner().start(request, note).process
+        self._children.add(keeper.pid)
+        return keeper
+
+    def _tidy(self, used: frozenset[str]) -> None:
+        now, hubs = time.time(), 0
+        for name in names(self._folder):
+            if not name.endswith(_HUB):
+                continue
+            hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
+            if hub is not None and (age < _UNUSED or f"{hub.pid}.{hub.start}" in used):
+                hubs += 1
+                continue
+            self._hubs.pop(name.removesuffix(_HUB), None)
+            (self._folder / name).unlink(missing_ok=True)  # its keeper ends with it
+        if not hubs:
+            (self._folder / _TRUNK).unlink(missing_ok=True)
+        self._bury()
+
+    def _bury(self) -> None:
+        """Buries keepers that have ended, of those that this process has started."""
+        for pid in [*self._children]:
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    continue
+            self._children.remove(pid)
+
+    def _read(self, name: str) -> Process | None:
+        try:
+            return msgspec.json.decode((self._folder / name).read_bytes(), type=Process)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def _hosts(self, environment: str) -> Path:
+        return self._folder / f"{safe(environment)}{_HOSTS}"
+
+
+def _keeper_cell(kept: CellNetwork) -> Cell:
+    return Cell(
+        identity="none",
+        uid=os.geteuid(),
+        inner=os.geteuid(),
+        name="",
+        mounts=False,
+        processes=False,
+        landlock=0,
+        readable=[],
+        writable=[],
+        temporary="",
+        hidden=[],
+        most_processes=0,
+        network=kept,
+    )

@@ -1,0 +1,194 @@
+"""A machine in a network of its own with a small internet beside it, where an engine runs hostile programs.
+
+Run as a program: `python -m tests.hostile.small_internet FOLDER networks|shared`. It prints what each attempt
+of an instance came to, as JSON. Nothing of it reaches the machine on which the tests run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import calls
+from windlass.base.isolation.isolation import Isolation, NetworkRules
+from windlass.base.isolation.reaching import open_connection
+
+PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
+PUBLIC_6 = "2001:db8:9::1"
+MACHINE = "192.0.2.1"
+PORT, GATEWAY = 7001, 7002
+VICTIM, ATTACKER = (f"{digit * 8}-aaaa-4aaa-8aaa-000000000001" for digit in "12")
+HOME, ELSEWHERE = (f"{digit * 8}-bbbb-4bbb-8bbb-000000000002" for digit in "12")
+
+SERVES = """
+import os, socket, threading
+def serve(family, address):
+    server = socket.create_server((address, int(os.environ["PORT"])), family=family)
+    while True:
+        caller, _ = server.accept()
+        caller.sendall(os.environ["WHO"].encode())
+        caller.close()
+threading.Thread(target=serve, args=(socket.AF_INET, "0.0.0.0")).start()
+print("serves", flush=True)
+"""
+
+TRIES = """
+import json, os, socket, time
+def reach(kind, address, port):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as tried:
+            tried.settimeout(2)
+            tried.connect((address, port))
+            if kind == "udp":
+                tried.send(b"hello")
+            return tried.recv(100).decode()
+    except OSError as error:
+        return f"closed: {error}"
+def bind(port):
+    try:
+        socket.create_server(("0.0.0.0", port))
+        return "bound"
+    except OSError as error:
+        return f"closed: {error}"
+attempts = json.loads(os.environ["ATTEMPTS"])
+found = {
+    name: bind(*what) if kind == "bind" else reach(kind, *what) for name, (kind, *what) in attempts.items()
+}
+found["name"] = reach("tcp", "victim", 7001)
+print("found " + json.dumps(found), flush=True)
+time.sleep(1000)
+"""
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def begin_machine() -> None:
+    """Puts this process into a network of its own, whose only neighbour is the small internet."""
+    ready, done = os.pipe(), os.pipe()
+    internet = os.fork()
+    if not internet:
+        calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        calls.unshare(calls.CLONE_NEWNET)
+        os.write(ready[1], b"!")
+        os.read(done[0], 1)
+        serve_internet()
+    calls.unshare(calls.CLONE_NEWNET)
+    os.read(ready[0], 1)
+    ip("link", "set", "lo", "up")
+    ip("link", "add", "eth0", "type", "veth", "peer", "name", "wire", "netns", str(internet))
+    ip("address", "add", f"{MACHINE}/24", "dev", "eth0")
+    ip("-6", "address", "add", "2001:db8:9::2/64", "dev", "eth0", "nodad")
+    ip("link", "set", "eth0", "up")
+    ip("route", "add", "default", "via", "192.0.2.254")
+    os.write(done[1], b"!")
+
+
+def serve_internet() -> NoReturn:
+    ip("link", "set", "lo", "up")
+    for address in ("192.0.2.254/24", *(f"{each}/32" for each in (PUBLIC, PRIVATE, OPENED, METADATA))):
+        ip("address", "add", address, "dev", "wire")
+    ip("-6", "address", "add", f"{PUBLIC_6}/64", "dev", "wire", "nodad")
+    ip("link", "set", "wire", "up")
+    listen("internet", [PUBLIC, PRIVATE])
+    while True:
+        signal.pause()
+
+
+def listen(name: str, addresses: Sequence[str], port: int = PORT) -> None:
+    """Answers with a name over TCP at all addresses of this network, and over UDP at some."""
+    tcp = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+
+    def answer_connections() -> None:
+        while True:
+            caller, _ = tcp.accept()
+            with suppress(OSError), caller:
+                caller.sendall(name.encode())
+
+    def answer_packets(address: str) -> None:
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((address, port))  # so that the answer comes from there
+        while True:
+            _, address = udp.recvfrom(100)
+            with suppress(OSError):
+                udp.sendto(name.encode(), address)
+
+    threading.Thread(target=answer_connections, daemon=True).start()
+    for address in addresses:
+        threading.Thread(target=answer_packets, args=(address,), daemon=True).start()
+
+
+async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
+    rules = NetworkRules(open=("10.98.0.0/16",), ports=(GATEWAY,)) if networks else None
+    rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
+    listen("machine", [MACHINE])
+    listen("gateway", [], GATEWAY)
+    async with Station(rig) as station:
+        engine = station.engine
+        victim = wanted(
+            rig.made(SERVES), ports=[7001], service=VICTIM, environment=HOME, name="victim", direct=True,
+            alone=True, variables={"WHO": "victim"},
+        )  # fmt: skip
+        address = await engine.neighbour_address(HOME, VICTIM, "victim", 7001)
+        made = await station.apply(victim)
+        await station.hears("serves")
+        attempts = {
+            "public": ("tcp", PUBLIC, PORT),
+            "public by udp": ("udp", PUBLIC, PORT),
+            "public by ipv6": ("tcp", PUBLIC_6, PORT),
+            "private": ("tcp", PRIVATE, PORT),
+            "private by udp": ("udp", PRIVATE, PORT),
+            "opened": ("tcp", OPENED, PORT),
+            "metadata": ("tcp", METADATA, PORT),
+            "loopback of the machine": ("tcp", "127.0.0.1", PORT),
+            "address of the machine": ("tcp", MACHINE, PORT),
+            "address of the machine by udp": ("udp", MACHINE, PORT),
+            "address of the machine by ipv6": ("tcp", "2001:db8:9::2", PORT),
+            "gateway of the machine": ("tcp", MACHINE, GATEWAY),
+            "machine behind its hub": ("tcp", "198.18.0.1", PORT),
+            "machine behind its trunk": ("tcp", "198.19.0.0", PORT),
+            "victim": ("tcp", address.host, address.port),
+            "port of the machine": ("bind", PORT),
+        }
+        found: dict[str, Any] = {}
+        for name, environment in (("neighbour", HOME), ("stranger", ELSEWHERE)):
+            service = ATTACKER if name == "stranger" else ATTACKER.replace("2222", "3333")
+            variables = {"ATTEMPTS": json.dumps(attempts)}
+            await station.apply(
+                wanted(
+                    rig.made(TRIES), service=service, environment=environment, name=name, variables=variables
+                )
+            )
+            await until(partial(said, station, len(found) + 1))
+            found[name] = json.loads([line for line in station.said if line.startswith("found ")][-1][6:])
+        reader, writer = await open_connection(made.network, made.address, made.ports[7001])
+        found["victim"] = (await reader.read()).decode()
+        writer.close()
+        found["address"] = address.host
+        await engine.sweep(await engine.services())
+    return found
+
+
+async def said(station: Station, count: int) -> bool:
+    return sum(line.startswith("found ") for line in station.said) >= count
+
+
+if __name__ == "__main__":
+    begin_machine()
+    print("RESULT " + json.dumps(asyncio.run(attack(Path(sys.argv[1]), networks=sys.argv[2] == "networks"))))
+    os._exit(0)

@@ -1,0 +1,83 @@
+"""What an instance reaches from its own network, and what it does not; without one, attempts succeed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.base.isolation.isolation import Isolation, NetworkRules
+
+SECONDS = 100
+CLOSED = "closed: "
+SHARED = {
+    "private",
+    "private by udp",
+    "metadata",
+    "loopback of the machine",
+    "address of the machine",
+    "address of the machine by udp",
+    "address of the machine by ipv6",
+}
+"""What every program of the machine reaches, and no instance with a network of its own."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_networks():
+    if not Isolation("auto", Path("/nowhere"), rules=NetworkRules()).has_networks():
+        pytest.skip("needs root, and a kernel with network namespaces, veth and nf_tables")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return attempts(tmp_path_factory.mktemp("networks"), "networks")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return attempts(tmp_path_factory.mktemp("shared"), "shared")
+
+
+def attempts(folder: Path, mode: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.hostile.small_internet", str(folder), mode]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=dict(os.environ))
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, done.stderr
+    found: dict[str, Any] = json.loads(lines[0][7:])
+    return found
+
+
+@pytest.mark.parametrize("who", ["neighbour", "stranger"])
+def test_an_instance_reaches_public_networks_and_what_the_operator_opened(found, who):
+    reached = {name for name, answer in found[who].items() if answer == "internet"}
+    assert reached == {"public", "public by udp", "opened"}
+
+
+@pytest.mark.parametrize("who", ["neighbour", "stranger"])
+def test_an_instance_reaches_neither_the_machine_nor_private_networks(found, shared, who):
+    reached = {name: answer for name, answer in found[who].items() if not answer.startswith(CLOSED)}
+    assert SHARED.isdisjoint(reached)
+    # Without networks of their own, programs reach all of it.
+    assert {name for name in SHARED if shared[who][name].startswith(CLOSED)} == set()
+
+
+def test_an_instance_reaches_the_gateway_at_the_address_of_the_machine(found):
+    assert found["stranger"]["gateway of the machine"] == "gateway"
+
+
+def test_a_service_is_found_by_address_and_name_in_its_environment_only(found, shared):
+    assert (found["neighbour"]["victim"], found["neighbour"]["name"]) == ("victim", "victim")
+    assert found["stranger"]["victim"].startswith(CLOSED)
+    assert found["stranger"]["name"].startswith(CLOSED)
+    assert shared["stranger"]["victim"] == "victim"
+
+
+def test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it(found, shared):
+    assert found["stranger"]["port of the machine"] == "bound"  # in a network in which nobody looks for it
+    assert found["victim"] == "victim"
+    assert shared["stranger"]["port of the machine"].startswith(CLOSED)
