@@ -24,7 +24,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-ci nightly test-frameworks test-grown test-jitter check types code-rules format bench coverage pictures lock wheels clean
+.PHONY: help setup dev run test test-ci nightly test-frameworks test-grown test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -56,10 +56,10 @@ test-jitter: dev  ## run the tests with random pauses, which find races; other p
 test-frameworks: dev  ## make an application of each framework and deploy it; some with ARGS="Flask Django"
 	$(BIN)/python -m tests.frameworks $(ARGS)
 
-check: dev  ## formatting, lint, types, layering, and the rules of tests/code_rules
+check: dev  ## formatting, lint, types, layering, and the rules of docs/contributing-rules.md; prints advice
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j 2 --output-sync types code-rules
+	@$(MAKE) --no-print-directory -j 2 --output-sync types code-rules advice
 
 types: dev
 	$(BIN)/mypy $(CODE)
@@ -67,6 +67,9 @@ types: dev
 
 code-rules: dev
 	$(BIN)/pytest -n 0 tests/code_rules
+
+advice: dev  ## print advice about language and size; it fails nothing
+	@$(BIN)/python -m tests.code_rules.advice
 
 format: dev  ## put the code in its usual form, and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

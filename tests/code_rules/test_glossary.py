@@ -5,32 +5,18 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import pytest
-
+from tests.code_rules.sources import PAGES, ROOT, SOURCE
 from tests.syntax import parsed
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/windlass"
-EXAMPLE = SOURCES / "demo/application"
-"""A user's application."""
-PAGE = (ROOT / "docs/glossary.md").read_text()
+PAGE = PAGES["docs/glossary.md"]
 MIGRATIONS = "\n".join(file.read_text() for file in sorted((SOURCES / "store/migrations").glob("*.sql")))
-
-FORBIDDEN = frozenset(
-    re.findall(
-        r"\w+",
-        "anew book census courier deed fate gate lane life nobody nursery seal shelf somebody told trail "
-        "wanted whence whereabouts whoever witness",
-    )
-)
-"""Metaphors and participles that the code used as nouns once."""
 
 
 class Term(NamedTuple):
@@ -73,11 +59,7 @@ def as_noun(name: str) -> str:
     return to_words(name).casefold()
 
 
-FILES = {
-    file.relative_to(SOURCES).as_posix(): file.read_text()
-    for file in sorted(SOURCES.rglob("*.py"))
-    if EXAMPLE not in file.parents
-}
+FILES = {place.removeprefix("src/windlass/"): text for place, text in SOURCE.items()}
 TERMS = terms_of(PAGE)
 
 
@@ -115,15 +97,38 @@ def test_a_term_stands_once_with_one_meaning():
     assert repeated(term.name.casefold() for term in twice) == ["engine"]
 
 
-@pytest.mark.parametrize("term", TERMS, ids=[term.name for term in TERMS])
-def test_the_classes_of_a_term_are_in_its_rooms(term: Term):
-    assert term.rooms
-    for room in term.rooms:
-        assert (SOURCES / room).is_dir()
-    for name in term.classes:
-        files = [file for known, file in classes() if known == name]
-        assert files, f"there is no class {name}"
-        assert all(file.startswith(tuple(f"{room}/" for room in term.rooms)) for file in files), files
+def misplaced(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields terms without a room, and classes of terms that are in none of their rooms."""
+    files = defaultdict(list)
+    for name, file in known:
+        files[name].append(file)
+    for term in terms:
+        folders = tuple(f"{room}/" for room in term.rooms)
+        if not folders:
+            yield f"{term.name}: its section names no rooms"
+        for room in term.rooms:
+            if not (SOURCES / room).is_dir():
+                yield f"{term.name}: there is no folder {room}"
+        for name in term.classes:
+            if not files[name]:
+                yield f"{term.name}: there is no class {name}"
+            yield from (
+                f"{term.name}: {name} is in {file}" for file in files[name] if not file.startswith(folders)
+            )
+
+
+def test_the_classes_of_a_term_are_in_its_rooms():
+    assert [*misplaced(TERMS, classes())] == []
+
+
+def test_a_term_in_another_room_and_one_without_its_class_are_found():
+    term = Term("engine", "Runs workloads", ("Engine", "Motor"), rooms=("engines", "no/room"))
+    assert [*misplaced([term, Term("x", "y")], [("Engine", "api/engine.py")])] == [
+        "engine: there is no folder no/room",
+        "engine: Engine is in api/engine.py",
+        "engine: there is no class Motor",
+        "x: its section names no rooms",
+    ]
 
 
 def test_a_class_that_is_called_like_a_term_has_its_meaning():
@@ -141,39 +146,3 @@ def test_every_family_has_a_line():
 def test_every_table_of_the_store_is_in_one_line():
     tables = re.findall(r"CREATE TABLE (\w+)", MIGRATIONS)
     assert sorted(table for term in TERMS for table in term.tables) == sorted(tables)
-
-
-METAPHORS = FORBIDDEN & {
-    *("anew", "census", "courier", "deed", "fate", "nursery", "shelf", "somebody"),
-    *("whence", "whereabouts", "whoever", "witness"),
-}
-
-
-def named_by_a_metaphor(text: str) -> list[str]:
-    """Returns functions, parameters, variables and attributes with such a word in their name."""
-    names: list[str] = []
-    for node in ast.walk(parsed(text)):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
-                names.append(name)
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                names.append(name)
-    return [name for name in names if METAPHORS & {*to_words(name).replace("_", " ").split()}]
-
-
-@pytest.mark.parametrize(
-    "text", ["def f(shelf): ...", "self._witness = 1", "def _anew(): ...", "lost_deed = 1"]
-)
-def test_a_name_that_is_a_metaphor_is_found(text: str):
-    assert len(named_by_a_metaphor(text)) == 1
-    assert named_by_a_metaphor("def shelve(record): ...") == []
-
-
-def test_no_function_or_variable_is_named_by_a_metaphor():
-    assert [(file, names) for file, text in FILES.items() if (names := named_by_a_metaphor(text))] == []
-
-
-def test_no_line_uses_a_forbidden_word():
-    words = set(re.findall(r"[a-z]+", " ".join(f"{term.name} {term.meaning}" for term in TERMS).casefold()))
-    assert sorted(words & FORBIDDEN) == []
-    assert FORBIDDEN & {"courier"}
