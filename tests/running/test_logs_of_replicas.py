@@ -11,7 +11,7 @@ from tests.running.deployments import deploy
 from tests.running.test_place_owner import KEY, look
 from tests.world import HandClock, World, make_world
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
