@@ -10,6 +10,8 @@ JITTER  ?= 1
 
 VENV := .venv
 BIN  := $(VENV)/bin
+# It ends what an interrupted run leaves.
+RUNNER := $(BIN)/python tests/runner.py
 PYTEST ?= $(BIN)/pytest
 CODE := src tests requirements docs/pictures $(wildcard bench)
 
@@ -38,13 +40,13 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 	@exec $(BIN)/windlass serve $(ARGS)
 
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
-	$(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
+	$(RUNNER) $(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
 test-ci: dev  ## run the tests of CI: those of test, and those with containers, a browser or killed servers
-	WINDLASS_TESTS=ci $(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
+	WINDLASS_TESTS=ci $(RUNNER) $(PYTEST) -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
 nightly: dev  ## run all tests in their full size, for up to 90 minutes; the report is in nightly.md
-	WINDLASS_TESTS=nightly $(PYTEST) -n $(WORKERS) --dist worksteal --report nightly.md $(TESTS) $(ARGS)
+	WINDLASS_TESTS=nightly $(RUNNER) $(PYTEST) -n $(WORKERS) --dist worksteal --report nightly.md $(TESTS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_rules.test_glossary import classes, classes_of
-
 ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md"))]
@@ -40,8 +38,9 @@ ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M)
 
 @functools.cache
 def known_classes() -> set[str]:
-    tests = {str(file): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
-    return {name for name, _ in [*classes(), *classes_of(tests)]}
+    """Reads lines, because parsing all files takes ten seconds."""
+    files = (file for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py"))
+    return {name for file in files for name in re.findall(r"^ *class (\w+)", file.read_text(), re.M)}
 
 
 def named(text: str) -> Iterator[tuple[str, str]]:

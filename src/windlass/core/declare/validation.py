@@ -6,14 +6,15 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import FORMS
+from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of, struct_of
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def _at(path: str, wanted: Any) -> type[Struct] | None:
     """Returns the struct at a path such as `ports[0]`."""
     struct = struct_of(wanted)
     for name in re.findall(r"[A-Za-z_]\w*", path):
-        types = {field.encode_name: field.type for field in fields(struct)} if struct else {}
+        types = {field.encode_name: field.type for field in fields_of(struct)} if struct else {}
         struct = struct_of(types[name], in_lists=True) if name in types else None
     return struct
 
@@ -126,7 +127,7 @@ def _written_instead(name: str, path: str, wanted: Any) -> str:
     if (short := _short_form(path, wanted)) and short.option == name:
         return did_you_mean([short.sets])
     shape = _at(path, wanted)
-    for field in fields(shape) if shape else ():
+    for field in fields_of(shape) if shape else ():
         if (short := _short_form(f"{path}.{field.encode_name}", wanted)) and short.option == name:
             return f'; write "{field.encode_name}": {short.written}'
     return ""
@@ -136,7 +137,7 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
     """Returns the short form of the list at a path, or of the list with the item at that path."""
     parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
     shape = _at(parent, wanted)
-    types = {field.encode_name: field.type for field in fields(shape)} if shape else {}
+    types = {field.encode_name: field.type for field in fields_of(shape)} if shape else {}
     extra = extra_of(types[name]) if name in types else {}
     if "short_form" not in extra:
         return None
@@ -150,24 +151,26 @@ def written_out(document: Any, wanted: type[Struct]) -> Any:
     if not isinstance(document, dict):
         return None
     whole = dict(document)
-    for field in fields(wanted):
-        extra = extra_of(field.type)
-        if "short_form" not in extra:
+    for name, (option, sets, others, _) in _short_forms(wanted).items():
+        if option not in whole:
             continue
-        option, sets, others, _ = extra["short_form"]
-        if option not in whole or option in wanted.__struct_encode_fields__:
-            continue
-        if field.encode_name in whole:
-            raise Invalid(
-                f"{option}: leave it out, or {field.encode_name}: it is the short form of that list"
-            )
-        whole[field.encode_name] = [{sets: whole.pop(option), **others}]
+        if name in whole:
+            raise Invalid(f"{option}: leave it out, or {name}: it is the short form of that list")
+        whole[name] = [{sets: whole.pop(option), **others}]
     return whole if whole != document else None
+
+
+@cache
+def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
+    """Returns the short form of each list that has one, unless it is a field too."""
+    extras = {field.encode_name: extra_of(field.type) for field in fields_of(wanted)}
+    forms = {name: extra["short_form"] for name, extra in extras.items() if "short_form" in extra}
+    return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}
 
 
 def _suggest(name: str, shape: type[Struct] | None) -> str:
     """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
-    declared = sorted(fields(shape), key=lambda field: not field.required) if shape else []
+    declared = sorted(fields_of(shape), key=lambda field: not field.required) if shape else []
     names = [field.encode_name for field in declared]
     words = set(name.lower().split("_")) - _COMMON
     similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(
@@ -184,7 +187,7 @@ def did_you_mean(similar: Sequence[str]) -> str:
 def _choices(path: str, shape: type[Struct] | None) -> list[str]:
     """Returns the values that the field at the end of a path may have."""
     name = re.sub(r"\[.*", "", path.rpartition(".")[2])
-    types = [field.type for field in fields(shape) if field.encode_name == name] if shape else []
+    types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
     return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
 
 
