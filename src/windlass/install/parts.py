@@ -121,7 +121,8 @@ async def _engine(
             limits=limits,
             toolchain_limits=CacheLimits(settings.toolchain_bytes, settings.toolchain_days),
         )
-        return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
+        run = process_folder(settings).resolve()
+        return ProcessEngine(run, clock, isolation=isolation, builds=folder), builder
     if chosen == DOCKER:
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415

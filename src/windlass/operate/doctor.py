@@ -21,8 +21,10 @@ import msgspec
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.base.private import owner_of
+from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.control.context.log_store import replaced_folder
+from windlass.control.records.deployments import particulars
 from windlass.control.records.sealing_keys import read_keys
 from windlass.install.database import file_of, looking
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
@@ -165,6 +167,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                 yield await _form(moment)
                 if await moment.applied():
                     yield await _check_key(settings, moment)
+                    yield await _builds(settings, moment)
                     for finding in await _owners(settings, moment):
                         yield finding
                     yield _clock(await moment.last_change())
@@ -252,6 +255,23 @@ async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
     if state is None:
         return ok("Secrets", "are not there yet")
     return await examine_keys(moment.reads, state, encryption)
+
+
+async def _builds(settings: Settings, moment: Snapshot) -> Finding:
+    """Looks for builds outside of the data directory, as after a move of it."""
+    folder, outside = await in_thread(Path(settings.data_dir).resolve), 0
+    for _, _, id in await moment.reads.statuses.serving():
+        deployment = await moment.reads.deployments.get(id)
+        build = particulars(deployment).made if deployment else None
+        if build and build.artifact.kind == "native":
+            outside += not Path(build.artifact.ref).is_relative_to(folder)
+    if not outside:
+        return ok("Builds", "services run what is in the data directory")
+    advice = (
+        "start the server, which builds them again, as after a move of the data directory; services on "
+        "machines of other servers are built there"
+    )
+    return warn("Builds", f"services that were built in another folder than {folder}: {outside}", advice)
 
 
 def _clock(newest: int | None) -> Finding:

@@ -3,11 +3,14 @@
     <folder>/cache/                      build caches and toolchains; see `caches` and `toolchains`
     <folder>/<service>/<key>/            an artifact, which is complete: it gets its name at the end
     <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
-                                         their path. Complete with the file `complete` in it
+                                         their path. Complete with the file `complete` in it, which names it
     <folder>/<service>/.new-<name>/      a build under way
 
 A process that writes or uses one of the last two holds the lock file beside it. The kernel releases the lock
 when the process ends in any way. A folder that is not locked is a leftover.
+
+Builds contain paths of this machine in many files, such as the first lines of scripts. What is not where it
+was made, because the data directory was moved or copied, counts as not there, and is built again.
 """
 
 from __future__ import annotations
@@ -102,7 +105,7 @@ class ArtifactStore:
                 continue  # of another digest, which begins like this one
             if present.is_dir() and (held := _hold(present, shared=True)) is not None:
                 try:
-                    if (present / COMPLETE).exists():
+                    if is_complete(present):
                         yield present, True
                         return
                 finally:
@@ -197,7 +200,7 @@ class ArtifactStore:
         if held is None and _lock(deps).exists():
             return
         # Checked only now: a build that uses it holds its lock until its artifact is in place.
-        if not (deps / COMPLETE).exists() or deps.name not in names_used():
+        if not is_complete(deps) or deps.name not in names_used():
             self._put_away(deps)
             _lock(deps).unlink(missing_ok=True)
         if held is not None:
@@ -264,7 +267,29 @@ def _read(path: Path) -> Artifact | None:
         return None  # torn by a power cut
     links = (path / name for name in LINKS)
     whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
-    return artifact if whole else None
+    return artifact if whole and path.resolve() == Path(artifact.ref) else None
+
+
+def mark_complete(folder: Path) -> None:
+    tree.fresh(folder / COMPLETE).write_text(str(folder))
+
+
+def is_complete(folder: Path) -> bool:
+    """True if the folder is whole and where it was made. Marks of earlier versions name no folder until the
+    next sweep."""
+    try:
+        return (folder / COMPLETE).read_text() in {str(folder), ""}
+    except OSError:
+        return False
+
+
+def name_places(folder: Path) -> None:
+    """Adds their place to marks of earlier versions: these builds were not moved yet."""
+    for mark in (*folder.glob(f"*/{DEPS}/*/{COMPLETE}"), *folder.glob(f"*/*/{DEPS}/*/{COMPLETE}")):
+        with suppress(OSError):
+            if not (facts := mark.stat()).st_size:
+                mark_complete(mark.parent)
+                os.utime(mark, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 @contextmanager

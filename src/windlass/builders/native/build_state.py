@@ -16,7 +16,7 @@ from windlass.base.atomic_files import sync_file_system
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import tree
-from windlass.builders.native.artifacts import COMPLETE, ArtifactStore
+from windlass.builders.native.artifacts import ArtifactStore, mark_complete
 from windlass.builders.native.caches import BuildCaches
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
@@ -116,7 +116,7 @@ def explained(complaint: str) -> Iterator[None]:
 
 def complete(deps: Path) -> None:
     sync_file_system(deps)
-    tree.fresh(deps / COMPLETE).touch(exist_ok=False)
+    mark_complete(deps)
 
 
 def make_folders(*wanted: Path) -> None:

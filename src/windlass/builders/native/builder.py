@@ -30,6 +30,7 @@ from windlass.builders.native.artifacts import (
     ArtifactStore,
     finish_removals,
     name_of,
+    name_places,
     services,
 )
 from windlass.builders.native.build_state import BuildState, make_folders
@@ -114,6 +115,7 @@ class NativeBuilder:
 
     async def sweep(self, erase: Collection[str]) -> None:
         await subprocesses.in_thread(finish_removals, self._folder)
+        await subprocesses.in_thread(name_places, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
             store = ArtifactStore(self._folder, service)

@@ -23,8 +23,7 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.users import show
 from windlass.base.private import private_folder
 from windlass.builders.builder import FULL, BuildError
-from windlass.builders.native import tree
-from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore
+from windlass.builders.native.artifacts import CACHE, COMPLETE, ArtifactStore, mark_complete
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import ToolFailed, Tools, step
@@ -184,4 +183,4 @@ def _finish(folder: Path, home: Path) -> None:
     erase(home)
     show(folder)
     sync_file_system(folder)
-    tree.fresh(folder / COMPLETE).touch(exist_ok=False)
+    mark_complete(folder)

@@ -80,10 +80,12 @@ class ProcessEngine(EngineByHand):
         backlog: int = BACKLOG,
         weigh: float = 5.0,
         isolation: Isolation | None = None,
+        builds: Path | None = None,
     ) -> None:
-        """`folder` is the engine's own. `backlog`: bytes of output that may wait to be read. `weigh`: seconds
-        between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
-        apart; as far as this machine allows, unless it is given."""
+        """`folder` is the engine's own. `builds` has all that it may run below it; None: that may be
+        anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two looks at
+        the memory of what no cgroup holds back. `isolation`: how services are kept apart; as far as this
+        machine allows, unless it is given."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
@@ -95,8 +97,9 @@ class ProcessEngine(EngineByHand):
         self._output = OutputReader(self._records, clock, backlog)
         self._isolation = isolation or Isolation("auto", folder)
         environment = InstanceEnvironment(self._records, self._claims, self._places)
+        self._builds = builds
         self._starter = InstanceStarter(
-            self._records, environment, self._groups, clock, self._isolation, self._places
+            self._records, environment, self._groups, clock, self._isolation, self._places, builds
         )
         self._instances = Instances(
             self._records,
@@ -228,6 +231,7 @@ class ProcessEngine(EngineByHand):
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Copies nothing: what a builder made is on this machine."""
+        files.check_place(artifact, self._builds)
         return await asyncio.to_thread(files.built_folder, artifact, folder)
 
     async def neighbour_address(

@@ -68,6 +68,13 @@ def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | 
             give(output_file(home).parent, owner)
 
 
+def check_place(artifact: Artifact, root: Path | None) -> None:
+    """Raises ArtifactLost for a build outside of `root`, as after a move of the data directory: its files are
+    gone, or belong to another installation."""
+    if root is not None and not Path(artifact.ref).is_relative_to(root):
+        raise ArtifactLost("the build of this deployment is gone: deploy again, which builds it again")
+
+
 def output_file(home: Path) -> Path:
     """Returns the path of the file that a run may write."""
     return home / "files" / OUTPUT_FILE.lstrip("/")

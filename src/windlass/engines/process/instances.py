@@ -149,6 +149,7 @@ class Instances:
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
             return record
+        self._starter.check_place(workload)
         if record.process is not None:
             record = await self._note_end(key, home, record, self.supervisors.of(key).bury(record.process))
         if not self._resume_later(key, record):

@@ -38,7 +38,10 @@ class InstanceStarter:
         clock: Clock,
         isolation: Isolation,
         places: PortAddresses,
+        builds: Path | None = None,
     ) -> None:
+        """`builds` has all artifacts below it; None: they may be anywhere."""
+        self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
         self.spawner = Spawner()
@@ -60,7 +63,12 @@ class InstanceStarter:
         variables = kernel.environment(process.pid)
         return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
 
+    def check_place(self, workload: Workload) -> None:
+        """Raises ArtifactLost if what the workload runs is not below the folder of builds."""
+        files.check_place(workload.artifact, self._builds)
+
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        self.check_place(workload)
         files.check_volumes(self._records.volumes, workload)
         home = self._records.home(key)
         network = await self._network(key, workload, record)
