@@ -9,7 +9,7 @@ from collections import defaultdict
 import pytest
 
 SKIPPED = 10
-"""The exit status of pytest if tests were skipped in CI: that of failed tests makes .ci/steady repeat them."""
+"""The exit status of pytest if tests were skipped in CI: .ci/steady repeats only tests that failed."""
 MOST_NAMES = 3
 """So many tests are named for each reason to skip."""
 
