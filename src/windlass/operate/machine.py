@@ -39,7 +39,7 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
         async for finding in _isolation(settings):
             yield finding
-        for finding in _proxies(settings):
+        for finding in await asyncio.to_thread(lambda: [*_proxies(settings)]):
             yield finding
         async for finding in _native_databases():
             yield finding
@@ -151,15 +151,22 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
 
 def _proxies(settings: Settings) -> Iterator[Finding]:
     trusts = trust_check(settings.trusted_proxies)
-    if trusts("127.0.0.1") or trusts("::1"):
+    if (trusts("127.0.0.1") or trusts("::1")) and not _have_networks(settings):
         problem = (
-            "trusted_proxies names this machine itself, from which services without a network of their own "
-            "connect as well: they may write any address into the audit"
+            "trusted_proxies names this machine itself, from which services connect as well, since they have "
+            "no network of their own: they may write any address into the audit"
         )
         advice = (
             "let the proxy connect from another address, as from its own container or machine, and name that"
         )
         yield warn("Proxies", problem, advice)
+
+
+def _have_networks(settings: Settings) -> bool:
+    try:
+        return isolation_of(settings).has_networks()
+    except BadSetting:
+        return False
 
 
 # Databases, and what builds
