@@ -114,22 +114,24 @@ async def _engine(
 
         isolation = await in_thread(isolation_of, settings)
         limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
+        run = process_folder(settings).resolve()
+        engine = ProcessEngine(run, clock, isolation=isolation, builds=folder)
         builder = NativeBuilder(
             folder / "builds",
             isolation=isolation,
             fetches=settings.toolchain_downloads,
             limits=limits,
             toolchain_limits=CacheLimits(settings.toolchain_bytes, settings.toolchain_days),
+            network=engine.network_of_steps,
         )
-        run = process_folder(settings).resolve()
-        return ProcessEngine(run, clock, isolation=isolation, builds=folder), builder
+        return engine, builder
     if chosen == DOCKER:
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
 
         built = settings.build_registry
-        engine = DockerEngine(host=host, folder=folder / "docker", installation=installation, registry=built)
-        return engine, DockerBuilder(host=host, installation=installation, registry=built)
+        docker = DockerEngine(host=host, folder=folder / "docker", installation=installation, registry=built)
+        return docker, DockerBuilder(host=host, installation=installation, registry=built)
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, network
 
 _LOOK_EVERY: Final = 2.0
+_SCORE: Final = "-900"
+"""The kernel ends it after nearly everything else if memory runs out."""
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
 _OF_TRUNKS: Final = 1 << 12 | 1 << 21
@@ -30,6 +33,8 @@ def keep(file: str, *, leads_out: bool) -> NoReturn:
     for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
         os.dup2(null, stream)
     os.closerange(_STREAMS + 1, _MOST_OPEN)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 (it may be refused)
+        score.write(_SCORE)
     kept = _OF_TRUNKS if leads_out else 0
     calls.bound_capabilities(kept)
     calls.keep_capabilities(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -13,15 +13,24 @@ from weakref import finalize
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launching import Launcher
+from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.step import StepRequest
 from windlass.base.subprocesses import close_all
+
+NetworkOfSteps = Callable[[], Awaitable[CellNetwork | None]]
+
+
+async def no_network() -> CellNetwork | None:
+    """Steps share the network of the machine."""
+    return None
 
 
 class StepLauncher:
     """A launcher, and the thread that asks it to start steps. The kernel ends a step when this thread ends.
     Both end with this object."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: NetworkOfSteps = no_network) -> None:
+        self._network = network
         self._thread = ThreadPoolExecutor(1, "windlass-steps")
         self._launcher = Launcher()
         self.close = finalize(self, _close, self._thread, self._launcher)
@@ -44,6 +53,8 @@ class StepLauncher:
 
     async def _start(self, request: StepRequest, output: int, errors: int) -> int:
         """Starts a step. A caller that is cancelled leaves none running."""
+        if (network := await self._network()) is not None:
+            request["cell"]["network"] = network
         loop = asyncio.get_running_loop()
         starting = loop.run_in_executor(self._thread, self._launcher.start_step, request, output, errors)
         try:

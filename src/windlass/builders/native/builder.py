@@ -23,7 +23,7 @@ from windlass import config
 from windlass.base import subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.steps import StepLauncher
+from windlass.base.isolation.steps import NetworkOfSteps, StepLauncher, no_network
 from windlass.builders.builder import FULL, BuildError, Order, Say
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import (
@@ -62,14 +62,15 @@ class NativeBuilder:
         fetches: bool = True,
         limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
         toolchain_limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
+        network: NetworkOfSteps = no_network,
     ) -> None:
         """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
-        toolchains that the machine lacks come from registries."""
+        toolchains that the machine lacks come from registries. `network`: that of each step."""
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
-        self._steps = StepLauncher()
+        self._steps = StepLauncher(network)
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._shared = SharedBuilds(self._folder)
         self._caches = CacheStore(self._folder, limits)

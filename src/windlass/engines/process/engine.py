@@ -19,7 +19,7 @@ from msgspec import structs
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.network import service_address
+from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.base.log import log
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import (
@@ -259,6 +259,12 @@ class ProcessEngine(EngineByHand):
         if former is not None and not workload.alone:
             routed.append(RoutedAddress(ports.HOST, former))
         return routed
+
+    async def network_of_steps(self) -> CellNetwork | None:
+        """Returns the network of a build step, which reaches no other one and no instance."""
+        self._prepare()
+        networks = self._starter.networks
+        return await networks.of_step() if await networks.is_offered() else None
 
     async def usage(self) -> Mapping[str, Usage]:
         table = await self._counting.now()

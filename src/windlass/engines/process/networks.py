@@ -34,8 +34,10 @@ T = TypeVar("T")
 
 _TRUNK: Final = "trunk"
 _HUB, _HOSTS = ".hub", ".hosts"
-_UNUSED: Final = 60.0
-"""Seconds after which a hub without an instance goes: the first one may be starting still."""
+_STEPS: Final = "steps"
+"""Stands for an environment: the hub of all build steps."""
+_UNUSED: Final = 3600.0
+"""Seconds after which a hub without an instance goes: a first one may be starting, or a step running."""
 _LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
@@ -59,7 +61,7 @@ class Networks:
     async def hub(self, environment: str) -> str:
         """Returns the keeper of the hub of an environment, which is made if there is none."""
         hub = self._hubs.get(environment)
-        if hub is None or not kernel.lives(hub):
+        if hub is None or not kernel.lives(hub) or environment == _STEPS:
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment))
         return str(NetworkKeeper(hub.pid, hub.start))
 
@@ -71,6 +73,9 @@ class Networks:
         if service_address:
             own["service"] = service_address
         return own
+
+    async def of_step(self) -> CellNetwork:
+        return CellNetwork(kind="instance", outer=await self.hub(_STEPS), resolvers=network.resolvers())
 
     def introduce(self, environment: str, name: str, address: str) -> None:
         """Has all instances of an environment find a service by its name."""
@@ -90,6 +95,10 @@ class Networks:
                 written.truncate()
             file.chmod(0o644)
         known[name] = address
+
+    def has_ended(self, hub: str) -> bool:
+        keeper = NetworkKeeper.read(hub)
+        return network.start_of(keeper.pid) != keeper.start
 
     async def tidy(self, used: Collection[str]) -> None:
         """Ends the hubs that no instance needs; `used` are the keepers of those that one does. Then ends the
@@ -124,7 +133,7 @@ class Networks:
         if trunk is None or not kernel.lives(trunk):
             trunk = self._keep(_TRUNK, self._isolation.trunk())
         outer = str(NetworkKeeper(trunk.pid, trunk.start))
-        return self._keep(name, CellNetwork(kind="hub", outer=outer))
+        return self._keep(name, CellNetwork(kind="hub", outer=outer, joins=environment != _STEPS))
 
     def _keep(self, name: str, kept: CellNetwork) -> Process:
         """Starts a process that keeps a network."""

@@ -22,6 +22,7 @@ EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
 """Seconds between two looks for networks that nothing needs."""
+_NO_NETWORK: Final = "was ended: the process that kept the network of its environment was killed"
 _log = log("engines.process")
 
 
@@ -77,10 +78,17 @@ class Patrol:
                 _log.exception("A look at the instances failed; the next one follows")
 
     async def tidy_networks(self) -> None:
-        """Ends networks that no instance is in."""
-        records = (self._records.known(key) for key in self._records.find())
-        cells = (record.cell for record in records if record and record.cell)
-        await self._networks.tidy({cell["network"].get("outer", "") for cell in cells if "network" in cell})
+        """Ends networks that no instance is in, and restarts instances whose hub was killed."""
+        used: set[str] = set()
+        for key in self._records.find():
+            record = self._records.known(key)
+            if record is None or record.cell is None or "network" not in record.cell:
+                continue
+            hub = record.cell["network"].get("outer", "")
+            if record.process is not None and not record.once and self._networks.has_ended(hub):
+                self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
+            used.add(hub)
+        await self._networks.tidy(used)
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
