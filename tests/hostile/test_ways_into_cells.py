@@ -100,7 +100,7 @@ class Made:
 
 def record(there: Made) -> None:
     (there.made / "app").mkdir()
-    there.shelf.put(there.made, Artifact(kind="native", ref="x", key="key"))
+    there.shelf.complete(there.made, Artifact(kind="native", ref="x", key="key"))
 
 
 async def modules(there: Made, monkeypatch) -> None:
