@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
-import pytest
+
+from tests.needs import program
 
 HERE = Path(__file__).parent / "oidc_provider"
 LOCK = HERE / "package-lock.json"
@@ -26,8 +27,7 @@ LIFETIME = 60
 
 @contextlib.contextmanager
 def running_provider(folder: Path, come_back: str = "") -> Iterator[Provider]:
-    if not shutil.which("node"):
-        pytest.skip("needs Node.js")
+    program("node")
     shutil.copy(HERE / "server.mjs", folder)
     (folder / "node_modules").symlink_to(installed() / "node_modules")
     with subprocess.Popen(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.needs import needs_root
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
@@ -198,7 +199,7 @@ def test_a_damaged_list_of_users_gives_no_number(tmp_path, content):
     assert (tmp_path / "users.json").read_text() == content
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+@needs_root
 def test_a_number_that_owns_a_folder_is_not_given_when_the_list_of_users_is_lost(tmp_path):
     folder = tmp_path / "run" / "volumes" / "service" / "data"
     folder.mkdir(parents=True)
@@ -214,7 +215,7 @@ def test_a_range_of_users_that_is_none_is_refused(text):
         range_of(text)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+@needs_root
 def test_a_change_of_ownership_follows_no_link(tmp_path):
     (tmp_path / "given" / "folder").mkdir(parents=True)
     (tmp_path / "other").mkdir()

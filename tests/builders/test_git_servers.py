@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 from ipaddress import ip_address
 
@@ -13,6 +12,7 @@ import pytest
 from tests.builders.conftest import processes_of
 from tests.builders.fetched import files
 from tests.builders.repositories import self_signed, serving
+from tests.needs import needs
 from windlass.builders.git import GitError, GitSource, Limits
 
 
@@ -145,7 +145,7 @@ async def test_git_calls_the_address_that_was_judged_and_no_other(
     assert judged == ["localhost", "git.example", "localhost"]
 
 
-@pytest.mark.skipif(not shutil.which("ssh"), reason="ssh is not installed")
+@needs("ssh")
 async def test_ssh_calls_the_checked_address_without_a_prompt(make_git, listener):
     async def resolve(name, port):
         return [ip_address("127.0.0.1")]

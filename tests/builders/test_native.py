@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.builders.native_sites import PYPROJECT, Site, wheel
+from tests.needs import needs
 from windlass.core.deploy.build_settings import BuildSettings
 
-needs_node = pytest.mark.skipif(
-    not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
-)
+needs_node = needs("node", "npm")
 
 # A build system that needs nothing from anywhere: it writes the wheel itself.
 BACKEND = """

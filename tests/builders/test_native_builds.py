@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from tests.builders.test_native_recipes import with_tool
+from tests.needs import needs
 from windlass.builders.native.tools import LONGEST, OutputLines
 from windlass.builders.remedies import failure
 from windlass.core.deploy.build_settings import BuildSettings
 
 pytestmark = pytest.mark.slow
 
-needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
+needs_node = needs("npm")
 MANAGE = """
 import os, sys
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.detect.trees import DJANGO
+from tests.needs import needs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import sources
 from windlass.core.deploy.build_settings import BuildSettings
@@ -211,6 +212,7 @@ def test_a_dockerfile_of_django_that_is_followed_says_which_hosts_to_add(tmp_pat
     assert made.remarks[0].startswith("Add the public host of the application, or '*', to ALLOWED_HOSTS")
 
 
+@needs("php")
 def test_the_image_of_php_gives_way_to_the_recipe_of_php(tmp_path):
     files = {"web/index.php": "<?php", "composer.json": "{}", "Dockerfile": "FROM php:apache\nCOPY web .\n"}
     assert read(tmp_path, files).start.text.endswith("php -S 0.0.0.0:${PORT:-8000} -t web")

@@ -6,12 +6,12 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import tarfile
 
 import pytest
 
 from tests.builders.native_sites import wheel
+from tests.needs import needs
 from windlass.builders.builder import BuildError
 from windlass.builders.native import NativeBuilder
 from windlass.core.deploy.build_settings import BuildSettings
@@ -19,7 +19,7 @@ from windlass.core.deploy.static_site import StaticSite
 
 pytestmark = pytest.mark.nightly
 
-needs_node = pytest.mark.skipif(not shutil.which("npm"), reason="needs npm")
+needs_node = needs("npm")
 
 SERVER = "import sys\nsys.path.insert(0, '')\nfrom {module} import app\nprint(app, *sys.argv[1:])\n"
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.cli.manual import DOCS
+from tests.needs import needs
 from tests.running.clusters import connector
 
 PAGE = (DOCS / "clusters.md").read_text()
@@ -29,7 +27,7 @@ def make_certificates(folder: Path) -> None:
         subprocess.run(["bash", "-ec", quick], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+@needs("openssl")
 def test_the_certificates_of_the_page_are_valid_for_what_they_are_used_for(tmp_path):
     make_certificates(tmp_path)
     for purpose, name in (("sslserver", "server-cert.pem"), ("sslclient", "cert.pem")):

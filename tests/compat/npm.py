@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.needs import program
 
 HERE = Path(__file__).parent
 INSTALLED = HERE / "node_modules" / ".package-lock.json"
 
 
 def install_packages() -> None:
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
+    program("npm")
     with (HERE / "package.json").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not is_installed():

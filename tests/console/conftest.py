@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from playwright.sync_api import (
 )
 
 from tests.console.servers import Repository, Server
+from tests.needs import program
 from windlass.api.openapi import encoded_document
 from windlass.families import registry
 
@@ -67,8 +67,7 @@ def playwright_driver() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
-    if shutil.which("chromium") is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+    program("chromium")
     browser = playwright_driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
     yield browser
     browser.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.servers import Server
 from tests.marks import nightly
+from tests.needs import program
 from windlass.console.files import ROOT, ConsoleFiles
 
 pytestmark = pytest.mark.slow
@@ -157,18 +157,14 @@ def _size(request) -> int:
 
 
 def test_every_text_that_a_page_names_is_in_the_file_of_texts(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js")
+    node = program("node")
     script = Path(__file__).with_name("missing_texts.mjs")
     done = subprocess.run([node, str(script), str(ROOT / "js")], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
 
 def texts_that_no_page_names(folder: Path) -> list[str]:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js")
+    node = program("node")
     script = Path(__file__).with_name("unused_texts.mjs")
     done = subprocess.run([node, str(script), str(folder)], capture_output=True, text=True, check=True)
     return list(json.loads(done.stdout))
@@ -211,9 +207,7 @@ def test_pages_of_an_organization_have_their_request_and_command(server: Server,
 
 
 def test_a_text_that_is_not_there_is_found(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js")
+    node = program("node")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
     (tmp_path / "page.js").write_text(
         'const text = words.a;\nuse(text.b, text.x, words.y, "Read the manual");\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import DOCUMENT
 from tests.console.servers import Refused, Server
+from tests.needs import program
 from windlass.console.files import ROOT
 
 pytestmark = pytest.mark.nightly
@@ -81,9 +81,7 @@ def test_a_new_family_has_pages_without_code_of_the_console(server: Server, new_
 
 def test_each_list_and_reading_of_a_tab_is_in_the_api() -> None:
     """A name that the API no longer has would hide nothing, and its tab would never be there."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js")
+    node = program("node")
     script = Path(__file__).with_name("shown_by_hand.mjs")
     command = [node, str(script), str(ROOT / "js/routes.js")]
     shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

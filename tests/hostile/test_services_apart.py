@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import needs_root
+
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))
-ROOT = pytest.param("root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root"))
+ROOT = pytest.param("root", marks=needs_root)
 AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
 WHEN = pytest.mark.parametrize("when", ["runs", "builds"])
 
@@ -70,7 +72,7 @@ def test_without_isolation_each_of_the_attempts_works(user, when):
     assert worked(user, "off", when) >= everything(user)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+@needs_root
 def test_root_isolates_services_without_user_namespaces_too():
     without = HERE.parent / "launch" / "without_namespaces.py"
     command = [

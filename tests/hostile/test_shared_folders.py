@@ -13,12 +13,13 @@ import pytest
 from msgspec import structs
 
 from tests.engines.stations import wanted
+from tests.needs import needs_root
 from windlass.core.deploy.workload import Artifact, Volume
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files
 from windlass.engines.process import open_folders as beneath
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+pytestmark = needs_root
 
 OWNER = 1_900_000_123
 _MOST = 400

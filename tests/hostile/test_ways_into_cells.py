@@ -4,7 +4,6 @@ let it write nothing there."""
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from tests.engines.stations import wanted
+from tests.needs import needs
 from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
@@ -27,9 +27,7 @@ from windlass.engines.process import files
 from windlass.engines.process.records import InstanceKey, RecordStore
 from windlass.engines.process.starting import InstanceStarter
 
-needs_node = pytest.mark.skipif(
-    not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
-)
+needs_node = needs("node", "npm")
 SERVICE, ORG = "11111111-aaaa-4aaa-8aaa-000000000001", "33333333-aaaa-4aaa-8aaa-000000000003"
 
 PLANTS = """

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.needs import needs
 from tests.world import World
 
-needs_promtool = pytest.mark.skipif(
-    not shutil.which("promtool"), reason="promtool is not installed: .ci/promtool installs it"
-)
+needs_promtool = needs("promtool")
 
 
 async def scraped(world: World) -> str:

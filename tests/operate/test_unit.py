@@ -6,14 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.needs import needs
 
 UNIT = (Path(__file__).parents[2] / "docs/windlass.service").read_text()
 PROGRAM = "/opt/windlass/.venv/bin/windlass"
 
-needs_systemd = pytest.mark.skipif(
-    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
-)
+needs_systemd = needs("systemd-analyze")
 
 
 def complaints(folder: Path, unit: str) -> str:

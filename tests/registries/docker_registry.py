@@ -6,7 +6,6 @@ import base64
 import contextlib
 import hashlib
 import json
-import shutil
 import ssl
 import subprocess
 import time
@@ -16,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.certificates import Authority, authority, serves
 from tests.free_ports import free_port
+from tests.needs import program
 
 USER, PASSWORD = "reader", "reads-only"
 _HTPASSWD = f"{USER}:$2b$04$cw4mrRKK.1.eAxf9r7seJul6aXOhIZM49TT3ma7VnYDPs35F0PPW.\n"
@@ -45,13 +43,11 @@ class DockerRegistry:
         return f"{HOST}:{self.port}"
 
     def start(self) -> None:
-        program = shutil.which("docker-registry")
-        if program is None:
-            pytest.skip("docker-registry is not installed")
+        registry = program("docker-registry")
         file = self._folder / "registry.json"
         file.write_text(json.dumps(self._settings()))
         self._process = subprocess.Popen(
-            [program, "serve", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [registry, "serve", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         while True:
             with contextlib.suppress(urllib.error.URLError, ConnectionError):

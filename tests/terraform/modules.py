@@ -48,7 +48,7 @@ output "vault-key" {
 def needs_program() -> str:
     """Skips the test on a machine without the program; CI has it, and refuses skipped tests."""
     if not ENGINE:
-        pytest.skip("neither terraform nor tofu is installed; bash .ci/tofu builds one")
+        pytest.skip("neither terraform nor tofu is installed: bash .ci/tofu")
     return ENGINE
 
 

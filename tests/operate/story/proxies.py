@@ -10,15 +10,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
+from tests.needs import needs
 from tests.whole import until
 
 MANUAL = Path(__file__).parents[3] / "docs/operations.md"
 LINES: str = re.findall(r"```nginx\n(.*?)```", MANUAL.read_text(), re.DOTALL)[0]
 """The example of the manual: a `map` first, then a group of servers and the site before them."""
 
-needs_nginx = pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+needs_nginx = needs("nginx")
 
 
 def site(name: str, port: int, hosts: str, servers: Sequence[str]) -> str:

@@ -1,0 +1,46 @@
+"""Programs and rights that tests need: without one, a test is skipped, and the reason says how to get it.
+
+@needs("npm")
+def test_a_project_is_installed(): ...
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Final
+
+import pytest
+
+INSTALLED_BY: Final = {
+    "chromium": "apt-get install chromium",
+    "docker-registry": "apt-get install docker-registry",
+    "nginx": "apt-get install nginx-light",
+    "node": "apt-get install nodejs",
+    "npm": "apt-get install npm",
+    "openssl": "apt-get install openssl",
+    "php": "apt-get install php-cli",
+    "promtool": "bash .ci/promtool",
+    "ssh": "apt-get install openssh-client",
+    "systemd-analyze": "apt-get install systemd",
+}
+
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    lacking = [program for program in programs if not shutil.which(program)]
+    return pytest.mark.skipif(bool(lacking), reason=" ".join(map(reason_without, lacking)))
+
+
+def program(name: str) -> str:
+    """Returns the path of a program, for a fixture; skips the test without it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(reason_without(name))
+    return path
+
+
+def reason_without(name: str) -> str:
+    return f"{name} is not installed: {INSTALLED_BY[name]}"
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root: run the tests as root")
