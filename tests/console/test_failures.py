@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from windlass.core.deploy.remedies import remedy_of
+
+pytestmark = pytest.mark.slow
 
 PORT = "Make shop listen on 0.0.0.0, at the port in the variable PORT: it listens on 127.0.0.1:3000 only"
 SENTENCES = {

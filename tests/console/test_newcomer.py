@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import urllib.request
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.servers import PROGRAM, Repository, Server
+
+pytestmark = pytest.mark.slow
 
 
 def text_at(server: Server, host: str) -> str:
