@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 
 import pytest
@@ -11,6 +13,9 @@ from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
+from tests.test_filelock import holder
+from windlass.engines.engine import EngineAway
+from windlass.engines.process import ports
 
 
 @pytest.fixture
@@ -61,3 +66,27 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     await station.engine.remove(SERVICE)
     await station.engine.sweep(await station.engine.services())
     assert list(claims.iterdir()) == []
+
+
+async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_loop_nor_calls_for_good(
+    rig, station, monkeypatch
+):
+    monkeypatch.setattr(ports, "_PATIENCE", 0.3)
+    await station.engine.neighbour_address("environment", SERVICE, "shop", 8080)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    with holder(station.engine._places._lock) as process:
+        process.send_signal(signal.SIGSTOP)
+        counting = asyncio.create_task(count_turns())
+        with pytest.raises(EngineAway, match=f"let the process {process.pid} go on"):
+            await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)
+        counting.cancel()
+        assert turns > 3
+        assert await station.engine.neighbour_address("environment", SERVICE, "shop", 8080)  # known already
+    assert await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)

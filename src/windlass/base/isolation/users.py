@@ -30,6 +30,10 @@ _LAST: Final = ".last"
 """Key of the last assigned number, beside the names. No service has this name."""
 
 
+_PATIENCE: Final = 5.0
+"""Seconds to wait for another server, which holds the lock for a moment."""
+
+
 class NoUserLeft(Exception):
     """All users of the range are taken; the message is for the operator."""
 
@@ -98,7 +102,7 @@ class Users:
     @contextmanager
     def _held(self) -> Iterator[Path]:
         """Holds a lock: several servers may use one folder."""
-        with filelock.holding(self._file.with_suffix(".lock")):
+        with filelock.holding(self._file.with_suffix(".lock"), _PATIENCE):
             if not self._file.exists():
                 write_whole(
                     self._file, json.dumps({f"former {owner}": owner for owner in self._owners()}).encode()

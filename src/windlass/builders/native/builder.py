@@ -20,11 +20,11 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from windlass import config
-from windlass.base import subprocesses
+from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.steps import NetworkOfSteps, StepLauncher, no_network
-from windlass.builders.builder import FULL, BuildError, Order, Say
+from windlass.builders.builder import FULL, BuilderAway, BuildError, Order, Say
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import (
     ArtifactStore,
@@ -195,6 +195,8 @@ def _in_plain_words() -> Iterator[None]:
         yield
     except RecursionError as error:
         raise BuildError(_TOO_DEEP) from error
+    except filelock.LockKept as error:
+        raise BuilderAway(str(error)) from error
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise BuildError(_TOO_DEEP) from error

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import structs
 
+from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
@@ -239,7 +240,9 @@ class ProcessEngine(EngineByHand):
     ) -> ServiceAddress:
         self._prepare()
         if not await self._starter.networks.is_offered():
+            await self._places.learn(service, internal)
             return ServiceAddress(ports.HOST, self._places.of(service, internal))
+        await self._places.learn(service)
         address = service_address(self._places.number_of(service))
         self._starter.networks.introduce(environment, name, address)
         return ServiceAddress(address, internal)
@@ -248,10 +251,13 @@ class ProcessEngine(EngineByHand):
         self._prepare()
         networks, service = self._starter.networks, workload.service
         if not await networks.is_offered():
-            # One that runs alone listens there itself.
-            return () if workload.alone else (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
+            if workload.alone:  # it listens there itself
+                return ()
+            await self._places.learn(service, internal)
+            return (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
         routed: list[RoutedAddress] = []
         if not workload.direct:
+            await self._places.learn(service)
             address = service_address(self._places.number_of(service))
             routed.append(RoutedAddress(address, internal, await networks.hub(workload.environment)))
         # For instances that began before there were networks.
@@ -330,6 +336,8 @@ class ProcessEngine(EngineByHand):
         """Completes work even if its caller is cancelled."""
         try:
             return await asyncio.shield(self._instances.go(work))
+        except filelock.LockKept as error:
+            raise EngineAway(str(error)) from error
         except OSError as error:
             raise away(error) from error
 

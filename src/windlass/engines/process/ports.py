@@ -13,7 +13,8 @@ import msgspec
 
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
-from windlass.engines.engine import EngineError
+from windlass.base.subprocesses import in_thread
+from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
@@ -24,6 +25,9 @@ _NUMBER: Final = 0
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
 INSTANCES: Final = range(10_000, 20_000)
 SERVICES: Final = range(20_000, 32_000)
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for another server, which holds the lock for a moment."""
 
 Places = dict[str, dict[int, int]]
 """Service, port inside, lasting port."""
@@ -90,6 +94,15 @@ class PortClaims:
                     (self._folder / name).unlink()
 
 
+@contextmanager
+def _not_kept() -> Iterator[None]:
+    """Has a call wait for its turn again where another server does not release a lock."""
+    try:
+        yield
+    except filelock.LockKept as error:
+        raise EngineAway(str(error)) from error
+
+
 class PortAddresses:
     """The lasting ports. They are told to others as variables, so they hold over a power cut."""
 
@@ -99,6 +112,12 @@ class PortAddresses:
         self._decoder = msgspec.json.Decoder(Places)
         self._known: Places = {}
         """Cached addresses, valid until the service is gone."""
+
+    async def learn(self, service: str, internal: int = _NUMBER) -> None:
+        """Reads or chooses what `of` and `number_of` answer at once afterwards. Not on the event loop:
+        another server of the data directory may be paused with the lock."""
+        if internal not in self._known.get(service, {}):
+            await in_thread(self.of, service, internal)
 
     def of(self, service: str, internal: int) -> int:
         port = self._known.get(service, {}).get(internal)
@@ -148,7 +167,7 @@ class PortAddresses:
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:
-        with filelock.holding(self._lock):
+        with _not_kept(), filelock.holding(self._lock, _PATIENCE):
             places = self._read()
             before = msgspec.json.encode(places)
             yield places

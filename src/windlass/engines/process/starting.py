@@ -88,6 +88,8 @@ class InstanceStarter:
         began_without = record.cell is not None and "network" not in record.cell
         if began_without or workload.calls_server or not await self.networks.is_offered():
             return None
+        if workload.direct:
+            await self._places.learn(key.service)
         own = service_address(self._places.number_of(key.service)) if workload.direct else ""
         return await self.networks.of_instance(workload.environment, own)
 
