@@ -45,6 +45,7 @@ class Lifecycle(AtStation):
         assert await rig.copies(it.service) == [(1, 0)]
         assert await station.engine.trouble() == ""
 
+    @pytest.mark.essential
     async def test_the_short_list_has_what_the_long_one_has(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it, 2)
