@@ -9,6 +9,7 @@ from windlass.config.loading import (
     load,
     strangers,
     take_secrets,
+    take_variables,
     to_type,
     wants_no_colour,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "load",
     "strangers",
     "take_secrets",
+    "take_variables",
     "to_type",
     "wants_no_colour",
 ]

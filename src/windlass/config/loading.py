@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,6 +76,11 @@ def take_secrets() -> list[str]:
     for name in names:
         del os.environ[name]
     return names
+
+
+def take_variables(names: Iterable[str]) -> dict[str, str]:
+    """Removes variables from the environment, and returns those that were set."""
+    return {name: os.environ.pop(name) for name in names if name in os.environ}
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSetting]:

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from windlass.base.log import start_logging
-from windlass.config import ShownSetting, describe, to_type
+from windlass.config import ShownSetting, describe, take_variables, to_type
 from windlass.operate.plain import plainly
 from windlass.operate.settings import example, flags, settings_from, to_text
 from windlass.terminal.sections import Command
@@ -49,12 +49,14 @@ def serve(adopt: bool, **options: Any) -> None:
     gc.disable()  # until it listens: nearly all objects of a start stay to the end
     with plainly():
         settings, _ = settings_from(options)
-        from windlass.operate.first_steps import begin  # noqa: PLC0415 (nothing for other commands)
+        from windlass.base.service_manager import VARIABLES, manager_of  # noqa: PLC0415 (nothing for other commands)
+        from windlass.operate.first_steps import begin  # noqa: PLC0415 (the same)
 
+        manager = manager_of(take_variables(VARIABLES))
         gateway = begin(settings)
         from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
 
-        run(settings, adopt=adopt, gateway=gateway)
+        run(settings, manager, adopt=adopt, gateway=gateway)
 
 
 @click.command("stop", cls=Command, params=flags("data_dir"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
+import socket
 import sys
 from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.private import private_file
+from windlass.base.service_manager import ServiceManager
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
@@ -37,11 +39,11 @@ from windlass.terminal.refused import CommandRefused
 _log = log("main")
 
 
-def run(settings: Settings, *, adopt: bool = False, gateway: int = 0) -> None:
+def run(settings: Settings, manager: ServiceManager, *, adopt: bool = False, gateway: int = 0) -> None:
     """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
     keep_secrets()
-    uvloop.run(_serve(settings, adopt, gateway))
+    uvloop.run(_serve(settings, manager, adopt, gateway))
 
 
 def keep_secrets() -> None:
@@ -50,10 +52,12 @@ def keep_secrets() -> None:
     refuse_dumps()
 
 
-async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
-    sockets = take_port(settings)
+async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gateway: int) -> None:
+    sockets = take_passed_port(settings, manager) or take_port(settings)
     # A port that was left to the system is known now, and is a part of the built-in issuer's name.
-    settings = msgspec.structs.replace(settings, port=sockets.listening.getsockname()[1])
+    host, port = sockets.listening.getsockname()[:2]
+    settings = msgspec.structs.replace(settings, port=port, host=host if manager.sockets else settings.host)
+    living = asyncio.create_task(manager.keep_alive())
     # New ones are kept once the server has begun: until then, it may be refused.
     keeping = asyncio.create_task(sockets.keep()) if sockets.were_kept else None
 
@@ -66,12 +70,16 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
             undo.pop_all()
         return installation
 
-    installation = await begin_when_possible(begin, settings, sockets.listening)
+    def wait_for(reason: str) -> None:
+        manager.tell("READY=1", f"STATUS={reason}")
+
+    installation = await begin_when_possible(begin, settings, sockets.listening, wait_for)
     keeping = keeping or asyncio.create_task(sockets.keep())
     isolation = await isolation_in_use(settings)
     reporting: list[asyncio.Task[None]] = []
 
     def announce(port: int) -> None:
+        manager.tell("READY=1", "STATUS=Serving")
         first = installation.first_token
         click.echo(heading(settings.host, port), err=True)
         if first:
@@ -80,11 +88,25 @@ async def _serve(settings: Settings, adopt: bool, gateway: int) -> None:
             reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
     with closing(sockets):
-        await serve(installation, sockets.listening, announce)
+        await serve(installation, sockets.listening, announce, lambda: manager.tell("STOPPING=1"))
         keeping.cancel()
+        living.cancel()
     await asyncio.gather(*reporting)
     if message := goodbye(settings, installation.left_running):
         click.echo(message, err=True)
+
+
+def take_passed_port(settings: Settings, manager: ServiceManager) -> ApiSockets | None:
+    """Returns the port that systemd holds, whose address wins over the settings; None if it holds none."""
+    if not manager.sockets:
+        return None
+    if len(manager.sockets) > 1:
+        raise CommandRefused("name one address in the unit windlass.socket: Windlass accepts at one only")
+    listening = socket.socket(fileno=manager.sockets[0].file)
+    if listening.family not in {socket.AF_INET, socket.AF_INET6} or listening.type != socket.SOCK_STREAM:
+        raise CommandRefused("name an address and a port in ListenStream of the unit windlass.socket")
+    host, port = listening.getsockname()[:2]
+    return ApiSockets(folder_of(settings.data_dir), host, {(host, port): listening})
 
 
 def take_port(settings: Settings) -> ApiSockets:

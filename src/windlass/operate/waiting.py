@@ -39,9 +39,12 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 async def begin_when_possible(
-    begin: Callable[[], Awaitable[Installation]], settings: Settings, listening: socket.socket
+    begin: Callable[[], Awaitable[Installation]],
+    settings: Settings,
+    listening: socket.socket,
+    note: Callable[[str], None],
 ) -> Installation:
-    """Begins, again and again while it has to wait. Other failures end the start."""
+    """Begins, again and again while it has to wait. Other failures end the start. `note` gets the reason."""
     async with AsyncExitStack() as answering:
         waits_for = ""
         while True:
@@ -57,6 +60,7 @@ async def begin_when_possible(
                 await answering.aclose()
                 await answering.enter_async_context(_answers(listening, reason))
                 waits_for = reason
+                note(reason)
             await asyncio.sleep(_PAUSE)
 
 

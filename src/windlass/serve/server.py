@@ -38,7 +38,10 @@ def websocket(**parts: Any) -> asyncio.Protocol:
 
 
 async def serve(
-    installation: Installation, listening: socket.socket, announce: Callable[[int], None]
+    installation: Installation,
+    listening: socket.socket,
+    announce: Callable[[int], None],
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves an installation that was started, until a signal asks to stop; running requests get a moment to
     finish."""
@@ -56,7 +59,7 @@ async def serve(
     )
     server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     loop = asyncio.get_running_loop()
-    stop = partial(_stop, installation, server, settings.leave_seconds)
+    stop = partial(_stop, installation, server, settings.leave_seconds, stopping)
     handle_hang_ups(stop)
     try:
         tune_interpreter()
@@ -91,13 +94,19 @@ def _rate_limit_headers(installation: Installation, address: str) -> list[Header
     return rate_limit_headers(window)
 
 
-def _stop(installation: Installation, server: uvicorn.Server, leave_seconds: float) -> None:
+def _stop(
+    installation: Installation,
+    server: uvicorn.Server,
+    leave_seconds: float,
+    stopping: Callable[[], None],
+) -> None:
     """Handles a signal: the server is no longer ready, and after a while takes no new requests. A second one
     does not wait."""
     if installation.stopping:
         server.should_exit = server.force_exit = True
     else:
         installation.stopping = True
+        stopping()
         asyncio.get_running_loop().call_later(leave_seconds, _exit, server)
 
 
