@@ -30,8 +30,18 @@ INVENTED = {
     "manage.py": "docs/running.md",
 }
 """Files of the examples and of users' repositories, with the page that names them."""
-OTHER_WORDS = {"Allow", "Authorization", "Builds", "Dockerfile", "Engine", "Host", "Procfile", "Volumes"}
-"""Header fields, files of repositories, and lines that `windlass doctor` prints."""
+OTHER_WORDS = {
+    "Allow",
+    "Authorization",
+    "Builds",
+    "Dockerfile",
+    "Engine",
+    "Host",
+    "Procfile",
+    "Volumes",
+    "WatchdogSec",
+}
+"""Header fields, files of repositories, settings of systemd, and lines that `windlass doctor` prints."""
 ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M))
 """Kinds of field are annotated types, not classes."""
 
