@@ -37,6 +37,7 @@ async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World,
         (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
         (installation.ctx.places, "keep_up"), (installation.key_rotation, "run"),
         (installation.routes, "watch_sites"), (installation.sampler, "run"),
+        (installation.instance_check, "run"), (installation.audit_check, "run"),
     )  # fmt: skip
     failing = [FailingLoop() for _ in loops]
     for (owner, name), loop in zip(loops, failing, strict=True):

@@ -186,7 +186,7 @@ async def test_metrics_remember_no_instances_but_those_of_the_last_answer_of_eac
     renaming, away = RenamingEngine(), RenamingEngine()
     engines = {"renaming": renaming, "away": away}
     seen = [SimpleNamespace(id=id, machine="", engine=engine) for id, engine in engines.items()]
-    places: Any = SimpleNamespace(all=lambda: seen)
+    places: Any = SimpleNamespace(all=lambda: seen, accesses=list)
     source = InstallationMetrics(replace(world.installation.ctx, places=places))
     await source.all()
     away.away = True

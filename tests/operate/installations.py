@@ -9,9 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.jobs.sites import new_job
 from tests.terraform.modules import document
 from tests.world import REPOSITORY, World, make_world
 from windlass.config import Settings
+from windlass.control.records.job_outputs import JobOutput, store_outputs
 from windlass.control.records.terraform_states import PlanRecord, add_version, note_attributes, put_plan
 from windlass.install.database import looking
 from windlass.store import Tx
@@ -39,6 +41,7 @@ async def furnish(world: World) -> str:
     await world.post(f"/application/{app}/deploy", None, headers={"Idempotency-Key": "once"})
     await world.settle()
     await _furnish_terraform(world, environment, app)
+    await _furnish_job(world, environment)
     gone = await world.project()
     await world.delete(f"/project/{gone}")
     await world.new_token("Deploy")
@@ -63,6 +66,14 @@ async def _furnish_terraform(world: World, environment: str, app: str) -> None:
         await put_plan(ctx, tx, run, (1, 0, 0), PlanRecord("+ random_pet.shop", [], b"plan", ""))
 
     await ctx.store.write(leave)
+
+
+async def _furnish_job(world: World, environment: str) -> None:
+    """A job with an output, as a run leaves it."""
+    source = {"docker": {"git_repository": {"url": REPOSITORY}}}
+    ctx, job = world.installation.ctx, await new_job(world, environment, source=source)
+    outputs = {"BUCKET": JobOutput("shop", is_sensitive=True)}
+    await ctx.store.write(lambda tx: store_outputs(ctx, tx, world.org, job, outputs))
 
 
 async def contents(settings: Settings) -> Contents:

@@ -46,6 +46,7 @@ async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: in
             working = [asyncio.create_task(ledger.work(client)) for _ in range(CLIENTS)]
             await ledger.grown(chance.randint(0, WRITES), working)
             await asyncio.sleep(chance.random() * 0.005)
+            client.killed.set()
             assert server.end() == -signal.SIGKILL
             await asyncio.gather(*working)
 
