@@ -16,20 +16,23 @@ import pytest
 from tests.needs import needs_root
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import USERS, programs
+from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
 from windlass.install.parts import concerns, isolation_of
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
 
-ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "why": {}}
+ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "network": True, "why": {}}
 NOBODY = 65_534
 NONE = {
     "identity": "none",
     "mounts": False,
     "processes": False,
     "landlock": 0,
-    "why": dict.fromkeys(("identity", "mounts", "processes", "landlock"), "it is switched off"),
+    "network": False,
+    "why": dict.fromkeys(("identity", "mounts", "processes", "landlock", "network"), "it is switched off"),
 }
 
 
@@ -265,3 +268,17 @@ def test_folders_of_the_path_that_may_not_be_entered_are_left_out(passable):
     assert refused == [str(closed / "bin")]  # the reverse: a look into it is refused
     assert str(readable) in named
     assert not [folder for folder in named if folder.startswith(str(closed))]
+
+
+def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_path, machine):
+    machine(ALL)
+    store = RecordStore(tmp_path / "run")
+    store.prepare()
+    kept = isolation_of(settings(tmp_path))
+    for name, network in (("old", None), ("new", CellNetwork(kind="instance"))):
+        cell = kept.cell(name, readable=(), writable=(), temporary=tmp_path, network=network)
+        record = Record(service=name, pod=f"{name}-1-0", deployment="", workdir="", memory=1, cell=cell)
+        store.home(InstanceKey(name, 1, 0)).mkdir(parents=True)
+        store.write(InstanceKey(name, 1, 0), record)
+    lines = [one.found for one in asyncio.run(findings(tmp_path)) if "network of the machine" in one.found]
+    assert lines == ["in the network of the machine: old-1-0"]

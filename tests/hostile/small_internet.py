@@ -30,6 +30,8 @@ PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "16
 PUBLIC_6 = "2001:db8:9::1"
 MACHINE = "192.0.2.1"
 PORT, GATEWAY = 7001, 7002
+MOST, MANY = 20, 30
+"""Connections that an environment may have, and those that are tried."""
 VICTIM, ATTACKER = (f"{digit * 8}-aaaa-4aaa-8aaa-000000000001" for digit in "12")
 HOME, ELSEWHERE = (f"{digit * 8}-bbbb-4bbb-8bbb-000000000002" for digit in "12")
 
@@ -58,6 +60,17 @@ def reach(kind, address, port):
             return tried.recv(100).decode()
     except OSError as error:
         return f"closed: {error}"
+def open_many(address, port, number):
+    tried = [socket.socket() for _ in range(number)]
+    for each in tried:
+        each.settimeout(0.2)
+        each.connect_ex((address, port))
+    return f"{sum(is_connected(each) for each in tried)} connected"
+def is_connected(each):
+    try:
+        return bool(each.getpeername())
+    except OSError:
+        return False
 def bind(port):
     try:
         socket.create_server(("0.0.0.0", port))
@@ -65,9 +78,10 @@ def bind(port):
     except OSError as error:
         return f"closed: {error}"
 attempts = json.loads(os.environ["ATTEMPTS"])
-found = {
-    name: bind(*what) if kind == "bind" else reach(kind, *what) for name, (kind, *what) in attempts.items()
-}
+ways = {"bind": bind, "many": open_many}
+found = {}
+for name, (kind, *what) in attempts.items():
+    found[name] = ways[kind](*what) if kind in ways else reach(kind, *what)
 found["name"] = reach("tcp", "victim", 7001)
 print("found " + json.dumps(found), flush=True)
 time.sleep(1000)
@@ -134,7 +148,7 @@ def listen(name: str, addresses: Sequence[str], port: int = PORT) -> None:
 
 
 async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
-    rules = NetworkRules(open=("10.98.0.0/16",), ports=(GATEWAY,)) if networks else None
+    rules = NetworkRules(open=("10.98.0.0/16",), ports=(GATEWAY,), connections=MOST) if networks else None
     rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
     listen("machine", [MACHINE])
     listen("gateway", [], GATEWAY)
@@ -164,6 +178,7 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
             "machine behind its trunk": ("tcp", "198.19.0.0", PORT),
             "victim": ("tcp", address.host, address.port),
             "port of the machine": ("bind", PORT),
+            "many connections": ("many", PUBLIC, PORT, MANY),
         }
         found: dict[str, Any] = {}
         for name, environment in (("neighbour", HOME), ("stranger", ELSEWHERE)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.hostile.small_internet import MANY, MOST
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
 SECONDS = 100
@@ -81,3 +82,9 @@ def test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it(found,
     assert found["stranger"]["port of the machine"] == "bound"  # in a network in which nobody looks for it
     assert found["victim"] == "victim"
     assert shared["stranger"]["port of the machine"].startswith(CLOSED)
+
+
+def test_an_environment_cannot_fill_the_table_of_connections_of_the_machine(found, shared):
+    connected = int(found["stranger"]["many connections"].split()[0])
+    assert 0 < connected <= MOST
+    assert shared["stranger"]["many connections"] == f"{MANY} connected"

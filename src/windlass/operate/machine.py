@@ -17,7 +17,7 @@ from windlass.control.workloads.terraform_programs import address_for_containers
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.docker.machine import server_host_of
 from windlass.engines.process import cgroups, kernel
-from windlass.engines.process.records import unknown_records
+from windlass.engines.process.records import pods_without_network, unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.build_cache import build_cache
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
@@ -147,6 +147,12 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
         yield warn("Isolation", lacks, part.advice)
+    if not isolation.has_networks():
+        return
+    if pods := await asyncio.to_thread(pods_without_network, process_folder(settings)):
+        shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
+        advice = "deploy these services again; runs of Terraform share it always"
+        yield warn("Isolation", f"in the network of the machine: {shown}", advice)
 
 
 def _proxies(settings: Settings) -> Iterator[Finding]:

@@ -73,6 +73,9 @@ class NetworkRules(Struct, frozen=True):
     """Networks that are private."""
     ports: tuple[int, ...] = ()
     """TCP ports of this machine: those of the gateway and the API."""
+    connections: int = 8192
+    """Connections of one environment to public networks that may be open at once. All environments together
+    may have eight times as many, a quarter of what kernels usually remember."""
 
 
 class MissingPart(Struct, frozen=True):
@@ -172,7 +175,13 @@ class Isolation:
             open=list(rules.open),
             closed=list(CLOSED),
             ports=[port for port in rules.ports if port],
+            most=8 * rules.connections,
         )
+
+    def hub(self, trunk: str, *, joins: bool) -> CellNetwork:
+        """Returns the network of an environment. `joins`: its instances reach each other."""
+        most = (self._rules or NetworkRules()).connections
+        return CellNetwork(kind="hub", outer=trunk, joins=joins, most=most)
 
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""

@@ -138,7 +138,8 @@ _HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "postrouting": (4, 100)}
 """Number and priority of the points where a packet is looked at."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
-"""Bits of established and related connections."""
+_STATE_NEW: Final = 8
+"""Bits of established and related connections, and of new ones."""
 
 Rule = Sequence[bytes]
 """Expressions: conditions, and what happens to a packet that meets them all."""
@@ -182,6 +183,13 @@ def is_known() -> Rule:
     bits = struct.pack("=I", _STATE_KNOWN)
     state = _expression("ct", _big(1, 1), _big(2, 0))
     return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
+
+
+def exceeds(connections: int) -> Rule:
+    """It begins a connection, and there are more of this rule than so many."""
+    state = _expression("ct", _big(1, 1), _big(2, 0))
+    begins = (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
+    return (*begins, _expression("connlimit", _big(1, connections), _big(2, 1)))
 
 
 def goes_to(network: str) -> Rule:

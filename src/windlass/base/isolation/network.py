@@ -16,7 +16,7 @@ import fcntl
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -59,6 +59,9 @@ class CellNetwork(TypedDict):
     """Networks that are reached although they are private."""
     closed: NotRequired[list[str]]
     """Networks that are not reached."""
+    most: NotRequired[int]
+    """Connections to public networks that may be open at once. The machine remembers all of them, and has
+    room for so many."""
     ports: NotRequired[list[int]]
     """TCP ports of this machine that are reached: those of the gateway and the API."""
 
@@ -140,11 +143,12 @@ def _try_pair() -> None:
     calls.unshare(calls.CLONE_NEWNET)
     with Netlink() as here:
         here.make_pair("a", "b", before)
-    known, closed = (
-        (*arrives_by("a"), *netlink.is_known()),
+    forward = [
+        (*arrives_by("a"), *netlink.is_known(), *verdict(ACCEPT)),
+        (*netlink.exceeds(1), *verdict(DROP)),
         (*netlink.goes_to("10.0.0.0/8"), *netlink.refuse()),
-    )
-    netlink.write_table("a", {"forward": [known, closed], "postrouting": [_masked_at("a")]})
+    ]
+    netlink.write_table("a", {"forward": forward, "postrouting": [_masked_at("a")]})
 
 
 def service_address(number: int) -> str:
@@ -207,6 +211,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
         (*arrives_by(_UP), *netlink.is_known(), *verdict(ACCEPT)),
         (*arrives_by(_UP), *verdict(DROP)),
         (*leaves_by(_UP, inverted=True), *verdict(DROP)),
+        *_limit(network),
         *((*query, *verdict(ACCEPT)) for query in _queries(network)),
         *((*netlink.goes_to(to), *verdict(ACCEPT)) for to in network.get("open", [])),
         *((*netlink.goes_to(to), *netlink.refuse()) for to in network.get("closed", [])),
@@ -292,11 +297,16 @@ def _arrange_hub(network: CellNetwork) -> None:
         here.route("0.0.0.0", 0, _UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
     _forward()
-    chains: dict[str, Sequence[netlink.Rule]] = {"postrouting": [_masked_at(_UP)]}
+    forward = _limit(network)
     if not network.get("joins", True):
         between = (*arrives_by(_UP, inverted=True), *leaves_by(_UP, inverted=True))
-        chains["forward"] = [(*between, *verdict(DROP))]
-    netlink.write_table("windlass", chains)
+        forward.append((*between, *verdict(DROP)))
+    netlink.write_table("windlass", {"forward": forward, "postrouting": [_masked_at(_UP)]})
+
+
+def _limit(network: CellNetwork) -> list[netlink.Rule]:
+    most = network.get("most")
+    return [(*leaves_by(_UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
 
 
 def _masked_at(name: str) -> netlink.Rule:
@@ -314,6 +324,7 @@ def _arrange_instance(network: CellNetwork) -> None:
             # Before the addresses that the hub has as its own. It goes with the interface.
             there.route(network["service"], 32, name, table=netlink.LOCAL_TABLE)
     _write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")
+    _write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")  # the ports are its own
     with Netlink() as here:
         here.add_address("eth0", address, 32)
         if network.get("service"):

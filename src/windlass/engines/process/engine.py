@@ -244,7 +244,7 @@ class ProcessEngine(EngineByHand):
             return ServiceAddress(ports.HOST, self._places.of(service, internal))
         await self._places.learn(service)
         address = service_address(self._places.number_of(service))
-        self._starter.networks.introduce(environment, name, address)
+        await self._starter.networks.introduce(environment, name, address)
         return ServiceAddress(address, internal)
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:

@@ -38,6 +38,8 @@ _STEPS: Final = "steps"
 """Stands for an environment: the hub of all build steps."""
 _UNUSED: Final = 3600.0
 """Seconds after which a hub without an instance goes: a first one may be starting, or a step running."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait for another engine that makes a network."""
 _LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
@@ -48,6 +50,7 @@ class Networks:
     def __init__(self, folder: Path, isolation: Isolation, spawner: Callable[[], Spawner]) -> None:
         self._folder = folder / "networks"
         self._isolation, self._spawner = isolation, spawner
+        self._is_offered: bool | None = None
         self._hubs: dict[str, Process] = {}
         """Hubs as they were seen last, by environment."""
         self._children: set[int] = set()
@@ -56,7 +59,9 @@ class Networks:
         """Names in the hosts file of each environment, with their addresses."""
 
     async def is_offered(self) -> bool:
-        return await asyncio.to_thread(self._isolation.has_networks)
+        if self._is_offered is None:
+            self._is_offered = await asyncio.to_thread(self._isolation.has_networks)
+        return self._is_offered
 
     async def hub(self, environment: str) -> str:
         """Returns the keeper of the hub of an environment, which is made if there is none."""
@@ -77,24 +82,12 @@ class Networks:
     async def of_step(self) -> CellNetwork:
         return CellNetwork(kind="instance", outer=await self.hub(_STEPS), resolvers=network.resolvers())
 
-    def introduce(self, environment: str, name: str, address: str) -> None:
+    async def introduce(self, environment: str, name: str, address: str) -> None:
         """Has all instances of an environment find a service by its name."""
-        if not _HOST_NAME.match(name := name.lower()):
-            return
         known = self._names.setdefault(environment, {})
-        if known.get(name) == address:
-            return
-        with self._held():
-            file = self._hosts(environment)
-            lines = file.read_text().splitlines() if file.exists() else _LOCALHOST.splitlines()
-            others = [line for line in lines if line.split()[1:] != [name]]
-            text = "\n".join([*others, f"{address} {name}", ""])
-            # In place: instances see this very file.
-            with file.open("r+" if file.exists() else "w") as written:
-                written.write(text)
-                written.truncate()
-            file.chmod(0o644)
-        known[name] = address
+        if _HOST_NAME.match(name := name.lower()) and known.get(name) != address:
+            await self._run(lambda: self._write_name(environment, name, address))
+            known[name] = address
 
     def has_ended(self, hub: str) -> bool:
         keeper = NetworkKeeper.read(hub)
@@ -117,7 +110,7 @@ class Networks:
 
     def _held(self) -> AbstractContextManager[None]:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        return filelock.holding(self._folder / "lock")
+        return filelock.holding(self._folder / "lock", _PATIENCE)
 
     def _open(self, environment: str) -> Process:
         name = f"{safe(environment)}{_HUB}"
@@ -133,7 +126,7 @@ class Networks:
         if trunk is None or not kernel.lives(trunk):
             trunk = self._keep(_TRUNK, self._isolation.trunk())
         outer = str(NetworkKeeper(trunk.pid, trunk.start))
-        return self._keep(name, CellNetwork(kind="hub", outer=outer, joins=environment != _STEPS))
+        return self._keep(name, self._isolation.hub(outer, joins=environment != _STEPS))
 
     def _keep(self, name: str, kept: CellNetwork) -> Process:
         """Starts a process that keeps a network."""
@@ -152,6 +145,16 @@ class Networks:
         keeper = self._spawner().start(request, note).process
         self._children.add(keeper.pid)
         return keeper
+
+    def _write_name(self, environment: str, name: str, address: str) -> None:
+        file = self._hosts(environment)
+        lines = file.read_text().splitlines() if file.exists() else _LOCALHOST.splitlines()
+        others = [line for line in lines if line.split()[1:] != [name]]
+        # In place: instances see this very file.
+        with file.open("r+" if file.exists() else "w") as written:
+            written.write("\n".join([*others, f"{address} {name}", ""]))
+            written.truncate()
+        file.chmod(0o644)
 
     def _tidy(self, used: frozenset[str]) -> None:
         now, hubs = time.time(), 0

@@ -256,6 +256,13 @@ def unknown_records(folder: Path) -> list[Path]:
     return instances
 
 
+def pods_without_network(folder: Path) -> list[str]:
+    """Returns the names of instances below the folder of an engine that share the network of the machine."""
+    store = RecordStore(folder)
+    records = (record for key in store.find() if (record := store.known(key)))
+    return [record.pod for record in records if record.cell is None or "network" not in record.cell]
+
+
 def safe(name: str) -> str:
     """It becomes the name of a folder."""
     if not _SAFE.match(name):
