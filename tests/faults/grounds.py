@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests import whole
+from tests.faults.witness import MACHINE
 from windlass.config import Settings
 from windlass.docker import Docker
 from windlass.engines.docker import names as words
@@ -45,7 +46,7 @@ class Processes:
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self.settings: Mapping[str, Any] = {"engine": "process"}
+        self.settings: Mapping[str, Any] = {"engine": "process", "network_allow": (MACHINE,)}
         self.twins: list[str] = []
 
     @asynccontextmanager

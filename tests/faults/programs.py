@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.builders.repositories import Repository
 from tests.builders.test_uploads import entry, packed
 from tests.engines.dockers import BOX
-from tests.faults.witness import CALLS, Witness
+from tests.faults.witness import CALLS, MACHINE, Witness
 
 SERVES = """
 server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=512)
@@ -157,5 +157,5 @@ class Code:
     def _files(self, program: str) -> dict[str, str | bytes]:
         if self._contained:
             return {"Dockerfile": f"FROM {BOX}\nCMD {IN_CONTAINERS[program]}\n"}
-        begin = CALLS.format(port=self._witness.port)
+        begin = CALLS.format(host=MACHINE, port=self._witness.port)
         return {"main.py": begin + PROGRAMS[program], "Procfile": START}

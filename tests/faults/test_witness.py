@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.faults.witness import CALLS, Witness
+from tests.faults.witness import CALLS, MACHINE, Witness
 
 
 def test_two_instances_of_one_name_are_twins_and_one_after_another_are_none():
@@ -21,7 +21,7 @@ def test_two_instances_of_one_name_are_twins_and_one_after_another_are_none():
 
 
 def _instance(witness: Witness, name: str) -> subprocess.Popen[str]:
-    program = CALLS.format(port=witness.port) + "print('here', flush=True)\ntime.sleep(1000)\n"
+    program = CALLS.format(host=MACHINE, port=witness.port) + "print('here', flush=True)\ntime.sleep(1000)\n"
     instance = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", program],
         env={**os.environ, "WINDLASS_INSTANCE": name},

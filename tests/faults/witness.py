@@ -6,10 +6,21 @@ import socket
 import threading
 from contextlib import suppress
 
+
+def address_of_machine() -> str:
+    """Returns the address with which this machine would send packets; that of its loopback if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, suppress(OSError):
+        asked.connect(("203.0.113.1", 9))  # nothing is sent
+        return str(asked.getsockname()[0])
+    return "127.0.0.1"
+
+
+MACHINE = address_of_machine()
+"""The witness listens there, so that instances in networks of their own reach it; see `network_allow`."""
 CALLS = """
 import os, socket, sys, time
 name = os.environ["WINDLASS_INSTANCE"]
-held = socket.create_connection(("127.0.0.1", {port}))
+held = socket.create_connection(("{host}", {port}))
 held.sendall(name.encode() + b"\\n")
 held.recv(1)
 """
@@ -24,7 +35,7 @@ class Witness:
         self.twins: set[str] = set()
         """Names under which two instances were alive at once."""
         self._alive: dict[str, socket.socket] = {}
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._listening = socket.create_server((MACHINE, 0), backlog=512)
         self.port = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
