@@ -6,8 +6,12 @@ def test_a_project_is_installed(): ...
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -24,6 +28,7 @@ INSTALLED_BY: Final = {
     "ssh": "apt-get install openssh-client",
     "systemd-analyze": "apt-get install systemd",
 }
+_ORDINARY: Final = (sys.executable, "-I", str(Path(__file__).parent / "hostile" / "ordinary.py"))
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
@@ -41,6 +46,18 @@ def program(name: str) -> str:
 
 def reason_without(name: str) -> str:
     return f"{name} is not installed: {INSTALLED_BY[name]}"
+
+
+@functools.cache
+def _ordinary_works() -> bool:
+    return subprocess.run([*_ORDINARY, "true"], capture_output=True, check=False).returncode == 0
+
+
+def ordinary_user() -> tuple[str, ...]:
+    """Returns the start of a command that root runs as an ordinary user; skips the test where it cannot."""
+    if not _ordinary_works():
+        pytest.skip("no program can be run as another user: not in a chroot, and with the program `mount`")
+    return _ORDINARY
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root: run the tests as root")

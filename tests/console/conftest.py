@@ -60,6 +60,7 @@ PAGES = re.compile(r"/console(/.*)?|/openapi\.json|/\w+/[0-9a-f-]{36}/exec")
 @pytest.fixture(scope="module")
 def playwright_driver() -> Iterator[Playwright]:
     """Ends with the module: while it runs, its loop is in the way of asynchronous tests."""
+    program("chromium")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as driver:
         yield driver
@@ -67,7 +68,6 @@ def playwright_driver() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
-    program("chromium")
     browser = playwright_driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
     yield browser
     browser.close()

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import ordinary_user
+
 SECRETS = {
     "WINDLASS_ADMIN_TOKEN": "canary-admin-token-0123456789-0123456789",
     "WINDLASS_KEY": "ab" * 32,
     "WINDLASS_TOKEN": "canary-of-a-client-0123456789",
 }
-ORDINARY = (sys.executable, "-I", str(Path(__file__).with_name("ordinary.py")))
 SERVE = (
     sys.executable,
     "-m",
@@ -35,7 +36,7 @@ AS = pytest.mark.parametrize("user", ["as it is", "ordinary"])
 @contextlib.contextmanager
 def running(user: str, command: tuple[str, ...]) -> Iterator[int]:
     """The process id of a program with secrets in its environment, once it says that it listens."""
-    before = ORDINARY if user == "ordinary" else ()
+    before = ordinary_user() if user == "ordinary" else ()
     with tempfile.TemporaryDirectory(prefix="windlass-serve-") as folder:
         Path(folder).chmod(0o777)
         environment = {"PATH": os.environ["PATH"], "WINDLASS_DATA_DIR": f"{folder}/data", **SECRETS}
@@ -69,7 +70,7 @@ def read_as_its_user(pid: int, path: str) -> bool:
     """True if another process of the same user can read this file of /proc."""
     owner = int(Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[0])
     code = f"import sys; sys.exit(not open('/proc/{pid}/{path}', 'rb').readable())"
-    before = ORDINARY if owner and not os.geteuid() else ()
+    before = ordinary_user() if owner and not os.geteuid() else ()
     done = subprocess.run([*before, sys.executable, "-I", "-S", "-c", code], capture_output=True, check=False)
     assert done.returncode in (0, 1), done
     return done.returncode == 0

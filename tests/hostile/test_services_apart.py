@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import needs_root
+from tests.needs import needs_root, ordinary_user
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))
 ROOT = pytest.param("root", marks=needs_root)
 AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
 WHEN = pytest.mark.parametrize("when", ["runs", "builds"])
@@ -28,7 +27,7 @@ _NOT_FOR_ORDINARY = {"write to /etc", "write to /usr", "become root"}
 @cache
 def worked(user: str, mode: str, when: str) -> frozenset[str]:
     """Returns the attacks that worked (stage.py)."""
-    before = ORDINARY if user == "ordinary" and not os.geteuid() else ()
+    before = ordinary_user() if user == "ordinary" and not os.geteuid() else ()
     command = [*before, sys.executable, "-m", "tests.hostile.stage", mode, when]
     done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parents[1], check=False)
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests.needs import ordinary_user
 from tests.operate.installations import contents, stopped
 from windlass.config import DATABASE, PREFIX, Settings
 from windlass.main import main
@@ -30,7 +31,6 @@ SECRETS = {
     "WINDLASS_DATABASE_URL": "postgresql://windlass:pass-word@127.0.0.1:1/windlass",
 }
 NAMES = Settings.__struct_fields__
-ORDINARY = (sys.executable, "-I", str(Path(__file__).parents[1] / "hostile" / "ordinary.py"))
 
 
 def run(*words: str, **environment: str):
@@ -221,9 +221,10 @@ def findings(*words: str, **environment: str) -> dict[str, tuple[str, str]]:
     return {one["what"]: (one["level"], one["found"]) for one in found}
 
 
-def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp_path):
+@pytest.mark.parametrize("engine", ["auto", "process"])
+def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp_path, engine):
     folder = tmp_path / "data"
-    found = findings("--data-dir", str(folder))
+    found = findings("--data-dir", str(folder), WINDLASS_ENGINE=engine)
     assert {level for level, _ in found.values()} <= {"ok", "warn"}
     assert apsw.sqlite_lib_version() in found["SQLite"][1]
     assert not folder.exists()
@@ -283,7 +284,7 @@ def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_
         folder = Path(top, "data")
         asyncio.run(stopped(folder, ""))
         folder.chmod(0)
-        before = ORDINARY if not os.geteuid() else ()
+        before = ordinary_user() if not os.geteuid() else ()
         command = [*before, sys.executable, "-m", "windlass", "doctor", "--json", "--data-dir", str(folder)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         ended = subprocess.run(command, env=environment | FREE, capture_output=True, text=True, timeout=60)

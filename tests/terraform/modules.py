@@ -54,7 +54,8 @@ def needs_program() -> str:
 
 def program() -> str:
     """The path of the program."""
-    return next(one.path for one in InstalledPrograms(for_tools()).look() if one.engine == needs_program())
+    engine = needs_program()
+    return next(one.path for one in InstalledPrograms(for_tools()).look() if one.engine == engine)
 
 
 def run_by_hand(folder: Path, *words: str) -> str:

@@ -9,7 +9,6 @@ from typing import Final
 
 from windlass.base.atomic_files import sync, write_whole
 from windlass.base.ids import new_id
-from windlass.base.private import private_folder
 from windlass.config import Settings
 
 FILE: Final = "server"
@@ -31,8 +30,10 @@ def existing_owner_id(settings: Settings) -> str:
 
 def home_of(folder: Path) -> str:
     """Returns a text that servers have in common as long as they share this folder. A server with a copy of
-    it, on this machine or on a copy of the machine, has another one. Creates the folder if it is missing."""
-    about = private_folder(folder).stat()
+    it, on this machine or on a copy of the machine, has another one. Empty before the first start."""
+    if not folder.exists():
+        return ""
+    about = folder.stat()
     return f"{_read(_BOOT)}:{about.st_dev}:{about.st_ino}"
 
 
