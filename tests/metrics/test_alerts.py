@@ -60,6 +60,8 @@ HEALTHY: Mapping[str, str] = {
     f"windlass_process_max_fds{{{SERVER}}}": "65536+0x200",
     f"windlass_disk_free_bytes{{{SERVER}}}": "30+0x200",
     f"windlass_disk_bytes{{{SERVER}}}": "100+0x200",
+    f"windlass_disk_free_files{{{SERVER}}}": "30+0x200",
+    f"windlass_disk_files{{{SERVER}}}": "100+0x200",
     f'{POOL}"used"}}': STEADY,
     f'{POOL}"most"}}': "8+0x200",
     f"windlass_last_backup_timestamp_seconds{{{SERVER}}}": f"{AT - DAY}+0x200",
@@ -131,6 +133,8 @@ def test_promtool_finds_nothing_to_correct_in_the_rules():
 @pytest.mark.slow
 def test_each_alert_fires_in_its_state_and_no_other_does(tmp_path: Path):
     broken = [({**HEALTHY, **BROKEN[alert]}, [alert]) for alert in ALERTS]
+    no_files = {f"windlass_disk_free_files{{{SERVER}}}": "4+0x200"}
+    broken.append(({**HEALTHY, **no_files}, ["WindlassDiskFull"]))
     code, answer = states(*broken, folder=tmp_path)
     assert code == 0, answer
 

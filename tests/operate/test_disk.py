@@ -55,6 +55,7 @@ def test_a_full_disk_is_told_with_the_folders_that_take_most_and_what_can_be_del
 
 
 def test_a_disk_without_files_left_is_told_with_the_folders_that_have_most_files(look):
+    assert "most is in builds/cache (22 files)" in look(GIB, 0).found
     told = look(5 * GIB, 0)
     assert told.found.startswith(
         "5.0 GiB free, and 0 more files; most is in builds/cache (22 files), builds (3 files)"

@@ -50,7 +50,7 @@ def disk(folder: Path, nearest: Path) -> Finding:
         space += f", and {files} more files"
     if free >= _ENOUGH and files >= _ENOUGH_FILES:
         return ok("Disk", space)
-    taken = _largest(folder, by_files=free >= _ENOUGH)
+    taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
     if taken:
         space += f"; most is in {taken}"
     deleted = "while nothing is built, builds/cache, git and work can be deleted"

@@ -112,6 +112,11 @@ def _of_disk(folder: str) -> Iterator[Metric]:
     free, size = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
     yield gauge("disk_free_bytes", "Free bytes of the disk with the data directory", free)
     yield gauge("disk_bytes", "Size of the disk with the data directory", size)
+    if facts.f_files:  # some file systems have no limit of files
+        yield gauge(
+            "disk_free_files", "Files that the disk with the data directory has room for", facts.f_favail
+        )
+        yield gauge("disk_files", "Files that the disk with the data directory can have", facts.f_files)
 
 
 def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
