@@ -73,6 +73,20 @@ async def test_a_run_says_what_it_waits_for_while_its_engine_is_away(world: Worl
     assert (shown["status"], shown["message"]) == ("SUCCEEDED", "exited with code 0")
 
 
+async def test_a_run_whose_time_passes_while_its_engine_is_away_says_what_it_waited_for(world: World) -> None:
+    Programs(world).gate = asyncio.Event()
+    job = await ready_job(world, schedule=YEARLY, max_duration_seconds=10)
+    world.engine.away = True
+    run = (await world.post(f"/job/{job}/run"))["id"]
+    await world.settle()
+    world.engine.away = False
+    world.clock.turn(MINUTE)
+    await world.settle()
+    shown = await world.get(f"/job/{job}/run/{run}")
+    waited = "The engine does not answer. The time limit of the run passed meanwhile"
+    assert (shown["status"], shown["message"]) == ("FAILED", waited)
+
+
 async def test_a_run_is_cancelled(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()

@@ -182,6 +182,8 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
 
 async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
     """Records that a run fails before it is ended: the next worker does not wait for it again."""
+    if details.waits:  # its engine was away until its time was over: no change of the job helps
+        message = f"{details.waits}. The time limit of the run passed meanwhile"
     details.is_given_up, details.message = True, message
     await change_run(tx, run, RunState(run.status), details)
     return details
