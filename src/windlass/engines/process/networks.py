@@ -24,6 +24,7 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.network import CellNetwork, NetworkKeeper
 from windlass.base.log import log
+from windlass.engines.engine import EngineAway
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import names, safe
@@ -91,7 +92,8 @@ class Networks:
 
     def has_ended(self, hub: str) -> bool:
         keeper = NetworkKeeper.read(hub)
-        return network.start_of(keeper.pid) != keeper.start
+        present = kernel.stat(keeper.pid)
+        return present is None or present.start != keeper.start or present.dead
 
     async def tidy(self, used: Collection[str]) -> None:
         """Ends the hubs that no instance needs; `used` are the keepers of those that one does. Then ends the
@@ -103,8 +105,11 @@ class Networks:
 
     async def _run(self, work: Callable[[], T]) -> T:
         def held() -> T:
-            with self._held():
-                return work()
+            try:
+                with self._held():
+                    return work()
+            except filelock.LockKept as error:
+                raise EngineAway(str(error)) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._spawner().thread, held)
 
@@ -157,16 +162,22 @@ class Networks:
         file.chmod(0o644)
 
     def _tidy(self, used: frozenset[str]) -> None:
-        now, hubs = time.time(), 0
+        now, hubs, trunk = time.time(), 0, self._read(_TRUNK)
+        leads_out = trunk is not None and kernel.lives(trunk)
         for name in names(self._folder):
             if not name.endswith(_HUB):
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
-            if hub is not None and (age < _UNUSED or f"{hub.pid}.{hub.start}" in used):
+            # A hub whose trunk was killed leads nowhere any more, and is made again with its instances.
+            if hub is not None and leads_out and (age < _UNUSED or f"{hub.pid}.{hub.start}" in used):
                 hubs += 1
                 continue
-            self._hubs.pop(name.removesuffix(_HUB), None)
+            environment = name.removesuffix(_HUB)
+            self._hubs.pop(environment, None)
             (self._folder / name).unlink(missing_ok=True)  # its keeper ends with it
+            if hub is None or f"{hub.pid}.{hub.start}" not in used:
+                self._names.pop(environment, None)
+                self._hosts(environment).unlink(missing_ok=True)
         if not hubs:
             (self._folder / _TRUNK).unlink(missing_ok=True)
         self._bury()

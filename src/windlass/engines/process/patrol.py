@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from windlass.base.log import log
-from windlass.engines.process import exit_reason, memory
+from windlass.engines.process import exit_reason, kernel, memory
 from windlass.engines.process.cgroups import Cgroups
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
@@ -85,7 +85,8 @@ class Patrol:
             if record is None or record.cell is None or "network" not in record.cell:
                 continue
             hub = record.cell["network"].get("outer", "")
-            if record.process is not None and not record.once and self._networks.has_ended(hub):
+            if kernel.lives(record.process) and not record.once and self._networks.has_ended(hub):
+                assert record.process is not None
                 self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
             used.add(hub)
         await self._networks.tidy(used)

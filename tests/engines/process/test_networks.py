@@ -1,0 +1,68 @@
+"""Networks of instances are there as long as they are needed, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.engines import programs
+from tests.engines.process.helpers import SERVICE
+from tests.engines.stations import Station, ask, until, wanted
+from tests.needs import needs_root
+
+pytestmark = needs_root
+PORT = 8000
+
+
+def kept(rig, name):
+    return json.loads((rig.folder / "networks" / name).read_text())["pid"]
+
+
+def lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def hubs(rig):
+    return sorted(path.name for path in (rig.folder / "networks").glob("*.hub"))
+
+
+@pytest.mark.parametrize("which", ["hub", "trunk"])
+async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig, station, which):
+    it = wanted(rig.made(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
+    made = await station.apply(it)
+    await station.hears("listening")
+    os.kill(kept(rig, hubs(rig)[0] if which == "hub" else "trunk"), signal.SIGKILL)
+
+    async def is_new():
+        await station.engine._patrol.tidy_networks()
+        found = await station.one(SERVICE)
+        return found.network != made.network and await ask(found, PORT) == "hello from it"
+
+    await until(is_new)
+
+
+async def test_networks_end_with_their_folder(rig, station):
+    await station.apply(wanted(rig.made(programs.SLEEPS)))
+    keepers = [kept(rig, name) for name in (*hubs(rig), "trunk")]
+    assert all(map(lives, keepers))
+    (rig.folder / "networks").rename(rig.folder / "elsewhere")
+
+    async def have_ended():
+        return not any(map(lives, keepers))
+
+    await until(have_ended)
+
+
+async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, station):
+    async with Station(rig) as other:
+        for number, each in enumerate((station, other)):
+            await each.apply(wanted(rig.made(programs.SLEEPS), service=f"{number}{SERVICE[1:]}"))
+        assert len(hubs(rig)) == 1
