@@ -255,7 +255,8 @@ class TerraformKind(ServiceKind[Terraform]):
 def _on_machine(usual: Workload, program: RunProgram) -> Workload:
     folder = str(Path(program.path).parent)
     environment = {**usual.artifact.environment, "PATH": f"{folder}:{_PATH}"}
-    return replace(usual, artifact=replace(usual.artifact, environment=environment), command=_LAUNCHER)
+    artifact = replace(usual.artifact, environment=environment)
+    return replace(usual, artifact=artifact, command=_LAUNCHER, calls_server=True)
 
 
 def _in_container(usual: Workload) -> Workload:
