@@ -7,6 +7,14 @@ Hundreds of operations share one world and one test this way. No row is lost by 
 rows before them did, and the failure names each row that failed, with its traceback. `ROW` runs a row alone:
 
     ROW=deleteProject pytest tests/derived/test_access.py
+
+Rows of several values are written as for pytest.mark.parametrize. Each is named by its id, if it has one,
+or by its number and its beginning:
+
+    @rows(("text", "port"), [("EXPOSE 80", 80), ("EXPOSE 81/tcp", 81)])
+    def test_a_port_is_read(text, port): ...
+
+Use pytest.mark.parametrize only where each row needs a world of its own, or a mark.
 """
 
 from __future__ import annotations
@@ -15,7 +23,8 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,12 +45,51 @@ def table(parameter: str, rows: Iterable[Any], name: Callable[[Any], str]) -> Ca
     assert len(named) == len(every), "two rows of one name: only one of them would run"
 
     def decorate(test: Any) -> Any:
-        return pytest.mark.timeout(TABLE_SECONDS)(_with_rows(test, parameter, named))
+        values = {name: {parameter: row} for name, row in named.items()}
+        return pytest.mark.timeout(TABLE_SECONDS)(_with_rows(test, values))
 
     return decorate
 
 
-def _with_rows(test: Any, parameter: str, rows: Mapping[str, Any]) -> Any:
+def rows(
+    parameters: str | Sequence[str],
+    values: Iterable[Any],
+    *,
+    ids: Callable[[Any], str | None] | Iterable[str] | None = None,
+) -> Callable[[Any], Any]:
+    """Calls the test once for each row of values, in one test: the form of pytest.mark.parametrize."""
+    names = re.findall(r"\w+", parameters) if isinstance(parameters, str) else [*parameters]
+    every = [value if isinstance(value, _PARAM) else _param(value, len(names)) for value in values]
+    assert every, "a table without rows promises nothing"
+    assert not any(value.marks for value in every), "a row with a mark is a test: use pytest.mark.parametrize"
+    named: dict[str, dict[str, Any]] = {}
+    given = ids if ids is None or callable(ids) else [*ids]
+    for number, value in enumerate(every):
+        if callable(given):
+            chosen: str | None = "-".join(str(given(each)) for each in value.values)
+        else:
+            chosen = given[number] if given else value.id
+        name = re.sub(r"\s+", "-", chosen) if chosen else f"{number}-{_beginning(value.values)}"
+        if name in named:
+            name = f"{name}-{number}"
+        named[name] = dict(zip(names, value.values, strict=True))
+    return lambda test: pytest.mark.timeout(TABLE_SECONDS)(_with_rows(test, named))
+
+
+_PARAM = type(pytest.param())
+
+
+def _param(value: Any, count: int) -> Any:
+    return pytest.param(value) if count == 1 else pytest.param(*value)
+
+
+def _beginning(values: Iterable[Any]) -> str:
+    """The beginning of a row, as a word."""
+    return "-".join(re.findall(r"\w+", " ".join(str(value)[:80] for value in values)))[:40]
+
+
+def _with_rows(test: Any, rows: Mapping[str, Mapping[str, Any]]) -> Any:
+    parameters = {parameter for row in rows.values() for parameter in row}
     if inspect.iscoroutinefunction(test):
 
         @functools.wraps(test)
@@ -50,7 +98,7 @@ def _with_rows(test: Any, parameter: str, rows: Mapping[str, Any]) -> Any:
             for row in outcome.chosen():
                 with outcome.row(row):
                     async with asyncio.timeout(ROW_SECONDS):
-                        await test(*arguments, **fixtures, **{parameter: rows[row]})
+                        await test(*arguments, **fixtures, **rows[row])
             outcome.judge()
 
     else:
@@ -60,12 +108,13 @@ def _with_rows(test: Any, parameter: str, rows: Mapping[str, Any]) -> Any:
             outcome = Outcome(rows)
             for row in outcome.chosen():
                 with outcome.row(row):
-                    test(*arguments, **fixtures, **{parameter: rows[row]})
+                    test(*arguments, **fixtures, **rows[row])
             outcome.judge()
 
     signature = inspect.signature(test)
-    fixtures = [found for found in signature.parameters.values() if found.name != parameter]
-    assert len(fixtures) < len(signature.parameters), f"the test has no parameter {parameter}"
+    fixtures = [found for found in signature.parameters.values() if found.name not in parameters]
+    missing = parameters - signature.parameters.keys()
+    assert not missing, f"the test has no parameter {' '.join(sorted(missing))}"
     tabled.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
     tabled.rows = tuple(rows)  # type: ignore[attr-defined]
     return tabled

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from tests.tables import rows
 from windlass.base.addresses import BadHost, Reach, host, in_a_thread, is_public, resolve
 
 PUBLIC = [
@@ -84,12 +85,12 @@ NOT_PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("text", PUBLIC)
+@rows("text", PUBLIC)
 def test_an_address_that_was_handed_out_is_public(text):
     assert is_public(ip_address(text))
 
 
-@pytest.mark.parametrize("text", NOT_PUBLIC)
+@rows("text", NOT_PUBLIC)
 def test_an_address_with_another_purpose_is_not_public(text):
     assert not is_public(ip_address(text))
     assert not Reach().admits(ip_address(text))
@@ -119,7 +120,7 @@ def test_a_network_that_is_none_is_named():
         Reach(["10.0.0.0/99"])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "meant"),
     [
         ("example.com", "example.com"),
@@ -136,7 +137,7 @@ def test_a_host_is_a_name_or_an_address_in_its_usual_form(text, meant):
     assert host(text) == meant
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",

@@ -7,6 +7,7 @@ import re
 import msgspec
 import pytest
 
+from tests.tables import rows
 from windlass.core.words.regions import COUNTRIES, REGIONS, CloudRegion
 
 EVERY = [
@@ -26,7 +27,7 @@ def test_four_clouds_are_listed() -> None:
     assert list(REGIONS) == ["aws", "gcp", "azure", "scaleway"]
 
 
-@pytest.mark.parametrize(("cloud", "region"), EVERY)
+@rows(("cloud", "region"), EVERY)
 def test_a_region_says_where_it_is(cloud: str, region: CloudRegion) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]+", region.name)
     assert re.fullmatch(r"[A-Z]{2}", region.country_code)
@@ -34,7 +35,7 @@ def test_a_region_says_where_it_is(cloud: str, region: CloudRegion) -> None:
     assert region.city
 
 
-@pytest.mark.parametrize(("cloud", "region"), EVERY)
+@rows(("cloud", "region"), EVERY)
 def test_the_zones_of_a_region_are_its_own(cloud: str, region: CloudRegion) -> None:
     assert len(set(region.zones)) == len(region.zones)
     if cloud == "azure":
@@ -64,7 +65,7 @@ def test_the_commercial_regions_of_aws_are_at_least_34() -> None:
     assert len([region for region in REGIONS["aws"] if not region.name.startswith(apart)]) >= 34
 
 
-@pytest.mark.parametrize(
+@rows(
     ("cloud", "name", "expected"),
     [
         ("aws", "us-east-1", "abcdef"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.frameworks.pages import FOLDER, page_of, with_detected
 from tests.frameworks.samples import SAMPLES
+from tests.tables import rows
 
 INDEX = FOLDER.parent / "frameworks.md"
 ONE_SCREEN = 45
@@ -18,7 +17,7 @@ def test_each_page_has_a_sample_and_each_sample_a_page():
     assert {page.stem for page in FOLDER.glob("*.md")} == {*SAMPLES}
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@rows("name", SAMPLES)
 def test_a_page_shows_what_is_detected_in_its_sample(name):
     """If this fails, `python -m tests.frameworks.pages` writes the pages again."""
     text = page_of(name).read_text()
@@ -32,13 +31,13 @@ def test_a_page_that_shows_something_else_is_found():
     assert with_detected("flask", text) != text
 
 
-@pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
+@rows("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
 def test_a_page_is_one_screen_with_the_same_parts_as_the_others(page: Path):
     text = page.read_text()
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["What is detected", "Change it", "What to know"]
     assert text.count("\n") <= ONE_SCREEN
 
 
-@pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
+@rows("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
 def test_the_page_of_frameworks_leads_to_each(page: Path):
     assert f"(frameworks/{page.name})" in INDEX.read_text()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import rows
 from windlass.core.hcl import HclError, input_variables, sensitive_variables, variable_values
 
 
@@ -41,12 +42,12 @@ PLAIN = [
 """Expressions, and how they are shown."""
 
 
-@pytest.mark.parametrize(("expression", "shown"), PLAIN)
+@rows(("expression", "shown"), PLAIN)
 def test_a_plain_value_is_shown_as_on_the_command_line(expression: str, shown: str | None):
     assert default(expression) == shown
 
 
-@pytest.mark.parametrize(
+@rows(
     "expression",
     [
         '"${var.b}"', "var.b", "60 * 60", "-var.b", 'f("a")', 'true ? "a" : "b"', "[for a in [1] : a]",
@@ -128,7 +129,7 @@ def test_files_of_values_are_read_in_both_forms(name: str, content: bytes):
     assert variable_values(name, content) == {"a": "x", "b": "[1,2]"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "content"),
     [
         ("a.tfvars", b"a"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables import rows
 from windlass.core.deploy.registries import PullRequest
 from windlass.docker import EngineRefused
 from windlass.docker import images as pulls
@@ -19,7 +20,7 @@ from windlass.engines.engine import EngineError
 REF = "ghcr.io/acme/shop:9.9"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("message", "begins"),
     [
         (

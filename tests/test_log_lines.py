@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from tests.tables import rows
 from windlass.base.log import JsonLines, TextLines
 
 HARMFUL = ["\n", "\r", "\x1b[31m", "\x7f", "\x85", "\x9b31m", "\u2028", "\u2029", "\u202e", "\u2066"]
@@ -24,7 +25,7 @@ def test_a_client_adds_no_line_to_the_log_and_sends_no_command_to_a_terminal(for
     assert len(line.splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", HARMFUL, ids=ascii)
+@rows("text", HARMFUL, ids=ascii)
 def test_an_error_that_quotes_a_client_looks_like_no_record_and_sends_no_command(text):
     failure = ValueError(f"/{text}15:00:00 error")
     told = logging.makeLogRecord({"msg": "failed", "exc_info": (ValueError, failure, None), "created": 0.0})
@@ -33,7 +34,7 @@ def test_an_error_that_quotes_a_client_looks_like_no_record_and_sends_no_command
     assert all(line.startswith("  ") and line.isprintable() for line in trace)
 
 
-@pytest.mark.parametrize("text", HARMFUL, ids=ascii)
+@rows("text", HARMFUL, ids=ascii)
 def test_a_line_of_json_has_the_text_as_it_was_sent(text):
     assert json.loads(JsonLines().format(record(f"GET /{text}")))["message"] == f"GET /{text}"
 

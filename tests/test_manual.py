@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+from tests.tables import rows
 
 ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -90,7 +90,7 @@ def dead_links(page: Path, text: str) -> list[str]:
     return dead
 
 
-@pytest.mark.parametrize("page", OWN_PAGES, ids=[page.name for page in OWN_PAGES])
+@rows("page", OWN_PAGES, ids=[page.name for page in OWN_PAGES])
 def test_everything_that_a_page_names_exists(page: Path):
     here = page.relative_to(ROOT).as_posix()
     missing = [
@@ -101,7 +101,7 @@ def test_everything_that_a_page_names_exists(page: Path):
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@rows("page", PAGES, ids=[page.name for page in PAGES])
 def test_every_link_of_a_page_leads_somewhere(page: Path):
     assert dead_links(page, page.read_text()) == []
 

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import rows
 from windlass.core.words.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
 
 SECRET = 's3cret"val/ue+1'
 
 
-@pytest.mark.parametrize(
+@rows(
     "form",
     [
         SECRET,
@@ -75,7 +76,7 @@ def test_text_without_a_value_stays_as_it_is():
     assert mask.messages(messages)[0] is messages
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     ["", "abc", "12345", "true", "postgres", "5432", "8080:80", "1234567", "production", "12345mb"],
 )

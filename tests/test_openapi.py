@@ -29,6 +29,7 @@ from tests.documented import (
     within,
 )
 from tests.fakes.engine import FakeEngine
+from tests.tables import rows
 from tests.world import World, make_world
 from windlass.api.openapi import document, encoded_document
 from windlass.core.declare.registry import Operation
@@ -148,7 +149,7 @@ def test_every_operation_is_in_the_document_and_nothing_else() -> None:
     assert listed == ACCOUNT | {(one.method, one.path, one.id, one.group) for one in registry().operations}
 
 
-@pytest.mark.parametrize(("method", "path"), CONTRACT)
+@rows(("method", "path"), CONTRACT)
 def test_an_endpoint_of_the_contract_is_in_the_document(method: str, path: str) -> None:
     assert method.lower() in DOCUMENT["paths"][path]
 
@@ -305,9 +306,7 @@ def test_the_example_of_a_stream_is_an_event_with_data_as_described(operation: O
     assert complaints(told, OAS30ReadValidator) == []
 
 
-@pytest.mark.parametrize(
-    "answer", DOCUMENT["components"]["responses"].values(), ids=DOCUMENT["components"]["responses"]
-)
+@rows("answer", DOCUMENT["components"]["responses"].values(), ids=DOCUMENT["components"]["responses"])
 def test_the_example_of_a_refusal_is_one(answer: Document) -> None:
     assert complaints(answer["content"]["application/json"], OAS30ReadValidator) == []
 
@@ -365,7 +364,7 @@ def test_examples_look_like_something_a_person_would_write() -> None:
     assert project["name"] == "shop"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("told", "field", "read"),
     [
         ("deployApplication", "application_id", "getApplication"),

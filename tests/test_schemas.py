@@ -12,6 +12,7 @@ from openapi_schema_validator import OAS30WriteValidator
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from tests.documented import DOCUMENT, Document, body, complaints, operations, resolved, said, schema, success
+from tests.tables import rows
 from windlass.api.openapi import document
 from windlass.api.samples import Samples
 from windlass.api.schemas import translate
@@ -55,7 +56,7 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow() -> None:
         assert (whole.get("additionalProperties") is False) == name.endswith("Request")
 
 
-@pytest.mark.parametrize("family", registry().families.values(), ids=lambda family: family.name)
+@rows("family", registry().families.values(), ids=lambda family: family.name)
 def test_fields_of_the_server_are_answered_and_hidden_fields_are_not(family: Family) -> None:
     answer = schema(family.title)["properties"].keys()
     assert {"id", "created_at", "updated_at", *family.flags.values()} <= answer
@@ -98,7 +99,7 @@ def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:
 # The translation
 
 
-@pytest.mark.parametrize(
+@rows(
     ("younger", "older"),
     [
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),

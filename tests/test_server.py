@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tests.tables import rows
 from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
 from windlass.serve.server import ApiServer, listen, tune_interpreter
@@ -112,7 +113,7 @@ CONVERSATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@rows("name", CONVERSATIONS)
 async def test_answers_are_those_of_uvicorn(name):
     sent = CONVERSATIONS[name]
     answer = await answered(Connection, sent)

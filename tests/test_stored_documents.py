@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.tables import rows
 from tests.world import World
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument, read, rewritten, stored_form
@@ -52,7 +53,7 @@ def test_an_encrypted_field_is_not_in_the_document() -> None:
     assert not isinstance(webhook.target_secret, str)
 
 
-@pytest.mark.parametrize("family", registry().families.values(), ids=lambda family: family.name)
+@rows("family", registry().families.values(), ids=lambda family: family.name)
 def test_each_family_can_be_read(family: Family) -> None:
     for struct in (family.spec, family.shown, family.view):
         assert issubclass(stored_form(struct), struct)

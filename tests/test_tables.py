@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import table
+from tests.tables import rows, table
 from tests.test_frame import BARE
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,28 @@ def test_a_run_says_how_many_rows_it_has_tried(inner, workers):
     ran.stdout.fnmatch_lines(["3 of these tests are tables, with 11 rows"])
 
 
-@pytest.mark.parametrize("rows", [[], ["one", "one"]], ids=["none", "twins"])
-def test_a_table_that_would_promise_less_than_it_says_is_refused(rows):
+@pytest.mark.parametrize("words", [[], ["one", "one"]], ids=["none", "twins"])
+def test_a_table_that_would_promise_less_than_it_says_is_refused(words):
     with pytest.raises(AssertionError):
-        table("word", rows, str)
+        table("word", words, str)
+
+
+def test_rows_of_several_values_all_run_and_failing_ones_are_named_by_their_beginning():
+    tried = []
+
+    @rows(("text", "port"), [("EXPOSE 80", 80), ("EXPOSE 81", 8), pytest.param("", 1, id="no text")])
+    def ports(text, port):
+        tried.append(text)
+        assert text.endswith(str(port))
+
+    with pytest.raises(ExceptionGroup, match="2 of 3 rows failed: 1-EXPOSE-81-8, no-text"):
+        ports()
+    assert tried == ["EXPOSE 80", "EXPOSE 81", ""]
+
+
+def test_rows_with_marks_and_without_values_are_refused():
+    for wrong in ([], [pytest.param(1, marks=pytest.mark.slow)]):
+        with pytest.raises(AssertionError):
+            rows("word", wrong)
+    with pytest.raises(AssertionError, match="no parameter word"):
+        rows("word", ["a"])(lambda other: None)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
+from tests.tables import rows
 from windlass.core.access import (
     Actor,
     Permit,
@@ -52,7 +53,7 @@ STAGER = actor(Permit(READ | WRITE | DEPLOY, Where("acme", project="shop", mode=
 """A custom role: Manager of a project, in environments of one mode."""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("who", "where", "allowed"),
     [
         (MAKER, ACME, [READ]),

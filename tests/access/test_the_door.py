@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import windlass
+from tests.tables import rows
 from windlass.core.access import Scope
 
 SOURCE = Path(windlass.__file__).parent
@@ -59,7 +60,7 @@ def test_no_handler_decides_about_permissions_itself(room: str):
     assert found == [], "ask may, or a function of control.permissions"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "call.actor.limited_to is not None",

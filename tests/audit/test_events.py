@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.audit.asking import Event, events, followed, newest, page, told, types
+from tests.tables import rows
 from tests.world import World, make_world
 
 AGENT = {"user-agent": "CLI 3.1 (linux)", "x-request-id": "asked-for-this-0001"}
@@ -162,7 +163,7 @@ async def test_times_may_be_stamps_or_numbers_of_any_unit(world: World):
     assert [one["target_id"] for one in found] == [new]
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrong",
     [
         "pageSize=0", "pageSize=1001", "pageSize=ten", "fromTimestamp=yesterday", "toTimestamp=-1",

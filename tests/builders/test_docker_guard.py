@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables import rows
 from windlass.builders.builder import BuildError
 from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
 
@@ -75,7 +76,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", [text for _, text in REFUSED], ids=[name for name, _ in REFUSED])
+@rows("text", [text for _, text in REFUSED], ids=[name for name, _ in REFUSED])
 def test_an_instruction_that_reaches_too_far_is_refused_with_its_line(text):
     with pytest.raises(BuildError, match=r"^Dockerfile line \d+: "):
         of(f"FROM a\n{text}\n", WHERE="https://x.example/a")
@@ -127,7 +128,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "written"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
+@rows(("text", "written"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
 def test_the_engine_reads_a_dockerfile_in_one_plain_form(text, written):
     assert lines(text) == written
 

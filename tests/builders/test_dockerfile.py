@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import rows
 from windlass.base import dockerignore
 from windlass.builders.dockerfile import read
 from windlass.builders.instructions import Argument, DockerfileError
@@ -73,7 +74,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "found"), [row[1:] for row in READ], ids=[row[0] for row in READ])
+@rows(("text", "found"), [row[1:] for row in READ], ids=[row[0] for row in READ])
 def test_instructions_are_told_apart_with_their_lines(text, found):
     assert names(text) == found
 
@@ -103,7 +104,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "why"), WRONG)
+@rows(("text", "line", "why"), WRONG)
 def test_an_error_in_a_dockerfile_is_named_with_its_line(text, line, why):
     with pytest.raises(DockerfileError, match=why) as caught:
         read(text)
@@ -123,7 +124,7 @@ BADLY_MEANT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "why"), BADLY_MEANT)
+@rows(("text", "line", "why"), BADLY_MEANT)
 def test_a_meaningless_instruction_is_named_with_its_line(text, line, why):
     with pytest.raises(DockerfileError, match=why) as caught:
         config(text)
@@ -161,7 +162,7 @@ SUBSTITUTED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "made"), SUBSTITUTED)
+@rows(("text", "made"), SUBSTITUTED)
 def test_variables_are_filled_in_as_docker_does(text, made):
     assert substitute(text, {"A": "one", "E": "", "P": "a/b/file.tar.gz"}, "\\") == made
 
@@ -234,7 +235,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "command"), COMMANDS)
+@rows(("text", "command"), COMMANDS)
 def test_entrypoint_and_cmd_make_one_command(text, command):
     assert config(f"FROM a\n{text}\n").command == command
 
@@ -289,7 +290,7 @@ IGNORED = [
 ]
 
 
-@pytest.mark.parametrize(("patterns", "path", "ignored"), IGNORED)
+@rows(("patterns", "path", "ignored"), IGNORED)
 def test_dockerignore_is_followed_as_docker_does(patterns, path, ignored):
     assert dockerignore.read(patterns)(PurePosixPath(path)) is ignored
 

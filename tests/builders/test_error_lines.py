@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import rows
 from windlass.builders.error_lines import error_line
 
 OUTPUTS = [
@@ -81,7 +80,7 @@ OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("output", "line"), [row[1:] for row in OUTPUTS], ids=[row[0] for row in OUTPUTS])
+@rows(("output", "line"), [row[1:] for row in OUTPUTS], ids=[row[0] for row in OUTPUTS])
 def test_the_line_that_says_why_is_found(output, line):
     assert error_line(output.splitlines()) == line
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import rows
 from windlass.builders.remedies import build_remedy, failure
 from windlass.core.deploy.remedies import LOOK, with_remedy
 
@@ -101,7 +102,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "remedy"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@rows(("line", "remedy"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_failed_step_of_another_language_says_first_what_to_do(line, remedy):
     message = failure("the step", 1, ["first line", line])
     assert message.startswith(remedy), message
@@ -120,7 +121,7 @@ PROCESSES = [
 ]
 
 
-@pytest.mark.parametrize("said", PROCESSES)
+@rows("said", PROCESSES)
 def test_a_step_that_may_start_no_more_processes_says_so(said):
     assert failure("the step", 1, said.split("\n")).startswith("Start fewer programs at once")
     told = with_remedy(f"{LOOK}web exited with code 1 while it was starting", "web", said.split("\n"))
@@ -191,7 +192,7 @@ def test_nobody_is_asked_to_install_on_the_machine_what_a_step_lacks_in_an_image
     assert build_remedy(1, [line]).startswith("Ask the operator")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "host"),
     [
         ("php_network_getaddresses: getaddrinfo for api.github.com failed: Name", "api.github.com"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.native_sites import Site
+from tests.tables import rows
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
 from windlass.builders.native.dockerfile_hints import ExecForm, Shell
 from windlass.core.deploy.automatic_port import choose_port
@@ -61,7 +62,7 @@ async def test_a_dockerfile_with_a_port_that_needs_root_gets_another_one(site: S
     assert site.run(artifact) == "['a b', '--bind', '0.0.0.0:80']"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "port"),
     [
         (ExecForm(("gunicorn", "--config", "settings.py", "run:app")), 8000),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.native_sites import Site, wheel
+from tests.tables import rows
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.python import declaration_of, dependencies_of
 from windlass.core.detect import Tree, detect
@@ -14,7 +15,7 @@ from windlass.core.detect.old_packages import old_package_in
 LOCK = '[[package]]\nname = "gunicorn"\nversion = "20.1.0"\n'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "old"),
     [
         ("Django==4.0\ngunicorn==20.1.0\n", "gunicorn 20.1.0"),

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.tables import rows
 from windlass.cli.client import Api
 from windlass.cli.connection import USUAL, ServerAccess, choose
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
@@ -80,7 +81,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("options", "environment", "context", "linked", "contexts", "chosen"),
     [row[1:] for row in TABLE],
     ids=[row[0] for row in TABLE],
@@ -116,7 +117,7 @@ def test_an_address_has_one_form(typed, address):
     assert normal_url(typed) == address
 
 
-@pytest.mark.parametrize(
+@rows(
     "typed",
     [
         *("ftp://example.com", "https://", "http://u:p@example.com", "https://example.com?a=1"),

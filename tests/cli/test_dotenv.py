@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import rows
 from windlass.cli.dotenv import parse_dotenv
 from windlass.terminal.stopped import Misused
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "values"),
     [
         ("A=1\nB=two words\n", {"A": "1", "B": "two words"}),

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
+from tests.tables import rows
 from tests.world import ADMIN, REPOSITORY
 from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 from windlass.config import Settings
@@ -236,7 +237,7 @@ async def test_ps_without_services_says_how_to_make_one(windlass, tmp_path, monk
     assert (await windlass("ps", "--text")).err.startswith("There are no services here. Go to the folder")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "answer"),
     [
         ("application login", "Did you mean `windlass login`?"),

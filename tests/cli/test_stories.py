@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.cli.on_a_terminal import on_a_terminal
+from tests.tables import rows
 from tests.world import ADMIN, REPOSITORY
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -262,7 +263,7 @@ async def test_a_server_that_is_not_windlass_is_recognised():
         assert "--url" in said.err
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "instead"),
     [
         ("apps", "windlass application list"),

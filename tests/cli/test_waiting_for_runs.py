@@ -8,6 +8,7 @@ from tests.cli.conftest import say
 from tests.cli.test_linked_places import SCHEDULE, SOURCE
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
+from tests.tables import rows
 from windlass.cli.derived_commands import commands_of
 from windlass.core.access import Scope
 from windlass.core.declare.job_runs import JobRun
@@ -16,7 +17,7 @@ from windlass.families import registry
 EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
 
 
-@pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
+@rows("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
 def test_only_commands_that_start_a_deployment_or_a_run_can_wait(deed):
     said = say(deed.group, deed.word, "--help").out
     # A request is named by its id alone, and services of a whole organization are not watched.

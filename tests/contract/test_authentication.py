@@ -12,6 +12,7 @@ import pytest
 from tests.contract.contract import COMMIT, ENDPOINTS, Endpoint, instant, is_refused, stocked
 from tests.contract.rows import row
 from tests.mint import AUDIENCE, ISSUER, NOW, Mint
+from tests.tables import rows
 from tests.world import HandClock, World, make_world
 
 HOUR = 3600
@@ -26,7 +27,7 @@ def mint() -> Mint:
 
 
 @row("5.header", "5.401")
-@pytest.mark.parametrize(
+@rows(
     "header",
     [
         None,

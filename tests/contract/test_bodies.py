@@ -6,24 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.contract.contract import APPLICATION, CREATIONS, Endpoint, filled, is_refused, stocked
+from tests.contract.contract import APPLICATION, is_refused, stocked
+from tests.tables import rows
 
 MOST = 1024 * 1024
-CREATES = [pytest.param(endpoint, id=endpoint.path.rsplit("/", 1)[1]) for endpoint in CREATIONS]
 
 
 async def sent(world, raw: bytes, **headers: str):
     return await world.call("POST", f"/organization/{world.org}/project", raw=raw, headers=headers)
 
 
-@pytest.mark.parametrize("endpoint", CREATES)
-async def test_an_unknown_field_is_refused_by_name(embedded, endpoint: Endpoint) -> None:
-    ids = await stocked(embedded)
-    body = filled(endpoint.body, ids) | {"colour": "teal"}
-    is_refused(await embedded.post(endpoint.path.format(**ids), body), 400, "colour: is not a field here")
-
-
-@pytest.mark.parametrize(
+@rows(
     ("path", "body"),
     [
         ("git_repository.colour", {"git_repository": {"url": "https://git.example/a/b", "colour": 1}}),
@@ -37,7 +30,7 @@ async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body
     is_refused(answer, 400, f"{path}: is not a field here")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "body", "meant"),
     [
         ("ports[0].port", {"ports": [{"port": 80}]}, "internal_port"),
@@ -101,7 +94,7 @@ async def test_a_port_alone_is_one_public_port(embedded, method) -> None:
     assert (other.status, other["ports"]) == (201, [])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "message"),
     [
         ({"port": "8080"}, "ports[0].internal_port: must be an integer, not a string"),
@@ -134,7 +127,7 @@ async def test_fields_of_the_full_interface_are_kept_though_nothing_acts_on_them
     assert {name: read[name] for name in fields} == fields
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b"{",
@@ -161,12 +154,12 @@ async def test_a_body_that_is_no_json_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400)
 
 
-@pytest.mark.parametrize("raw", [b"[]", b'[{"name": "x"}]', b'"name"', b"7", b"1.5", b"true", b"false"])
+@rows("raw", [b"[]", b'[{"name": "x"}]', b'"name"', b"7", b"1.5", b"true", b"false"])
 async def test_a_body_that_is_no_object_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400, "The body: must be an object")
 
 
-@pytest.mark.parametrize(
+@rows(
     "kind",
     [
         "text/plain",

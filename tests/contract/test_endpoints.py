@@ -23,6 +23,7 @@ from tests.contract.contract import (
     without,
 )
 from tests.contract.rows import row
+from tests.tables import rows
 
 REQUIRED = {
     4: ["name"],
@@ -247,7 +248,7 @@ async def test_a_webhook_is_created(world) -> None:
 
 
 @row("4.authentication", "4.1.401")
-@pytest.mark.parametrize("endpoint", EACH)
+@rows("endpoint", EACH)
 async def test_every_endpoint_requires_credentials(embedded, endpoint: Endpoint) -> None:
     ids = await stocked(embedded)
     is_refused(await endpoint.call(embedded, ids, token=None), 401, "Authorization")
@@ -256,7 +257,7 @@ async def test_every_endpoint_requires_credentials(embedded, endpoint: Endpoint)
 
 
 @row("4.1.403")
-@pytest.mark.parametrize("endpoint", EACH)
+@rows("endpoint", EACH)
 async def test_every_endpoint_but_those_that_read_refuses_a_token_that_may_only_read(
     embedded, endpoint: Endpoint
 ) -> None:
@@ -314,7 +315,7 @@ async def test_json_may_say_that_it_is_utf_8(embedded) -> None:
 
 
 @row("4.rule 3")
-@pytest.mark.parametrize(
+@rows(
     ("endpoint", "path"),
     [
         pytest.param(endpoint, path, id=f"{endpoint.path.rsplit('/', 1)[1]}-{path}")

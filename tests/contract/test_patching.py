@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.contract.contract import is_refused
+from tests.tables import rows
 from windlass.core.declare.document import apply_patch
 from windlass.core.declare.resource import Spec, Verb
 from windlass.families import registry
@@ -34,7 +35,7 @@ def test_a_patch_exists_for_every_put():
         )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "patch", "after"),
     [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),

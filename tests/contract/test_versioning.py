@@ -6,12 +6,13 @@ import pytest
 
 from tests.contract.contract import ENDPOINTS, Endpoint, is_refused, stocked
 from tests.contract.rows import row
+from tests.tables import rows
 
 EACH = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for endpoint in ENDPOINTS]
 
 
 @row("1.base", "9.paths")
-@pytest.mark.parametrize("endpoint", EACH)
+@rows("endpoint", EACH)
 async def test_an_endpoint_answers_alike_at_the_root_and_under_api_v1(embedded, endpoint: Endpoint) -> None:
     ids, answers = await stocked(embedded), []
     for base in ("", "/api/v1"):

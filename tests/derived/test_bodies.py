@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
 from tests.derived.operations import OPERATIONS
+from tests.tables import rows
 from windlass.api.body import parse_body
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
@@ -62,7 +63,7 @@ def test_a_field_that_cannot_be_guessed_asks_for_an_example():
         valid(Riddle, str)
 
 
-@pytest.mark.parametrize("wrong", wrongs(Garden), ids=str)
+@rows("wrong", wrongs(Garden), ids=str)
 def test_a_wrong_value_is_refused_where_it_stands(wrong):
     whole = placed(Garden, body(), wrong.path, wrong.value)
     with pytest.raises(Invalid) as refused:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
+from tests.tables import rows
 from windlass.builders.docker.guard import Around, rewritten
 from windlass.builders.dockerfile import Dockerfile, read
 from windlass.builders.instructions import Instruction
@@ -70,7 +71,7 @@ def test_the_dockerfile_of_a_python_application():
     )
 
 
-@pytest.mark.parametrize("row", RUNNABLE, ids=lambda row: row.name)
+@rows("row", RUNNABLE, ids=lambda row: row.name)
 def test_each_recipe_gives_a_dockerfile_of_good_form(row):
     tree = tree_of(row.files)
     recipe = detect(tree)
@@ -87,16 +88,16 @@ def test_each_recipe_gives_a_dockerfile_of_good_form(row):
     assert last.instructions[-1].json
 
 
-@pytest.mark.parametrize("row", RUNNABLE, ids=lambda row: row.name)
-@pytest.mark.parametrize("caches", [True, False])
-def test_the_guard_of_builds_takes_each_and_puts_the_organization_before_each_cache(row, caches):
+@rows("row", RUNNABLE, ids=lambda row: row.name)
+def test_the_guard_of_builds_takes_each_and_puts_the_organization_before_each_cache(row):
     tree = tree_of(row.files)
-    text = dockerfile(detect(tree), tree, DockerfileOptions(caches=caches))
+    recipe = detect(tree)
     around = Around(org="acme", scope="s", arguments={}, platform={}, heredocs=False)
-    written = rewritten(text, around).text.decode()
-    mounts = re.findall(r"--mount=(\S+)", written)
-    assert bool(mounts) <= caches
-    assert all(re.search(r",id=acme/", mount) for mount in mounts)
+    for caches in (True, False):
+        text = dockerfile(recipe, tree, DockerfileOptions(caches=caches))
+        mounts = re.findall(r"--mount=(\S+)", rewritten(text, around).text.decode())
+        assert bool(mounts) <= caches
+        assert all(re.search(r",id=acme/", mount) for mount in mounts)
 
 
 def test_each_language_has_base_images_and_stages():
@@ -157,7 +158,7 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("language", "wish", "version"), VERSIONS)
+@rows(("language", "wish", "version"), VERSIONS)
 def test_the_version_of_a_base_image_follows_the_repository(language, wish, version):
     assert BASE_IMAGES[language].version_for(wish) == version
 
@@ -182,7 +183,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "words"), COMMANDS)
+@rows(("command", "words"), COMMANDS)
 def test_the_program_of_a_start_command_takes_the_place_of_the_shell(command, words):
     if command == "a 'x && y' z":
         words = ("sh", "-c", command)

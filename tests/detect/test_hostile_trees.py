@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import FLASK, package, tree_of
+from tests.tables import rows
 from windlass.base.file_names import file_names, read_beginning
 from windlass.core.detect import Tree, detect
 from windlass.core.detect.detect import MOST_READ
@@ -139,7 +140,7 @@ def test_locks_are_not_read():
         assert detect(Tree(["package.json", lock], read)).install
 
 
-@pytest.mark.parametrize(
+@rows(
     ("file", "text"),
     [
         ("app.py", "x" * LARGEST),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.detect.trees import FLASK, tree_of
+from tests.tables import rows
 from windlass.builders.native.python_versions import wanted_in
 from windlass.core.detect import detect
 from windlass.core.detect.dockerfile import dockerfile
@@ -21,7 +22,7 @@ def version_of(files) -> str:
     return detect(tree_of({"app.py": FLASK, **files})).language_version
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pins", "version"),
     [
         ("numpy==1.24\n", ">=3.8,<=3.11"),
@@ -134,7 +135,7 @@ def generator():
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("names", "rows"),
     [
         ([f"a-1.0-cp38-cp38-{LINUX}.whl", f"a-1.0-cp310-cp310-{LINUX}.whl"], [((1,), 8, 10)]),

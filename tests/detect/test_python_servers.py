@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.detect.trees import FLASK, tree_of
+from tests.tables import rows
 from windlass.core.detect import detect
 from windlass.core.detect.dockerfile import dockerfile
 
@@ -17,7 +18,7 @@ def port_of(files) -> tuple[int, str]:
     return recipe.port, recipe.reasons.get("port", "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "port"),
     [
         ("from http.server import HTTPServer, H\nHTTPServer(('', 8123), H).serve_forever()\n", 8123),
@@ -49,7 +50,7 @@ def test_a_plain_program_that_reads_port_gets_a_port(text, port):
     assert port_of({"app.py": text}) == (port, "app.py reads the variable PORT.")
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "while True:\n    work()\n",

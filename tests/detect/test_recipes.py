@@ -8,6 +8,7 @@ import pytest
 
 from tests.detect.rows import ROWS
 from tests.detect.trees import DJANGO, FLASK, MANAGE, package, tree_of
+from tests.tables import rows
 from windlass.core.detect import Candidate, detect, language_named
 from windlass.core.detect.languages import languages
 from windlass.core.detect.node_frameworks import FRAMEWORKS
@@ -21,7 +22,7 @@ def values_of(recipe: Recipe, names) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@rows("row", ROWS, ids=lambda row: row.name)
 def test_a_tree_gives_its_recipe(row):
     recipe = detect(tree_of(row.files))
     assert values_of(recipe, row.values) == row.values
@@ -29,7 +30,7 @@ def test_a_tree_gives_its_recipe(row):
     assert recipe.problems == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@rows("row", ROWS, ids=lambda row: row.name)
 def test_each_value_has_a_reason_in_a_sentence(row):
     recipe = detect(tree_of(row.files))
     named = {name for name, _, _ in recipe.values}
@@ -155,7 +156,7 @@ def test_svelte_without_an_adapter_says_which_one_to_add():
 SET = "to the public host of the application, or to *: Django answers 400 to other hosts"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("settings", "problem"),
     [
         (

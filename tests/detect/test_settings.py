@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.detect.trees import FLASK, package, tree_of
+from tests.tables import rows
 from windlass.core.detect import ProcessType, RecipeSettings, apply_settings, detect
 
 PROCFILE = "web: old\nworker: work\nrelease: r\n"
@@ -40,7 +39,7 @@ ROWS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("files", "settings", "values"), ROWS, ids=lambda value: ",".join(value) or "none")
+@rows(("files", "settings", "values"), ROWS, ids=lambda value: ",".join(value) or "none")
 def test_a_setting_wins_over_what_the_files_say(files, settings, values):
     recipe = apply_settings(detect(tree_of(files)), RecipeSettings(**settings))
     assert {name: getattr(recipe, name) for name in values} == values

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import rows
 from windlass.core.detect import Toolchain, language_named
 
 
@@ -14,7 +13,7 @@ def toolchain_of(name: str) -> Toolchain:
     return language.toolchain
 
 
-@pytest.mark.parametrize(
+@rows(
     ("language", "present", "wanted", "is_old"),
     [
         ("Java", "javac 1.8.0_292", "8", False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import rows
 from windlass.core.detect import is_in_range, plain_version
 
 ROWS = [
@@ -30,7 +31,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "inside", "outside"), ROWS, ids=[row[0] for row in ROWS])
+@rows(("wanted", "inside", "outside"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_range_holds_the_versions_that_its_author_means(wanted, inside, outside):
     assert [version for version in inside.split() if not is_in_range(version, wanted)] == []
     assert [version for version in outside.split() if is_in_range(version, wanted)] == []

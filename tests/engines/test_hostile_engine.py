@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from tests.certificates import Authority, authority, write_pair
+from tests.tables import rows
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import EngineAccess
@@ -247,7 +248,7 @@ async def test_an_engine_that_tells_its_id_is_used(tmp_path):
         await docker.close()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("address", "allowed", "is_admitted"),
     [
         ("203.0.113.9", ["203.0.113.0/24"], True),

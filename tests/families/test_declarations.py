@@ -14,6 +14,7 @@ from tests.families.made_up import (
     environment_rule,
     project_rule,
 )
+from tests.tables import rows
 from tests.world import make_world
 from windlass.core.declare.actions import WORD, Action, Trait, get, post
 from windlass.core.declare.fields import Name, counts
@@ -50,7 +51,7 @@ ONE_TITLE = (
 )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("things", "message"),
     [
         (TWO_OF_A_NAME, "two families are named projectRule, in tests.families.made_up and"),

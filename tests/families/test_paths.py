@@ -10,6 +10,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from tests.families.made_up import EVERYTHING
+from tests.tables import rows
 from tests.world import make_world
 from windlass.api.openapi import encoded_document
 from windlass.cli.derived_commands import commands_of
@@ -240,7 +241,7 @@ def test_a_family_is_listed_in_pages_and_whole():
 # The command line
 
 
-@pytest.mark.parametrize(
+@rows(
     ("group", "word", "above", "subject"),
     [
         ("project-rule", "list", [("project", "project_id")], []),

@@ -6,6 +6,7 @@ The limit of time is the negative control: an expression that backtracks takes h
 
 import pytest
 
+from tests.tables import rows
 from windlass.base.toml import parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.docker.guard import Around, BuildRefused, rewritten
@@ -85,7 +86,7 @@ def test_a_webhook_with_many_stars_is_compared_with_a_long_name():
     assert not has_form("*a" * 120 + "*b", "a" * 240)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pattern", "name", "fits"),
     [
         ("shop", "Shop", True),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from tests.hostile.credentials import CANARY, git_ground, listening, webhook_ground
+from tests.tables import rows
 from tests.world import World, make_world
 from windlass.store import Row
 
@@ -61,7 +61,7 @@ async def test_a_repository_on_another_host_is_refused_with_the_way_out(tmp_path
         assert (await world.put(ground.paths["application"], without)).status == 200
 
 
-@pytest.mark.parametrize(
+@rows(
     ("type", "api", "url", "sent"),
     [
         ("GITHUB", None, "https://github.com/acme/shop.git", True),

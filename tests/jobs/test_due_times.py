@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.jobs.cron_oracle import Entry, clocks, simulate
+from tests.tables import rows
 from windlass.core.words.cron import MACROS, BadTimetable, parse
 from windlass.core.words.due_times import due_times, is_zone, next_due, zone
 
@@ -110,7 +111,7 @@ def test_macros_are_the_fields_that_they_stand_for() -> None:
         assert parse(macro) == parse(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "says"),
     [
         ("* * * *", "five fields"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.sites import DOCKER, IMAGE, MINUTE, cron, deployed, new_job, ready_job
+from tests.tables import rows
 from tests.world import REPOSITORY, World, make_world
 
 ON_START: dict[str, Any] = {"on_start": {}}
@@ -50,7 +51,7 @@ async def test_an_empty_alternative_of_the_schedule_is_as_if_it_was_absent(world
     assert [*job["schedule"]] == ["cronjob"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "says"),
     [
         ({"source": {}}, "source: is required: an image that is there already (`image`), or a repo"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-import pytest
-
 from tests.logs.streams import FOLLOW, log, say
+from tests.tables import rows
 from tests.world import NOON, World
 from windlass.base.clock import stamp
 
@@ -47,7 +46,7 @@ async def test_a_search_is_for_a_text_in_the_message_and_nothing_else(world: Wor
     assert await log(world, app, "search=get") == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "query",
     [
         "since=yesterday",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.engine import FakeEngine
+from tests.tables import rows
 from tests.webhooks.receivers import Receivers
 from tests.webhooks.told import URL, webhook
 from tests.world import World, make_world
@@ -26,7 +27,7 @@ ID, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{ID}-{SPAN}-01"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("header", "trace"),
     [
         (GIVEN, Trace(ID, 1)),

@@ -9,11 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.oidc.provider import Clock, knowing, never, trusted
+from tests.tables import rows
 from windlass.base.issuer_keys import TokenRefused
 from windlass.base.oidc import Verifier
 
 
-@pytest.mark.parametrize(
+@rows(
     "changes",
     [
         {"algorithms": ("none",)},

@@ -7,13 +7,14 @@ import pytest
 
 from tests.cli.manual import DOCS, run_examples
 from tests.operate.installations import contents, stopped
+from tests.tables import rows
 from windlass.config import Settings
 from windlass.operate.settings import all_settings, to_text
 
 PAGE = (DOCS / "operations.md").read_text()
 
 
-@pytest.mark.parametrize("setting", all_settings(), ids=lambda setting: setting.name)
+@rows("setting", all_settings(), ids=lambda setting: setting.name)
 def test_a_setting_is_in_the_manual_as_it_is(setting):
     default = "" if setting.default in ("", ()) else f"`{to_text(setting.default)}`"
     secret = " A secret." if setting.secret else ""

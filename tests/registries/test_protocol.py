@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.tables import rows
 from windlass.base.http_out import HttpResult
 from windlass.core.deploy.registries import BuildRegistry, RegistryLogin, may_give_tokens
 from windlass.core.deploy.tags import newer_than, newest_first
@@ -97,7 +98,7 @@ async def test_a_login_is_not_sent_to_a_server_of_another_domain():
         assert (urlsplit(realm).netloc in servers.told) == gets
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "url", "realm", "may"),
     [
         ("DOCKER_HUB", "https://docker.io", "https://auth.docker.io/token", True),
@@ -292,7 +293,7 @@ def test_tags_are_ordered_for_people():
     assert newest_first(tags) == ["2.0.0", "2.0.0-rc1", "1.10", "1.9", "edge", "latest"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("prefix", "name", "is_built"),
     [
         ("reg.example.com/windlass", "reg.example.com/windlass/x", True),

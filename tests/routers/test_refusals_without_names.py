@@ -11,6 +11,7 @@ import pytest
 import windlass
 from tests.fakes.router import FakeRouter
 from tests.free_ports import free_port
+from tests.tables import rows
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Listen, Route, RouteError, Router
 
@@ -39,7 +40,7 @@ def expressions(source: str) -> Iterator[str]:
                     yield ast.unparse(part.value)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+@rows("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_no_refusal_contains_more_than_the_asking_service_gave(file: Path):
     assert set(expressions(file.read_text())) <= OWN
 

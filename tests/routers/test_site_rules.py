@@ -8,6 +8,7 @@ import pytest
 
 from tests.routers.sites import FILES, PAGE, serve
 from tests.routers.town import request
+from tests.tables import rows
 from windlass.core.deploy.static_site import GATEWAY_HEADERS
 from windlass.routers.sites.hashed_names import has_content_hash
 from windlass.routers.sites.media_types import media_type
@@ -98,7 +99,7 @@ async def test_declared_fields_are_in_answers_for_their_paths(town, tmp_path):
     assert missing.status == 404
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "why"),
     [
         ("/old", "write a path, a target"),
@@ -126,7 +127,7 @@ def test_a_line_of_redirects_that_cannot_be_followed_is_named(line, why):
     assert why in problem
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "why"),
     [
         ("  no colon", "write a name, a colon and a value"),
@@ -165,7 +166,7 @@ def test_rules_are_limited_in_number():
     assert len(parse_redirects("x\n" * 5000).problems) == MOST_PROBLEMS
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pattern", "path", "values"),
     [
         ("/a", "/a", {}),
@@ -210,7 +211,7 @@ async def test_a_target_that_grows_without_end_is_not_sent(town, tmp_path):
     assert (await town.ask(request("/b/x"))).fields["location"] == "/" + "x" * 300
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "assets/index-B3vCqM1h.js",
@@ -229,7 +230,7 @@ def test_a_name_with_a_digest_is_recognized(path):
     assert has_content_hash(path)
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "index.html",
@@ -258,7 +259,7 @@ def test_a_name_without_a_certain_digest_is_checked_each_time(path):
     assert not has_content_hash(path)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "kind"),
     [
         ("a.HTML", "text/html; charset=utf-8"),

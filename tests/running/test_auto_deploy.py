@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.running.deployments import deploy, deployed, deployments
+from tests.tables import rows
 from tests.world import REPOSITORY, World
 from windlass.base import dockerignore
 from windlass.builders.git import GitSource
@@ -271,7 +272,7 @@ async def test_an_application_from_uploads_has_no_branch(world: World):
     assert (refused.status, refused["detail"].startswith("auto_deploy: leave it out")) == (400, True)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("paths", "patterns", "watched"),
     [
         (["web/a.py"], ["web"], True),

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import msgspec
-import pytest
 
 from tests.certificates import authority, write_pair
 from tests.fakes.engine import FakeEngine
@@ -23,6 +22,7 @@ from tests.running.clusters import (
     engine_of,
     status,
 )
+from tests.tables import rows
 from windlass.control.services.clusters import connect_older_clusters
 from windlass.core.deploy.workload import OutputLine
 from windlass.families.cluster import Cluster
@@ -62,7 +62,7 @@ async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_say
     assert (answer.status, answer.message) == (400, "engine_address: check the port")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "field"),
     [
         (TLS | {"engine_address": "tcp://docker.example:2376"}, "engine_address"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.engine import FakeEngine
+from tests.tables import rows
 from tests.world import World, make_world
 from windlass.core.words.events import Event
 
@@ -224,7 +225,7 @@ async def test_an_image_that_windlass_built_is_for_its_own_service_alone(world: 
     assert (await world.patch(f"/container/{one}", {"image_name": name})).status == 400
 
 
-@pytest.mark.parametrize(
+@rows(
     ("field", "value"),
     [
         ("image_name", "Acme/Shop"),

@@ -9,6 +9,7 @@ import pytest
 from tests.contract.contract import is_refused
 from tests.running.deployments import deployed
 from tests.running.test_auto_deploy import commits, look, said
+from tests.tables import rows
 from tests.world import World
 from windlass.control.background.auto_deploy import is_any_watched, patterns_of
 from windlass.families.deployment_restriction import DeploymentRestriction
@@ -79,7 +80,7 @@ async def test_a_path_is_answered_as_it_was_sent(world: World, value: str):
     assert (await restrict(world, await world.application(), "MATCH", value))["value"] == value
 
 
-@pytest.mark.parametrize(
+@rows(
     ("paths", "restrictions", "passes"),
     [
         (["web/a"], [], True),

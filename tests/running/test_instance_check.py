@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from tests.running.clusters import application_on, cluster, engine_of
 from tests.running.clusters import deploy as deploy_on
 from tests.running.deployments import deployed, generations
+from tests.tables import rows
 from tests.tasks import with_tasks
 from tests.world import World, make_world
 from windlass.control.background.instance_check import compare
@@ -185,7 +185,7 @@ KEPT = StatusRow(
 RUNS, WAITS = Presence("shop", 3, True), Presence("shop", 3, False)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("present", "is_absent", "differs"),
     [
         ([RUNS, RUNS], False, False),

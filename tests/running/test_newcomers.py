@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.running.deployments import PORT, deploy, deployment
+from tests.tables import rows
 from tests.world import World, make_world
 from windlass.builders.docker.progress import BuildProgress
 from windlass.builders.git.messages import explain
@@ -162,9 +163,7 @@ FAILURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
-)
+@rows(("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
 def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
     message = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
     assert message.startswith(remedy), message
@@ -300,9 +299,7 @@ BUILDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("code", "output", "remedy"), [row[1:] for row in BUILDS], ids=[row[0] for row in BUILDS]
-)
+@rows(("code", "output", "remedy"), [row[1:] for row in BUILDS], ids=[row[0] for row in BUILDS])
 def test_the_first_sentence_of_a_failed_step_of_a_build_says_what_to_do(code, output, remedy):
     message = failure("the step", code, output.splitlines())
     assert message.startswith(remedy), message

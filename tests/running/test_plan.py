@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
+from tests.tables import rows
 from windlass.control.deploying.steps import STEPS
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.states import OPEN, Do, Progress
@@ -28,7 +27,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("head", "serving", "step"), CASES)
+@rows(("head", "serving", "step"), CASES)
 def test_the_next_step_follows_from_the_oldest_open_deployment(
     head: OpenDeployment | None, serving: bool, step: Step
 ):

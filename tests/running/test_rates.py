@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import rows
 from windlass.control.background.rates import percentiles
 from windlass.routers.builtin.traffic import BOUNDS
 
@@ -12,7 +11,7 @@ def buckets(counts: dict[int, int]) -> list[int]:
     return [counts.get(bucket, 0) for bucket in range(len(BOUNDS) + 1)]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("counts", "expected"),
     [
         ({}, (None, None, None)),

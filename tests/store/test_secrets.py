@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from tests.store.stores import Place
+from tests.tables import rows
 from tests.world import ADMIN, HandClock, World, make_world
 from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.base.log import JsonLines, TextLines
@@ -268,7 +269,7 @@ def files(place: Place) -> tuple[set[str], bytes]:
     return {file.name for file in found}, b"".join(file.read_bytes() for file in found)
 
 
-@pytest.mark.parametrize("number", range(10))
+@rows("number", range(10))
 def test_the_search_finds_what_is_only_disguised(number: int):
     canary = f"canary{secrets.token_hex(16)}"
     disguised = list(forms(canary))[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,7 @@ import asyncpg
 import msgspec
 import pytest
 
+from tests.tables import rows
 from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, statements, tables
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
@@ -40,7 +42,7 @@ def served(postgres):
         yield url
 
 
-@pytest.mark.parametrize("text", ALL)
+@rows("text", ALL)
 def test_sqlite_understands_all_statements(embedded: apsw.Connection, text: str) -> None:
     assert apsw.ext.query_info(embedded, text).query == text
 
@@ -81,7 +83,7 @@ async def test_postgresql_understands_all_statements(served: str) -> None:
         await connection.close()
 
 
-@pytest.mark.parametrize("text", ALL)
+@rows("text", ALL)
 def test_placeholders_first_appear_in_order(text: str) -> None:
     """SQLite numbers `$1` by where it first appears: the same text takes the same arguments only then."""
     assert placeholders(text) == [str(number) for number in range(1, len(placeholders(text)) + 1)]
@@ -91,7 +93,7 @@ def test_sqlite_really_goes_by_appearance(embedded: apsw.Connection) -> None:
     assert embedded.execute("SELECT $2, $1", ("first", "second")).fetchone() == ("first", "second")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("shape", "name"), [pytest.param(shape, name, id=name) for shape, all in SHAPES.items() for name in all]
 )
 def test_rows_of_a_statement_have_the_columns_that_are_read(
@@ -104,14 +106,21 @@ def test_rows_of_a_statement_have_the_columns_that_are_read(
     assert not any(field.required for field in fields[len(columns) :])
 
 
-@pytest.mark.parametrize("name", statements.ALL)
-def test_every_statement_is_used(name: str) -> None:
+def test_every_statement_is_used() -> None:
     """In its own module by its name, or in another one by the names of both."""
-    module, constant = name.split(".")[:2]
     folder = Path(str(tables.__file__)).parent
-    own = len(re.findall(rf"\b{constant}\b", (folder / f"{module}.py").read_text())) > 1
-    others = [file for file in folder.parent.rglob("*.py") if file.name != f"{module}.py"]
-    assert own or any(re.search(rf"\b{module}\.{constant}\b", file.read_text()) for file in others)
+    texts = {file: file.read_text() for file in folder.parent.rglob("*.py")}
+    assert [name for name in statements.ALL if not is_used(name, folder, texts)] == []
+    assert not is_used("resources.NEVER_USED", folder, texts)
+
+
+def is_used(name: str, folder: Path, texts: Mapping[Path, str]) -> bool:
+    module, constant = name.split(".")[:2]
+    home = folder / f"{module}.py"
+    if len(re.findall(rf"\b{constant}\b", texts[home])) > 1:
+        return True
+    used = re.compile(rf"\b{module}\.{constant}\b")
+    return any(used.search(text) for file, text in texts.items() if file.name != home.name)
 
 
 def placeholders(text: str) -> list[str]:

@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Iterator
 from types import ModuleType
 
-import pytest
-
+from tests.tables import rows
 from windlass.store import DatabaseSession, Reads, Tx
 from windlass.store.statements import ALL, LOOKING
 from windlass.store.tables import facts
@@ -50,7 +49,7 @@ def _statements(names: tuple[str, ...], module: ModuleType | None) -> Iterator[s
             yield name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_reads_has_no_table_that_writes(name: str):
     table = getattr(Reads(session()), name)
     assert writing(type(table)) == set()
@@ -62,7 +61,7 @@ def test_a_reading_half_that_writes_would_be_found():
     assert facts.SET not in LOOKING
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_a_change_has_every_table_that_can_be_read(name: str):
     reading, changing = getattr(Reads(session()), name), getattr(Tx(session()), name)
     assert isinstance(changing, type(reading))

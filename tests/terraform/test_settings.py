@@ -18,6 +18,7 @@ import pytest
 from tests.fakes.engine import FakeEngine
 from tests.free_ports import free_port
 from tests.stub_server import StubServer
+from tests.tables import rows
 from tests.terraform.modules import document
 from tests.world import World, make_world
 from windlass.base.errors import Invalid
@@ -50,7 +51,7 @@ async def made(world: World, **fields: Any) -> str:
     return await world.made(f"/environment/{await world.environment()}/terraform", body(**fields))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "words"),
     [
         ({"backend": {}}, "backend: must have exactly one of kubernetes and user_provided"),
@@ -114,7 +115,7 @@ async def test_a_place_without_the_program_refuses_with_the_command_that_install
         assert (await world.get("/terraform/availableVersion"))["results"] == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("settings", "server_host", "address"),
     [
         ({"host": "0.0.0.0"}, "machine.here", "http://machine.here:8080"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.marks import examples
+from tests.tables import rows
 from windlass.core.deploy.database_variables import connection, friendly, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,
@@ -96,7 +97,7 @@ def test_a_url_can_be_taken_apart_again(
     assert parse_qs(parts.query) == ({"authSource": ["admin"]} if type == "MONGODB" else {})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "prefix"),
     [
         ("main-db", "MAIN_DB_"),
@@ -176,7 +177,7 @@ def test_every_version_that_is_offered_is_offered_in_both_modes(type: str):
     assert offered == [(version, mode) for version in kind_of(type).versions for mode in MODES]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("type", "old", "new", "fine"),
     [
         ("POSTGRESQL", "16", "16", True),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.tables import rows
 from tests.variables.town import Town, inputs, row_of, settled
 from tests.world import World, make_world
 from windlass.control.variables.inputs import former_sha, is_current
@@ -95,7 +96,7 @@ async def furnished(world: World) -> Furnished:
     )
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@rows("what", CHANGES)
 async def test_each_input_of_a_service_changes_the_digest(what: str):
     async with make_world() as world:
         town = await furnished(world)
@@ -109,7 +110,7 @@ async def test_each_input_of_a_service_changes_the_digest(what: str):
         assert await current(world, town.app, after)
 
 
-@pytest.mark.parametrize("what", NO_CHANGES)
+@rows("what", NO_CHANGES)
 async def test_unrelated_variables_do_not_change_the_digest(what: str):
     async with make_world() as world:
         town = await furnished(world)

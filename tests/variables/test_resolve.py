@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.marks import examples
+from tests.tables import rows
 from windlass.core.words.variables import (
     DEEPEST,
     MOST_OF_A_FILE,
@@ -135,7 +136,7 @@ def test_names_in_a_file_are_looked_up_only_if_it_says_so(interpolated: bool, co
     assert resolve([[file], plain(N="1")]).files == {"/f": content}
 
 
-@pytest.mark.parametrize("path", ["/", "/etc/", "/etc/../x", "/./x", "//x", "/a//b", "/..", "/a/."])
+@rows("path", ["/", "/etc/", "/etc/../x", "/./x", "//x", "/a//b", "/..", "/a/."])
 def test_a_path_that_names_no_file_is_refused_with_its_key(path: str):
     with pytest.raises(Unusable, match=r"^CONF: its mount_path"):
         resolve([[said("CONF", mount_path=path)]])
@@ -159,7 +160,7 @@ def test_a_file_that_is_overridden_is_there_once_with_the_nearer_content():
 # Names in values
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "expected"),
     [
         ("{{A}}", "1"),
