@@ -68,7 +68,7 @@ def rows(
         if callable(given):
             chosen: str | None = "-".join(str(given(each)) for each in value.values)
         else:
-            chosen = given[number] if given else value.id
+            chosen = given[number] if given else value.id if isinstance(value.id, str) else None
         name = re.sub(r"\s+", "-", chosen) if chosen else f"{number}-{_beginning(value.values)}"
         if name in named:
             name = f"{name}-{number}"

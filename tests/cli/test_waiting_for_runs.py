@@ -8,23 +8,30 @@ from tests.cli.conftest import say
 from tests.cli.test_linked_places import SCHEDULE, SOURCE
 from tests.cli.test_stories import shop
 from tests.cli.waits import meanwhile
-from tests.tables import rows
+from tests.tables import table
 from windlass.cli.derived_commands import commands_of
+from windlass.cli.options import options_of
 from windlass.core.access import Scope
 from windlass.core.declare.job_runs import JobRun
 from windlass.families import registry
 
-EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
+REGISTRY = registry()
+COMMANDS = [command for words in commands_of(REGISTRY).values() for command in words.values()]
 
 
-@rows("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
-def test_only_commands_that_start_a_deployment_or_a_run_can_wait(deed):
-    said = say(deed.group, deed.word, "--help").out
+@table("command", COMMANDS, lambda command: f"{command.group}-{command.word}")
+def test_only_commands_that_start_a_deployment_or_a_run_can_wait(command):
+    can_wait = any("--wait" in option.opts for option in options_of(REGISTRY, command).params)
     # A request is named by its id alone, and services of a whole organization are not watched.
-    has_place = deed.family is not None and deed.family.parent is not None
-    answer = deed.operation.answer
+    has_place = command.family is not None and command.family.parent is not None
+    answer = command.operation.answer
     goes_on = answer is None or answer is JobRun or "deployment_request_id" in answer.__struct_fields__
-    assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY and has_place and goes_on)
+    assert can_wait == (command.operation.need is Scope.DEPLOY and has_place and goes_on)
+
+
+def test_help_lists_the_option_to_wait_where_the_command_has_it():
+    assert "--wait " in say("application", "deploy", "--help").out
+    assert "--wait " not in say("application", "create", "--help").out
 
 
 @pytest.fixture
