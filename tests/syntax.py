@@ -10,3 +10,9 @@ from functools import cache
 def parsed(source: str) -> ast.Module:
     """Trees are shared, so that a test changes none."""
     return ast.parse(source)
+
+
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a source, as ast.walk() yields them: walking takes as long as parsing."""
+    return tuple(ast.walk(parsed(source)))

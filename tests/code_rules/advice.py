@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.code_rules.sources import PAGES, SOURCE, TESTS
-from tests.syntax import parsed
+from tests.syntax import nodes
 from windlass.core.words.naming import to_words
 
 Places = Iterator[tuple[int, str]]
@@ -57,7 +57,7 @@ LONG = 400
 
 def docstrings(text: str) -> Places:
     """Yields docstrings of modules, classes, functions and attributes."""
-    for node in ast.walk(parsed(text)):
+    for node in nodes(text):
         for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             match statement:
                 case ast.Expr(value=ast.Constant(value=str(words))):
@@ -72,7 +72,7 @@ def comments(text: str) -> Places:
 
 def messages(text: str) -> Places:
     """Yields the texts of failures and log events, and those of the help and of the document."""
-    for node in ast.walk(parsed(text)):
+    for node in nodes(text):
         match node:
             case ast.Raise(exc=ast.Call(args=arguments)):
                 yield from ((node.lineno, words_of(argument)) for argument in arguments)
@@ -129,7 +129,7 @@ def lines(page: str) -> Places:
 def vague_names(text: str) -> Places:
     """Yields names of parameters and local variables that do not say what they hold."""
     seen: set[ast.AST] = set()
-    for function in ast.walk(parsed(text)):
+    for function in nodes(text):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             for node in ast.walk(function):
                 match node:
@@ -140,7 +140,7 @@ def vague_names(text: str) -> Places:
 
 
 def metaphors(text: str) -> Places:
-    for node in ast.walk(parsed(text)):
+    for node in nodes(text):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
                 pass
@@ -157,7 +157,7 @@ def participles(text: str) -> Places:
 
     A failure may be named by its event: `BuildRefused`. Properties and context managers read as values.
     """
-    for node in ast.walk(parsed(text)):
+    for node in nodes(text):
         match node:
             case ast.ClassDef(name=name) if name not in NOUNS and not is_failure(node):
                 if re.search(r"[^ef](ed|ing)$", re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)[-1]):

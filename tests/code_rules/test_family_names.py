@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import windlass
-from tests.syntax import parsed
+from tests.syntax import nodes, parsed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
 
@@ -149,7 +149,7 @@ def test_a_family_is_named_in_what_belongs_to_it() -> None:
 
 def derived_capitals(source: str) -> Iterator[int]:
     """Yields lines that put the name of a family in capitals: `row.family.upper()`, `family.name.upper()`."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         match node:
             case ast.Call(func=ast.Attribute(value=name, attr="upper")):
                 if re.search(r"family(\.name)?\)?$", ast.unparse(name)):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.code_rules.sources import PAGES, ROOT, SOURCE
-from tests.syntax import parsed
+from tests.syntax import nodes
 from windlass.core.words.naming import to_words
 from windlass.families import registry
 
@@ -45,7 +45,7 @@ def classes_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
     return [
         (node.name, file)
         for file, text in files.items()
-        for node in ast.walk(parsed(text))
+        for node in nodes(text)
         if isinstance(node, ast.ClassDef)
     ]
 

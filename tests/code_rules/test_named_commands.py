@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.syntax import parsed
+from tests.syntax import nodes
 
 SOURCE = Path(__file__).parents[2] / "src/windlass"
 COMMAND = re.compile(r"(?:^|[`: ])windlass [a-z][^`\n]*\Z")
@@ -17,7 +17,7 @@ NAME = re.compile(r"(^|\W)(name|job|service)(\W|$)")
 
 def bare_names(source: str) -> Iterator[str]:
     """Yields values in commands that are names and are not quoted."""
-    for text in ast.walk(parsed(source)):
+    for text in nodes(source):
         if not isinstance(text, ast.JoinedStr):
             continue
         before = ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.syntax import parsed
+from tests.syntax import nodes
 
 SOURCE = Path(__file__).parents[2] / "src/windlass"
 FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_more"}
@@ -41,7 +41,7 @@ def text_of(node: ast.AST) -> str:
 
 
 def refusals(source: str) -> Iterator[str]:
-    for call in ast.walk(parsed(source)):
+    for call in nodes(source):
         if isinstance(call, ast.Call) and call.args:
             name = getattr(call.func, "id", getattr(call.func, "attr", ""))
             text = text_of(call.args[0]) if name in FAILURES else ""
@@ -82,7 +82,7 @@ def without_beginning(source: str) -> list[str]:
     """Messages that do not begin with what to do."""
     messages = [
         text_of(call.args[ADVISING[name]])
-        for call in ast.walk(parsed(source))
+        for call in nodes(source)
         if isinstance(call, ast.Call)
         and (name := getattr(call.func, "id", getattr(call.func, "attr", ""))) in ADVISING
         and len(call.args) > ADVISING[name]

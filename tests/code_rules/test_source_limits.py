@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import windlass
-from tests.syntax import parsed
+from tests.syntax import nodes
 
 ROOT = Path(windlass.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -18,7 +18,7 @@ MOST_LINES = 600
 
 def broad_excepts(source: str) -> Iterator[int]:
     """Yields the lines of handlers that catch every exception."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type):
             yield node.lineno
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.syntax import parsed
+from tests.syntax import nodes
 from windlass import control
 from windlass.core.declare.document import Document
 
@@ -16,7 +16,7 @@ MOST = 5
 
 def uses_of_any(source: str) -> Iterator[int]:
     """Yields the lines that say `Any`, also inside an annotation that is a text."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         match node:
             case ast.Name(id="Any") | ast.Attribute(attr="Any"):
                 yield node.lineno
