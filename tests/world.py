@@ -37,6 +37,7 @@ from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
+from windlass.control.records.sole_organization import note_sharing
 from windlass.core.declare.registry import Registry
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
@@ -357,6 +358,7 @@ async def make_world(
         places, note = installation.ctx.places, installation.instance_check.note
         await engine.start(installation.note_change, installation.ctx.logs.take, partial(note, LOCAL))
         await places.start(installation.note_change, installation.ctx.logs.take, note)
+        await note_sharing(installation.ctx)
         installation.ctx.store.listen(_clusters_to(places))
         installation.metrics.kept_seconds = 0  # a test sees what it has just done
         world = World(installation, clock, engine, where)

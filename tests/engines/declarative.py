@@ -176,6 +176,9 @@ class DeclarativeEngine:
     ) -> ServiceAddress:
         return ServiceAddress(f"{service}.windlass-{environment}.svc", internal)
 
+    async def shared_network(self) -> str:
+        return ""
+
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
         return ()
 

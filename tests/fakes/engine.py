@@ -103,6 +103,8 @@ class FakeEngine(EngineByHand):
         """If set, nothing starts, for this reason."""
         self.writes = ""
         """If set, whatever is started writes this line first."""
+        self.shares = ""
+        """If set, its instances share one network, for this reason."""
         self.exits = ""
         """If set, whatever is started ends at once, for this reason."""
         self.away = False
@@ -121,6 +123,9 @@ class FakeEngine(EngineByHand):
         self._sink: Sink = lambda service, lines: None
         self.comes_back: Missed = miss_nothing
         """Tells that it was away, and that notices may have been missed."""
+
+    async def shared_network(self) -> str:
+        return self.shares
 
     @property
     def is_away(self) -> bool:

@@ -271,6 +271,11 @@ class Engine(Protocol):
         this port; none where instances are reached without it."""
         return ()
 
+    async def shared_network(self) -> str:
+        """Returns why all instances share the network of a machine, where a program can take the port of
+        another one; empty if they do not."""
+        return ""
+
     async def usage(self) -> Mapping[str, Usage]:
         """Returns the usage of every running instance, by its id."""
         ...

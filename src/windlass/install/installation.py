@@ -45,6 +45,7 @@ from windlass.control.people.browser_sessions import create_link
 from windlass.control.people.sessions import signer_of
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.names import note_api_port, reserve_all
+from windlass.control.records.sole_organization import note_sharing
 from windlass.control.telling.audit_check import AuditCheck
 from windlass.control.telling.metrics import InstallationMetrics
 from windlass.core.declare.registry import Registry
@@ -157,6 +158,8 @@ class Installation:
         if ctx.places.adopts:  # Some engines tell only now which one they are.
             await self.place_owner.take()
         await self.place_owner.look()
+        if ctx.ownership.is_owner:
+            await note_sharing(ctx)
         await self.key_rotation.look()
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)

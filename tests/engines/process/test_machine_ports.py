@@ -90,3 +90,13 @@ async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_lo
         assert turns > 3
         assert await station.engine.neighbour_address("environment", SERVICE, "shop", 8080)  # known already
     assert await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)
+
+
+async def test_another_program_at_the_port_of_an_instance_is_not_taken_for_it(rig, station):
+    it = wanted(rig.made(programs.SLEEPS), ports=[8080, 8081])
+    await station.apply(it)
+    (seen,) = await station.seen(SERVICE)
+    with socket.create_server(("127.0.0.1", seen.ports[8080])):
+        (robbed,) = await station.seen(SERVICE)
+        assert robbed.ports == {8081: seen.ports[8081]}
+    assert [each.ports for each in await station.seen(SERVICE)] == [seen.ports]

@@ -111,12 +111,14 @@ class Pages:
         return 200, encode(answer), _JSON, ()
 
     async def _readyz(self) -> Rendered:
-        """Answers 200 if the database answers and no stop is under way, and 503 otherwise."""
+        """Answers 200 if the database answers and no stop is under way, and 503 otherwise. Tells whether each
+        instance on this machine has a network of its own."""
         trouble = await self._ready()
         if trouble:
             body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}
             return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
-        return 200, encode({"status": "ready"}), _JSON, ()
+        network = "shared" if await self._ctx.places.local.engine.shared_network() else "own"
+        return 200, encode({"status": "ready", "network": network}), _JSON, ()
 
     async def _metrics_text(self) -> Rendered:
         return 200, await self._metrics(), _TEXT, ()

@@ -166,6 +166,12 @@ class Isolation:
         """Returns whether each instance has a network of its own."""
         return self._rules is not None and self.mode != "off" and self._findings()["network"]
 
+    def why_shared_network(self) -> str:
+        """Returns why instances share the network of the machine; empty if each has one of its own."""
+        if self.has_networks():
+            return ""
+        return "isolation is off" if self.mode == "off" else self._why()["network"]
+
     def trunk(self) -> CellNetwork:
         """Returns the network that leads from all environments to others."""
         rules = self._rules or NetworkRules()
@@ -248,7 +254,7 @@ def _means(part: str, findings: Findings) -> str:
         case "network":
             return (
                 "it shares the ports of this machine with all others: one that listens where another one did "
-                "gets what is sent there"
+                "gets what is sent there, and only one organization may deploy here (share_network)"
             )
         case "landlock" if findings["mounts"]:
             return "nothing but its view of the file system hides files of others from it"

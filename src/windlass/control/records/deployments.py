@@ -16,6 +16,7 @@ from windlass.base.clock import SECOND
 from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
+from windlass.control.records import sole_organization
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.run_results import measure_run_of_deployment
@@ -45,7 +46,7 @@ async def accept(
     """Stores a deployment with its state, its event and the work, and ends those that wait."""
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
-        await _refuse_unconnected(tx, status.cluster)
+        await _refuse_cluster(tx, status.cluster, service.org, do)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
         raise Conflict(f"Wait until {name_of(service)} is gone, and create it again: it is being deleted")
@@ -118,10 +119,14 @@ async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, 
     tx.nudge(cancel_word(deployment.id))
 
 
-async def _refuse_unconnected(source: Reads, id: str) -> None:
-    row = await source.resources.find(cluster.name, id)
-    if row is not None and not spec_of(row).engine:
+async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
+    row = await tx.resources.find(cluster.name, id)
+    if row is None:
+        return
+    if not spec_of(row).engine:
         raise Conflict(NOT_CONNECTED)
+    if do is not Do.RESTART:  # what runs already goes on
+        await sole_organization.admit(tx, row, org)
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:

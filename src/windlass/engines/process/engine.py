@@ -266,6 +266,9 @@ class ProcessEngine(EngineByHand):
             routed.append(RoutedAddress(ports.HOST, former))
         return routed
 
+    async def shared_network(self) -> str:
+        return await asyncio.to_thread(self._isolation.why_shared_network)
+
     async def network_of_steps(self) -> CellNetwork | None:
         """Returns the network of a build step, which reaches no other one and no instance."""
         self._prepare()

@@ -37,28 +37,37 @@ class InstanceInspector:
         return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
     async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
-        """Returns the ports that the program was given, or those of its own choice on which it listens."""
+        """Returns the ports that the program was given, or those of its own choice on which it listens;
+        none at which another program of this machine listens."""
         supervisor = self._supervisors.of(key)
         if supervisor.process != record.process:
             return record.ports
-        if len(supervisor.heard) < len(record.ports):
-            supervisor.heard = await self._ports_of(key, record, supervisor)
-        return {**record.ports, **supervisor.heard}
-
-    async def _ports_of(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
+        if len(supervisor.heard) == len(record.ports):
+            return supervisor.heard
         network = network_of(record)
         listened = listening.read_listeners(network)
-        heard = {inner: port for inner, port in record.ports.items() if port in listened}
-        if network:
-            return heard  # whatever listens there belongs to the instance
-        own_choice = {
-            inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
+        if network:  # whatever listens there belongs to the instance
+            supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
+            return record.ports
+        supervisor.heard = await self._own_ports(key, record, supervisor, listened)
+        given = {inner: port for inner, port in record.ports.items() if port not in listened}
+        return {**given, **supervisor.heard}
+
+    async def _own_ports(
+        self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: listening.Listened
+    ) -> dict[int, int]:
+        """Returns the ports whose listeners belong to the instance, on a network that all share."""
+        found = {
+            inner: [port for port in (given, inner) if port in listened]
+            for inner, given in record.ports.items()
         }
-        if any(inodes - supervisor.foreign for inodes in own_choice.values()):
-            sockets = await asyncio.to_thread(listening.sockets, await self._pids(key, record))
-            heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & sockets}
-            supervisor.foreign = set().union(*own_choice.values()) - sockets
-        return heard
+        inodes = {inode for ports in found.values() for port in ports for inode in listened[port]}
+        if not inodes - supervisor.foreign:
+            return {}
+        sockets = await asyncio.to_thread(listening.sockets, await self._pids(key, record))
+        supervisor.foreign = inodes - sockets
+        own = {inner: [port for port in ports if listened[port] & sockets] for inner, ports in found.items()}
+        return {inner: ports[0] for inner, ports in own.items() if ports}
 
     async def listeners(self, key: InstanceKey) -> Collection[ListeningPort]:
         """Returns the ports on which the processes of an instance listen."""

@@ -52,6 +52,10 @@ ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
 SERVICES_BY_AGE: Final = """
 SELECT status.id FROM status JOIN resource ON resource.id = status.id
 ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
+DEPLOYED: Final = """
+SELECT status.org, status.cluster FROM status JOIN resource ON resource.id = status.id
+WHERE status.deployments > 0 GROUP BY status.org, status.cluster
+ORDER BY MIN(CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END), MIN(resource.created), status.org"""
 ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
 CHANGE: Final = """
 UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
@@ -93,6 +97,11 @@ class StatusTable(Table):
     async def services_by_age(self) -> list[str]:
         """Returns all services: running ones first, and in each part the oldest first."""
         return [row[0] for row in await self._session.all(SERVICES_BY_AGE)]
+
+    async def deployed(self) -> list[tuple[str, str]]:
+        """Returns organizations with services that were deployed, each with the cluster of these: those whose
+        services run first, and in each part the oldest first."""
+        return [(row[0], row[1]) for row in await self._session.all(DEPLOYED)]
 
 
 class StatusChanges(StatusTable):

@@ -1,0 +1,63 @@
+"""The organization that a place serves where its services share one network: the first that deployed there.
+
+A program can take the port of another one there, and with it the requests, passwords and tokens of others.
+Within one organization that is a matter of trust; between two it is not.
+"""
+
+from __future__ import annotations
+
+from windlass.base.errors import Conflict
+from windlass.control.context.context import Context
+from windlass.control.records.stored_clusters import place_of, spec_of
+from windlass.families.cluster import cluster
+from windlass.store import Reads, Row, Tx
+
+_FACT = "sole organization of "
+_ANY = b"any"
+
+
+async def note_sharing(ctx: Context) -> None:
+    """Records whether the place of this server may serve several organizations."""
+    place, reason = ctx.ownership.place, await ctx.places.local.engine.shared_network()
+    is_open = not reason or ctx.settings.share_network
+    fact = f"{_FACT}{place}"
+    known = await ctx.store.reads.facts.get(fact)
+    if is_open == (known in {None, _ANY}):
+        return
+
+    async def change(tx: Tx) -> None:
+        first = "" if is_open else next(iter(await _deployed_at(tx, place)), "")
+        await tx.facts.set(fact, _ANY if is_open else first.encode())
+
+    await ctx.store.write(change)
+
+
+async def admit(tx: Tx, on: Row, org: str) -> None:
+    """Refuses a deployment on a cluster whose place serves another organization alone."""
+    place = place_of(spec_of(on))
+    if not place:
+        return
+    fact = f"{_FACT}{place}"
+    sole = await tx.facts.get(fact)
+    if sole in {None, _ANY, org.encode()}:
+        return
+    # One that has nothing there any more makes room.
+    if (sole or b"").decode() in await _deployed_at(tx, place):
+        raise Conflict(
+            "Use a cluster with another engine, or have the operator set WINDLASS_SHARE_NETWORK=1 if the "
+            "organizations here trust each other: services of this machine share one network, where a "
+            "program can take the port of another one, so only the organization that deployed here first "
+            "may deploy"
+        )
+    await tx.facts.set(fact, org.encode())
+
+
+async def _deployed_at(source: Reads, place: str) -> list[str]:
+    """Returns the organizations with services that were deployed at a place: those whose services run first,
+    and of these the oldest first."""
+    found: list[str] = []
+    for org, at in await source.statuses.deployed():
+        row = await source.resources.find(cluster.name, at)
+        if row is not None and place_of(spec_of(row)) == place:
+            found.append(org)
+    return found
