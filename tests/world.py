@@ -341,6 +341,7 @@ async def make_world(
             "rate_limit": 1_000_000,
             "database_url": database_url,
             "settle_seconds": 0,
+            "public_ports": "1024-65535",
             "containers_url": "http://windlass.example.com:8080",
         } | settings
         chosen = Settings(data_dir=str(where), **given)

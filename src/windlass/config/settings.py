@@ -47,6 +47,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gateway_port: Annotated[
         int, _says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)
     ] = 8081
+    public_ports: Annotated[
+        str,
+        _says(
+            "Ports of the machine that services may listen on for others, the first and the last: public TCP "
+            "ports, and public databases",
+            pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
+        ),
+    ] = "30000-32767"
     gateway_domain: Annotated[
         str, _says("Names of services end with this, as in shop-production.localhost")
     ] = "localhost"
@@ -311,6 +319,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return None
         name, password = self.registry_username, self.registry_password
         return BuildRegistry(self.registry.rstrip("/"), RegistryLogin(name, password) if name else None)
+
+    @property
+    def bindable(self) -> range:
+        """The ports of the machine that services may listen on for others. Raises ValueError."""
+        first, _, last = self.public_ports.partition("-")
+        if not 0 < int(first) <= int(last) <= 65_535:
+            raise ValueError(f"{self.public_ports} is not a range of ports, such as 30000-32767")
+        return range(int(first), int(last) + 1)
 
     @property
     def signs_people_in(self) -> bool:

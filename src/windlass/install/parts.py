@@ -58,6 +58,10 @@ class Parts(Struct, frozen=True, kw_only=True):
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
     """`installation` tells what is ours from what is of another Windlass on the same engine. `gateway` is the
     process id of the gateway that was started for this server, or 0."""
+    try:
+        _ = settings.bindable
+    except ValueError as error:
+        raise BadSetting(f"public_ports: {error}") from error
     folder = await in_thread(Path(settings.data_dir).resolve)
     engine, builder = await _engine(settings, folder, clock, installation)
     try:

@@ -28,7 +28,7 @@ from windlass.control.records.deployments import (
     status_of,
     with_report,
 )
-from windlass.control.records.names import reserve_declared, reserve_hosts
+from windlass.control.records.names import reserve_declared, reserve_names
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.sealed_workload import encrypt_workload, workload_of
 from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
@@ -147,7 +147,7 @@ class Ledger:
 
     async def _name(self, tx: Tx, workload: Workload) -> Workload:
         await write_choices(self.ctx, tx, workload)
-        return await reserve_hosts(tx, workload)
+        return await reserve_names(self.ctx, tx, workload)
 
     async def give_up(self, message: str, *, timed_out: bool = False) -> None:
         """Records that the deployment fails, before anything of it is taken away: a worker that was paused

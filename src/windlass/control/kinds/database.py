@@ -157,7 +157,7 @@ async def _address(ctx: Context, tx: Tx, service: str, environment: str, spec: D
         return {"host": nominal_database_host(service, spec.name), "port": port}
     place = await ctx.places.of_environment(tx, environment)
     try:
-        return {"host": place.public_host, "port": await take_public_port(tx, service)}
+        return {"host": place.public_host, "port": await take_public_port(ctx.settings, tx, service)}
     except EngineError as error:
         raise Conflict(f"accessibility: {error}") from error
 

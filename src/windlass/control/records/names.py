@@ -11,22 +11,21 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
-from windlass.control.records.ports import PORT
+from windlass.control.records.ports import API, PORT, outside, take_public_port
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.served_names import host_names, is_lasting_port, row_of
+from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
-from windlass.core.deploy.workload import Workload
+from windlass.core.deploy.workload import Workload, WorkloadPort
 from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
 
 FACT = "names"
 """Set when the services of an older Windlass have got their names."""
-_API = "API "
-"""Prefix of the facts that name ports of servers."""
 _AT_ONCE = 200
 
 
@@ -37,7 +36,11 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
         return
     held = _HeldNames(service, await tx.names.of(service.id))
     fitting = await _reserve_declared(tx, held)
-    extra = [row for row in held.rows if row not in fitting and not is_lasting_port(row)]
+    numberless = {port.name for port in service.read(Listener).ports if _gets_number(port)}
+    kept = [
+        row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
+    ]
+    extra = [row for row in held.rows if row not in fitting and row not in kept]
     if extra:
         in_use = await _in_use(ctx, tx, service, held.rows)
         for row in extra:
@@ -45,8 +48,50 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
                 await tx.names.release(row)
 
 
-async def reserve_hosts(tx: Tx, workload: Workload) -> Workload:
-    """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
+def _gets_number(port: ServicePort) -> bool:
+    """Returns whether a port gets one of the machine that it does not name."""
+    return port.publicly_accessible and port.protocol == "TCP" and not port.external_port
+
+
+async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
+    """Refuses a deployment of ports of the machine that services may not have, and this one does not hold."""
+    asked = {
+        port.external_port: index
+        for index, port in enumerate(service.read(Listener).ports)
+        if port.publicly_accessible and port.protocol == "TCP" and port.external_port
+    }
+    held = {row.name for row in await tx.names.of(service.id)} if asked else set()
+    for number, index in asked.items():
+        if f"{PORT}{number}" not in held and (advice := outside(ctx.settings, number)):
+            raise Conflict(f"ports[{index}].external_port: {advice}")
+
+
+async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
+    """Reserves a host or a port of the machine for each public port of a generation that is about to run;
+    returns it with these."""
+    if not any(port.public for port in workload.ports):
+        return workload
+    held = await tx.names.of(workload.service)
+    ports = [await _with_number(ctx, tx, workload.service, port, held) for port in workload.ports]
+    return await _reserve_served_hosts(tx, replace(workload, ports=tuple(ports)))
+
+
+async def _with_number(
+    ctx: Context, tx: Tx, service: str, port: WorkloadPort, held: Sequence[NameRow]
+) -> WorkloadPort:
+    """Returns a port with the one of the machine that stands for it. One that is reached by name has only one
+    that services may have: others mean the gateway."""
+    number = listens(port)
+    if number is None or f"{PORT}{number}" in {row.name for row in held}:
+        return port
+    if by_name(port):
+        return port if number in ctx.settings.bindable else replace(port, external=None)
+    if port.external is None:
+        return replace(port, external=await take_public_port(ctx.settings, tx, service, port.name))
+    return port
+
+
+async def _reserve_served_hosts(tx: Tx, workload: Workload) -> Workload:
     if not any(by_name(port) for port in workload.ports):
         return workload
     service = await tx.resources.get(workload.service)
@@ -71,7 +116,9 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
     async def change(tx: Tx) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
-            if name not in held and await tx.facts.get(f"{_API}{name}"):
+            if name not in held and (advice := outside(ctx.settings, int(name.removeprefix(PORT)))):
+                raise RouteError(f"external_port of {port}: {advice}")
+            if name not in held and await tx.facts.get(f"{API}{name}"):
                 raise RouteError(f"{name} is the one of the API of Windlass: choose another one")
             if name not in held and await tx.names.take(name, workload.service, port) is None:
                 raise RouteError(f"{name} is in use by another service: choose another one")
@@ -82,7 +129,7 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
 async def note_api_port(ctx: Context) -> None:
     """Keeps the port of the API of this server from services, also while the server is restarted: a gateway
     goes on then, and a service that listens there would get the tokens of clients."""
-    fact = f"{_API}{PORT}{ctx.settings.port}"
+    fact = f"{API}{PORT}{ctx.settings.port}"
     if await ctx.store.reads.facts.get(fact) is None:
         await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
 
@@ -114,7 +161,7 @@ async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
         return
     serving = await tx.deployments.get(status.serving) if status.serving else None
     if serving and (workload := decrypt_workload(ctx, serving)):
-        await reserve_hosts(tx, workload)
+        await _reserve_served_hosts(tx, workload)
         held = {row.name for row in await tx.names.of(id)}
         for port in workload.ports:
             if (number := listens(port)) is not None and f"{PORT}{number}" not in held:

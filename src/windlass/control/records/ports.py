@@ -1,35 +1,50 @@
-"""Ports of this machine that are given out once, and kept for as long as their owner is there."""
+"""Ports of this machine that services hold: each is given out once, and kept while its service wants it."""
 
 from __future__ import annotations
 
+from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
-PUBLIC = range(15_000, 20_000)
-"""Ports of this machine for public databases: all of one type listen on the same port inside, so each gets
-another one outside."""
 PORT = "port "
 """Prefix of ports in the table of names. Host names contain no blanks."""
+API = "API "
+"""Prefix of the facts that name ports of servers, before the name of the port."""
 
 
 async def public_port(ctx: Context, service: Row) -> int:
     """Returns the port of this machine at which a public database is reached; reserves it the first time."""
 
     async def change(tx: Tx) -> int:
-        return await take_public_port(tx, service.id)
+        return await take_public_port(ctx.settings, tx, service.id)
 
     return await ctx.store.write(change)
 
 
-async def take_public_port(tx: Tx, service: str) -> int:
-    """Returns the public port of a database, which it holds until it is deleted."""
-    first = int(service[:8], 16) % len(PUBLIC)
+async def take_public_port(settings: Settings, tx: Tx, service: str, port: str = "") -> int:
+    """Returns the port of the machine for a port of a service, by name, which it holds from now on. A
+    database has one without a name. Raises EngineError if there is none left."""
     for row in await tx.names.of(service):
-        if row.name.startswith(PORT) and not row.port:
+        if row.name.startswith(PORT) and row.port == port:
             return int(row.name.removeprefix(PORT))
-    for step in range(len(PUBLIC)):
-        port = PUBLIC[(first + step) % len(PUBLIC)]
-        if await tx.names.take(f"{PORT}{port}", service):
-            return port
-    raise EngineError("Make another database private first: all ports for public databases are taken")
+    bindable = settings.bindable
+    first = int(service[:8], 16) % len(bindable)
+    for step in range(len(bindable)):
+        name = f"{PORT}{bindable[(first + step) % len(bindable)]}"
+        if not await tx.facts.get(f"{API}{name}") and await tx.names.take(name, service, port):
+            return int(name.removeprefix(PORT))
+    raise EngineError(
+        f"Make another port private first, or have the operator widen public_ports "
+        f"({settings.public_ports}): all of them are taken"
+    )
+
+
+def outside(settings: Settings, number: int) -> str:
+    """Returns what to do about a port of the machine that services may not have; empty if they may."""
+    if number in settings.bindable:
+        return ""
+    return (
+        f"choose one of {settings.public_ports}, or leave it out to get one of these, or have the operator "
+        f"set public_ports: {number} is not among them"
+    )

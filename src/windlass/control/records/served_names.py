@@ -25,8 +25,3 @@ def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:
 
 def host_names(rows: Sequence[NameRow]) -> list[NameRow]:
     return [row for row in rows if not row.name.startswith(PORT)]
-
-
-def is_lasting_port(row: NameRow) -> bool:
-    """True for a port that a public database holds until it is deleted."""
-    return row.name.startswith(PORT) and not row.port

@@ -13,6 +13,7 @@ from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
+from windlass.control.records.names import refuse_outside
 from windlass.control.request.changing import apply_changes
 from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
@@ -34,6 +35,7 @@ async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | N
         await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)
     )
     kind.check_version(service, version)
+    await refuse_outside(ctx, tx, service)
     if version.upload or kind.needs_upload(service):
         version = await with_upload(tx, service, version)
     if settings := kind.settings(version):

@@ -24,7 +24,7 @@ _NUMBER: Final = 0
 """Stands for the port inside of a service's number."""
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
 INSTANCES: Final = range(10_000, 20_000)
-SERVICES: Final = range(20_000, 32_000)
+SERVICES: Final = range(20_000, 30_000)
 
 _PATIENCE: Final = 5.0
 """Seconds to wait for another server, which holds the lock for a moment."""

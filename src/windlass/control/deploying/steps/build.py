@@ -39,13 +39,12 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
             say(warning)
         built, workload = await _prepare(ledger, making)
         await ctx.point("built")
+        await freeze_to_start(ledger, workload, built, making.inputs.digest)
     except (BuildError, GitError, EngineError, Unusable, TimeoutError) as error:
         message = reason_of(error, ctx.settings.build_seconds)
         say(f"Failed: {message}")
         await _note_commit(ledger, fetched)
         await ledger.fail(message, State.BUILD_ERROR)
-        return
-    await freeze_to_start(ledger, workload, built, making.inputs.digest)
 
 
 async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:

@@ -1,0 +1,93 @@
+"""Ports of the machine that services may listen on for others come from a range of the operator's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.running.deployments import deploy
+from tests.world import World, make_world
+
+RANGE = "30000-30002"
+TCP = {"internal_port": 5432, "protocol": "TCP", "publicly_accessible": True}
+
+
+@pytest.fixture
+async def world():
+    async with make_world(public_ports=RANGE) as world:
+        yield world
+
+
+async def runs(world: World, **port: Any) -> str:
+    app = await world.application(ports=[TCP | port])
+    await deploy(world, app)
+    await world.settle()
+    return app
+
+
+async def test_a_number_outside_is_stored_and_its_deployment_is_refused_with_the_setting(world):
+    app = await world.application(ports=[TCP | {"external_port": 5432}])
+    refused = await world.post(f"/application/{app}/deploy")
+    assert refused.status == 409
+    assert "ports[0].external_port" in refused.message
+    assert "public_ports" in refused.message
+    assert RANGE in refused.message
+
+
+async def test_ports_without_a_number_get_free_ones_and_keep_them(world):
+    apps = [await runs(world) for _ in range(3)]
+    numbers = [await number(world, app) for app in apps]
+    assert sorted(numbers) == [30000, 30001, 30002]
+    await world.post(f"/application/{apps[0]}/stop")
+    await world.settle()
+    await world.patch(f"/application/{apps[0]}", {"description": "changed while it is stopped"})
+    assert "public_ports" in await message(world, await runs(world))
+    await deploy(world, apps[0])
+    await world.settle()
+    assert [await number(world, app) for app in apps] == numbers
+
+
+async def test_a_port_is_free_again_once_its_service_is_deleted(world):
+    apps = [await runs(world) for _ in range(3)]
+    free = await number(world, apps[1])
+    await world.delete(f"/application/{apps[1]}")
+    await world.settle()
+    assert await number(world, await runs(world)) == free
+
+
+async def test_a_public_database_gets_one_as_well(world):
+    database = await world.database(accessibility="PUBLIC")
+    assert (await world.get(f"/database/{database}"))["port"] in range(30000, 30003)
+
+
+async def test_http_at_another_port_than_these_is_reached_by_name_only(world):
+    numbers = [30001, 8443]
+    apps = [await runs(world, protocol="HTTP", external_port=asked) for asked in numbers]
+    ports = [{link["external_port"] for link in (await links(world, app))} for app in apps]
+    assert [asked in found for asked, found in zip(numbers, ports, strict=True)] == [True, False]
+    assert [await message(world, app) for app in apps] == ["", ""]
+
+
+async def test_a_port_that_is_held_already_stays_when_the_range_changes(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        apps = [await runs(world, external_port=9432), await runs(world)]
+        assert [await number(world, app) for app in apps] == [9432, before := await number(world, apps[1])]
+    async with make_world(folder=tmp_path, public_ports=RANGE) as world:
+        for app in apps:
+            await deploy(world, app)
+        await world.settle()
+        assert [await number(world, app) for app in apps] == [9432, before]
+
+
+async def message(world: World, app: str) -> str:
+    return str((await world.get(f"/application/{app}/status"))["message"])
+
+
+async def links(world: World, app: str) -> list[Any]:
+    return list((await world.get(f"/application/{app}/link"))["results"])
+
+
+async def number(world: World, app: str) -> int:
+    (link,) = await links(world, app)
+    return int(link["external_port"])
