@@ -63,7 +63,7 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():
         if f"{PORT}{number}" not in held and (advice := outside(ctx.settings, number)):
-            raise Conflict(f"ports[{index}].external_port: {advice}")
+            raise Conflict(f"ports[{index}].external_port: choose {advice}")
 
 
 async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
@@ -117,7 +117,7 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
             if name not in held and (advice := outside(ctx.settings, int(name.removeprefix(PORT)))):
-                raise RouteError(f"external_port of {port}: {advice}")
+                raise RouteError(f"Choose {advice} (external_port of {port})")
             if name not in held and await tx.facts.get(f"{API}{name}"):
                 raise RouteError(f"{name} is the one of the API of Windlass: choose another one")
             if name not in held and await tx.names.take(name, workload.service, port) is None:

@@ -41,10 +41,10 @@ async def take_public_port(settings: Settings, tx: Tx, service: str, port: str =
 
 
 def outside(settings: Settings, number: int) -> str:
-    """Returns what to do about a port of the machine that services may not have; empty if they may."""
+    """Returns which ports to choose from, if this is none that services may have; empty if it is."""
     if number in settings.bindable:
         return ""
     return (
-        f"choose one of {settings.public_ports}, or leave it out to get one of these, or have the operator "
+        f"one of {settings.public_ports}, or leave it out to get one of these, or have the operator "
         f"set public_ports: {number} is not among them"
     )
