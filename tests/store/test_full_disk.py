@@ -7,6 +7,7 @@ import contextlib
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,7 +102,7 @@ async def test_a_commit_that_the_disk_refuses_stores_nothing_and_the_next_one_wo
         assert await names(store) == ["first", "second"]
 
 
-async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path: Path):
+async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path: Path, monkeypatch):
     async with make_world(folder=tmp_path) as world:
         project = await world.project()
         bounded(world.installation.ctx.store, 5)
@@ -111,5 +112,12 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
         assert "Is the disk full?" in answer.message
         assert "x-ratelimit-remaining" in answer.headers
         assert (await world.get(f"/project/{project}")).status == 200
+        assert (await world.get("/readyz")).status == 200, "another change may have room"
+        full = SimpleNamespace(f_bavail=0, f_frsize=4096, f_blocks=10, f_files=10, f_favail=10)
+        with monkeypatch.context() as patched:
+            patched.setattr("os.statvfs", lambda path: full)
+            ready = await world.get("/readyz")
+            assert (ready.status, ready.message[:40]) == (503, "Make room on the disk of the data direct")
+        assert (await world.get("/readyz")).status == 200
         unbounded(world.installation.ctx.store)
         assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200

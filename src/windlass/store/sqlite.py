@@ -48,6 +48,8 @@ _AWAY = (
     apsw.CorruptError,
     apsw.NotADBError,
 )
+_LEAST = 1 << 20
+"""Free bytes below which a disk counts as full."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
@@ -247,6 +249,8 @@ class SqliteStore(GroupCommit):
 
     async def trouble(self) -> str:
         await self.reads.counters.get("event")
+        if self._outage.lasts and _is_full(self._path.parent):
+            return "Make room on the disk of the data directory: it is full, and changes cannot be stored"
         return ""
 
     @property
@@ -307,6 +311,11 @@ def own(path: Path) -> IO[bytes]:
 def _translate(error: apsw.ConstraintError) -> Exception:
     twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
     return NameTaken(str(error)) if twin else error
+
+
+def _is_full(folder: Path) -> bool:
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize < _LEAST or (facts.f_files > 0 and facts.f_favail == 0)
 
 
 def _unreadable() -> Unavailable:
