@@ -214,6 +214,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     upload_reserve_bytes: Annotated[
         int, _says("Bytes of the disk that uploads leave free", ge=0, le=2**50)
     ] = 1024 * 1024 * 1024
+    disk_reserve_bytes: Annotated[
+        int,
+        _says(
+            "Bytes that services of the engine process leave free on the disk, at most a twentieth of it; "
+            "below, the service that holds most of it is ended",
+            ge=0,
+            le=2**50,
+        ),
+    ] = 2 * 1024 * 1024 * 1024
     build_cache_bytes: Annotated[
         int,
         _says(

@@ -119,7 +119,9 @@ async def _engine(
         isolation = await in_thread(isolation_of, settings)
         limits = CacheLimits(settings.build_cache_bytes, settings.build_cache_days)
         run = process_folder(settings).resolve()
-        engine = ProcessEngine(run, clock, isolation=isolation, builds=folder)
+        engine = ProcessEngine(
+            run, clock, isolation=isolation, builds=folder, disk_reserve=settings.disk_reserve_bytes
+        )
         builder = NativeBuilder(
             folder / "builds",
             isolation=isolation,

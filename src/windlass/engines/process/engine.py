@@ -82,11 +82,13 @@ class ProcessEngine(EngineByHand):
         weigh: float = 5.0,
         isolation: Isolation | None = None,
         builds: Path | None = None,
+        disk_reserve: int = 0,
     ) -> None:
         """`folder` is the engine's own. `builds` has all that it may run below it; None: that may be
         anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two looks at
         the memory of what no cgroup holds back. `isolation`: how services are kept apart; as far as this
-        machine allows, unless it is given."""
+        machine allows, unless it is given. `disk_reserve`: bytes of the disk that instances leave free, at
+        most a twentieth of it."""
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
@@ -100,7 +102,14 @@ class ProcessEngine(EngineByHand):
         environment = InstanceEnvironment(self._records, self._claims, self._places)
         self._builds = builds
         self._starter = InstanceStarter(
-            self._records, environment, self._groups, clock, self._isolation, self._places, builds
+            self._records,
+            environment,
+            self._groups,
+            clock,
+            self._isolation,
+            self._places,
+            builds,
+            disk_reserve,
         )
         self._instances = Instances(
             self._records,
@@ -122,6 +131,7 @@ class ProcessEngine(EngineByHand):
             self._orphans,
             self._starter.networks,
             weigh,
+            disk_reserve,
         )
         self._prepared = False
         self._round: asyncio.Task[None] | None = None

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from windlass.core.deploy.workload import Outcome
+from windlass.engines.process.disk import DiskShare, Room
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import Record
 
@@ -87,6 +88,19 @@ def describe_exit(status: int | None) -> str:
 
 def too_much(memory: int) -> str:
     return f"used more than its memory of {memory} MB"
+
+
+def filled_the_disk(use: DiskShare, room: Room) -> str:
+    if use.own.is_hidden:
+        amount = "hides files from the server"
+    elif room.unit == "files":
+        amount = f"wrote {use.size(room)} files"
+    else:
+        amount = f"wrote {use.size(room) / (1 << 20):.0f} MiB"
+    return (
+        f"{amount}, and the disk of the machine is full: store less, or ask the operator for room; its files "
+        "outside of volumes are erased"
+    )
 
 
 def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:

@@ -22,5 +22,9 @@ def not_erased(error: OSError) -> EngineError:
 
 def away(error: OSError) -> EngineAway:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return EngineAway("Ask the operator for room: the disk of the machine that runs Windlass is full")
+        return disk_is_full()
     return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")
+
+
+def disk_is_full() -> EngineAway:
+    return EngineAway("Ask the operator for room: the disk of the machine that runs Windlass is full")

@@ -29,6 +29,7 @@ from windlass.core.deploy.workload import (
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, open_below
+from windlass.engines.process.records import names
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
@@ -66,6 +67,14 @@ def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | 
             give(own, owner)
         if wanted.writes_output:
             give(output_file(home).parent, owner)
+
+
+def discard(home: Path, cache: Path) -> None:
+    """Erases all that `make` makes again for the next start."""
+    for name in ("app", "home", "tmp", "files"):
+        erase(home / name)
+    for name in names(cache):
+        erase(cache / name)
 
 
 def check_place(artifact: Artifact, root: Path | None) -> None:

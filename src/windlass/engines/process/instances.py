@@ -18,7 +18,7 @@ from windlass.base.clock import Clock
 from windlass.base.log import log
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineError, Notice
-from windlass.engines.process import cgroups, exit_reason, kernel
+from windlass.engines.process import cgroups, exit_reason, files, kernel
 from windlass.engines.process.ends import EndRecorder
 from windlass.engines.process.environment import command
 from windlass.engines.process.exit_reason import Pauses
@@ -322,6 +322,18 @@ class Instances:
             if home is not None and record is not None and record.process == seen:
                 self._records.write(key, structs.replace(record, verdict=verdict))
                 await self._killer.end(home, record.process, record)
+
+    async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str) -> None:
+        """Ends a program, if it runs, and erases what it has written outside of volumes; its next start makes
+        its folders again. Works on a full disk: nothing has to be written before there is room."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or record.process != seen:
+                return
+            await self._killer.end(home, seen, record)
+            await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
+            if seen is not None:
+                self._records.write(key, structs.replace(record, verdict=verdict))
 
     async def _finish_removal(self, key: InstanceKey) -> None:
         """Finishes a removal that was interrupted. An engine that is still removing holds the lock."""

@@ -1,4 +1,4 @@
-"""Looks at all instances every second: what other engines did, and which programs use too much memory."""
+"""Looks at all instances every second: what other engines did, and which use too much memory or disk."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Callable
 from typing import Final
 
 from windlass.base.log import log
-from windlass.engines.process import exit_reason, kernel, memory
+from windlass.engines.process import disk, exit_reason, kernel, memory
 from windlass.engines.process.cgroups import Cgroups
+from windlass.engines.process.disk import DiskShare, DiskWatch
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
-from windlass.engines.process.process_table import ProcessCounter, members
-from windlass.engines.process.records import RecordStore
+from windlass.engines.process.process_table import ProcessCounter, ProcessTable, members
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, names
 
 EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
 """Seconds between two looks for networks that nothing needs."""
+_RECENT: Final = 60.0
+"""Seconds for which a change in a volume counts as what fills the disk."""
 _NO_NETWORK: Final = "was ended: the process that kept the network of its environment was killed"
 _log = log("engines.process")
 
@@ -38,10 +41,12 @@ class Patrol:
         orphans: Orphans,
         networks: Networks,
         weigh_every: float,
+        disk_reserve: int,
     ) -> None:
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
+        self._disk = DiskWatch(records.folder, disk_reserve)
         self._has_found = False
         self._heard = -1
 
@@ -68,6 +73,7 @@ class Patrol:
                     prepare()
                     await self.find()
                 await self._follow_others()
+                await self._keep_reserve()
                 if time.monotonic() - weighed >= self._weigh_every:
                     weighed = time.monotonic()
                     await self._weigh()
@@ -119,3 +125,37 @@ class Patrol:
             ):
                 verdict = exit_reason.too_much(record.memory)
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
+
+    async def _keep_reserve(self) -> None:
+        """Ends the instance that holds most of the disk, once its reserve is used."""
+        room = self._disk.shortage() if self._output.keeps() else None
+        if room is None or not self._disk.is_due(room):
+            return
+        began, table = time.monotonic(), await self._counting.now()
+        uses = {
+            key: await asyncio.to_thread(self._disk_share, table, key, record)
+            for key in self._records.find()
+            if (record := self._records.known(key))
+        }
+        key = disk.heaviest(room, uses)
+        record = None if key is None else self._records.known(key)
+        if key is not None and record is not None:
+            verdict = exit_reason.filled_the_disk(uses[key], room)
+            _log.warning(
+                "the disk has no more than its reserve: the instance that holds most of it is ended",
+                extra={"instance": key.id, room.unit: uses[key].size(room), "free": room.free},
+            )
+            await self._instances.end_and_empty(key, record.process, verdict)
+        else:
+            self._disk.postpone(room, time.monotonic() - began)
+
+    def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
+        home = self._records.home(key)
+        own = [home / name for name in names(home) if name != "app"]
+        pids = [process.stat.pid for process in members(table, home, record.process, record)]
+        return DiskShare(
+            disk.measure([*own, self._records.caches / key.service])
+            + disk.measure([home / "app"], record.made_at / 1000)
+            + disk.unlinked(pids, home),
+            disk.measure([self._records.volumes / key.service], time.time() - _RECENT),
+        )

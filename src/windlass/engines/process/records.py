@@ -70,6 +70,9 @@ class Record(Struct, frozen=True, kw_only=True):
     """The port inside to the port that it was given."""
     made: bool = False
     """Its working copy is complete."""
+    made_at: int = 0
+    """The time when that began to be so: files in it that changed later are of the program. 0: an earlier
+    version made it."""
     process: Process | None = None
     first: Process | None = None
     """The first process of its cell, which stays as long as the cell; None: the cell has none, or an earlier

@@ -15,8 +15,9 @@ from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
-from windlass.engines.process import cgroups, files, kernel, recorder
+from windlass.engines.process import cgroups, disk, files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
+from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.ports import PortAddresses
@@ -39,8 +40,11 @@ class InstanceStarter:
         isolation: Isolation,
         places: PortAddresses,
         builds: Path | None = None,
+        disk_reserve: int = 0,
     ) -> None:
-        """`builds` has all artifacts below it; None: they may be anywhere."""
+        """`builds` has all artifacts below it; None: they may be anywhere. `disk_reserve`: bytes of the disk
+        that instances leave free."""
+        self._disk_reserve = disk_reserve
         self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
@@ -69,18 +73,25 @@ class InstanceStarter:
 
     async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         self.check_place(workload)
+        self._check_room()
         files.check_volumes(self._records.volumes, workload)
         home = self._records.home(key)
         network = await self._network(key, workload, record)
         ports = self._environment.ports(key, workload, record, has_network=network is not None)
         record = structs.replace(record, ports=ports, memory=workload.memory)
         self._records.write(key, record)
-        if not record.made:
+        if not (record.made and (home / "app").exists()):
             await asyncio.to_thread(self._make, key, workload)
+            record = structs.replace(record, made_at=self._clock.now())
         if record.once:
             files.make_once(home, self._isolation.owner(key.service))
         request = await self._spawn_request(key, home, workload, record, network)
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
+
+    def _check_room(self) -> None:
+        """Raises EngineAway while the disk is full but for the last of its reserve."""
+        if not disk.has_room_to_start(self._records.folder, self._disk_reserve):
+            raise disk_is_full()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
         """Returns the network of an instance. One that began without a network, by an earlier version, gets

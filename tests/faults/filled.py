@@ -1,0 +1,74 @@
+"""A Windlass on a small disk, which one application fills from its HOME. Says as JSON what others saw.
+
+Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
+The second argument is the setting `disk_reserve_bytes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.faults.inside import Inside, Service, inside, until
+from tests.faults.programs import START
+
+SIZE = 128
+"""Megabytes."""
+FILLS = """
+import os, time
+print("here", flush=True)
+time.sleep(1)
+while True:
+    try:
+        with open(os.environ["HOME"] + "/zeros", "ab", buffering=0) as file:
+            file.write(bytes(1 << 20))
+    except OSError:
+        time.sleep(0.01)
+"""
+FULL = "the disk of the machine is full"
+
+
+async def main(folder: Path, reserve: int) -> None:
+    data = folder / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "none", data], check=True)
+    async with inside(folder, disk_reserve_bytes=reserve) as there:
+        there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
+        quiet, filler = await there.application("sleeps"), await there.application("fills")
+        seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
+        if reserve:
+            seen["reason"] = await until(lambda: reason_of(filler))
+            await until(lambda: writes(there, 200))
+        else:
+            await until(lambda: writes(there, 503))
+        seen["stop"] = (await there.call("POST", f"{filler.path}/stop", {})).status
+        if reserve:
+            await filler.runs(0)
+            seen["writes"] = [await writes(there, 200) for _ in range(5)]
+        seen["neighbour"] = await quiet.running()
+        print(json.dumps(seen), flush=True)
+
+
+async def reason_of(service: Service) -> str:
+    observation = await service.inside.ctx.places.local.engine.observe(service.id)
+    reasons = [instance.reason for instance in observation.instances if FULL in (instance.reason or "")]
+    return reasons[0] if reasons else ""
+
+
+_names = itertools.count()
+
+
+async def writes(there: Inside, status: int) -> bool:
+    """Returns whether a write of a caller is answered like this."""
+    org = (await there.call("GET", "/organization"))["id"]
+    made = await there.call("POST", f"/organization/{org}/project", {"name": f"project-{next(_names)}"})
+    return bool(made.status == status)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

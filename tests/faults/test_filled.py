@@ -1,0 +1,45 @@
+"""An application that fills the disk is ended, and everybody else can write again."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.grounds import end_all
+from tests.faults.house import ROOT
+
+pytestmark = pytest.mark.slow
+
+APART = ["unshare", "--map-root-user", "--mount"]
+
+
+def test_an_application_that_fills_the_disk_from_its_home_is_ended_and_writes_go_on(tmp_path: Path):
+    seen = fill(tmp_path, 1 << 30)
+    assert seen["deployed"] == ["SUCCEEDED", "SUCCEEDED"]
+    assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
+    assert seen["stop"] == 202
+    assert seen["writes"] == [True] * 5
+    assert seen["neighbour"] == [[1, 0]]
+
+
+def test_without_a_reserve_it_fills_the_disk_and_cannot_be_stopped(tmp_path: Path):
+    assert fill(tmp_path, 0)["stop"] == 503
+
+
+def fill(folder: Path, reserve: int) -> Any:
+    if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small disk to fill it")
+    try:
+        program = [*APART, sys.executable, "-m", "tests.faults.filled", str(folder), str(reserve)]
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    finally:
+        end_all(folder / "data")
+    lines = done.stdout.splitlines()
+    assert lines, done.stderr
+    return json.loads(lines[-1])
