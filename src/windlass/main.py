@@ -42,6 +42,8 @@ _EVERYDAY = {
     "completion": "completion.completion",
 }
 """The everyday words, with their places in `cli.everyday`."""
+_OF_GROUPS = {"database": {"connect": "connect.connect"}}
+"""Words of groups that follow from the API, which do more than call it once."""
 _MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit", "key", "detect")
 _ELSEWHERE = {"key": "windlass.operate.key_commands", "detect": "windlass.cli.detect"}
 """Modules of commands that are not in `operate.commands`."""
@@ -85,13 +87,18 @@ class Windlass(click.Group):
 def _own_command(name: str) -> click.Command:
     command: click.Command
     if name in _EVERYDAY:
-        place, _, attribute = _EVERYDAY[name].partition(".")
-        command = getattr(import_module(f"windlass.cli.everyday.{place}"), attribute)
+        command = _everyday(_EVERYDAY[name])
     elif name in _MACHINE:
         module = import_module(_ELSEWHERE.get(name, "windlass.operate.commands"))
         command = getattr(module, name.replace("-", "_"))
     else:
         command = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+    return command
+
+
+def _everyday(path: str) -> click.Command:
+    place, _, attribute = path.partition(".")
+    command: click.Command = getattr(import_module(f"windlass.cli.everyday.{place}"), attribute)
     return command
 
 
@@ -113,6 +120,8 @@ def _derived_group(name: str) -> click.Group | None:
 
 
 def _derived_command(group: str, word: str) -> click.Command:
+    if own := _OF_GROUPS.get(group, {}).get(word):
+        return _everyday(own)
     commands = import_module("windlass.cli.commands")
     command: click.Command = commands.command(commands.all_commands()[group][word])
     return command
@@ -127,6 +136,8 @@ def _table() -> CommandTable:
 def compute_table(digest: str) -> CommandTable:
     tables = import_module("windlass.cli.command_table")
     groups = import_module("windlass.cli.commands").group_lines()
+    for group, words in _OF_GROUPS.items():
+        groups[group].words.update({word: tables.line_about(_everyday(path)) for word, path in words.items()})
     others = {name: tables.line_about(_own_command(name)) for name in OWN}
     table: CommandTable = tables.CommandTable(digest, groups, others)
     return table

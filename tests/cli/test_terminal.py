@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import signal
@@ -139,3 +140,37 @@ def test_a_command_that_has_ended_before_its_websocket_is_open_ends_with_its_exi
             code = TerminalRelay(opened).until_end()
         answering.join()
     assert code == 3
+
+
+async def test_a_port_of_this_machine_leads_to_a_database(windlass):
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read(100)).upper())
+        writer.close()
+
+    await shop(windlass)
+    world = windlass.world
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        world.engine.answers_at = server.sockets[0].getsockname()[1]
+        environment = (await world.get("/resource?family=environment"))["results"][0]["id"]
+        database = await world.database(environment, name="main-db")
+        await world.post(f"/database/{database}/deploy")
+        await world.settle()
+        process = run(windlass, "database", "connect", "main-db", "--json", stdout=subprocess.PIPE)
+        told = json.loads(await asyncio.to_thread(_read_json, process))
+        reader, writer = await asyncio.open_connection(told["host"], told["port"])
+        writer.write(b"select")
+        async with asyncio.timeout(90):
+            assert await reader.read() == b"SELECT"
+        writer.close()
+        process.send_signal(signal.SIGINT)
+        await asyncio.to_thread(process.communicate)
+
+
+def _read_json(process: Any) -> bytes:
+    """Returns the first JSON object, which may have several lines."""
+    text = b""
+    while line := process.stdout.readline():
+        text += line
+        if line.rstrip() == b"}" or text.count(b"{") == text.count(b"}") > 0:
+            break
+    return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
 import msgspec
@@ -256,3 +256,43 @@ async def test_commands_of_one_caller_leave_places_for_others(world, app):
         assert (await third.answer()).status == 429
         async with opened(world, f"/application/{app}/exec"):
             pass
+
+
+@pytest.fixture
+async def database(world: World) -> AsyncIterator[str]:
+    """A database that answers each message with the same in capitals."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data.upper())
+        writer.write(b"bye")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        world.engine.answers_at = server.sockets[0].getsockname()[1]
+        id = await world.database()
+        assert (await world.post(f"/database/{id}/deploy")).status == 202
+        await world.settle()
+        yield id
+
+
+async def test_a_connection_to_a_database_passes_bytes_both_ways_and_ends_with_either_side(world, database):
+    async with opened(world, f"/database/{database}/connect") as socket:
+        socket.send(b"select")
+        assert await socket.output() == b"SELECT"
+        socket.send({"end_of_input": True})
+        assert await socket.output() == b"bye"
+        assert (await socket.closed())[1] == 1000
+    (begun,) = await told(world, "SHELL")
+    assert begun["command"] == "a connection to port 5432"
+    assert len(await told(world, "SHELL_ENDED")) == 1
+
+
+async def test_a_connection_needs_the_right_to_deploy_and_a_database_that_listens(world, database):
+    token = await world.new_token("Read")
+    async with opening(world, f"/database/{database}/connect", token) as socket:
+        assert (await socket.answer()).status == 403
+    world.engine.answers_at = 0
+    idle = await world.database()
+    async with opening(world, f"/database/{idle}/connect") as socket:
+        assert (await socket.answer()).status == 409

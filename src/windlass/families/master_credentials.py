@@ -4,6 +4,7 @@ from typing import Annotated
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get
+from windlass.core.declare.executions import leads_in
 from windlass.core.declare.fields import example
 from windlass.core.declare.resource import Shown
 from windlass.core.deploy.databases import Mode, Type
@@ -59,5 +60,5 @@ version = get(
     paged=False,
 )
 
-about_databases = (master_credentials, configuration, version)
-"""All three, for the family of databases."""
+about_databases = (master_credentials, configuration, version, leads_in)
+"""All of them, for the family of databases."""

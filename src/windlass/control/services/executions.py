@@ -1,13 +1,17 @@
-"""Commands in instances of services: found, opened and audited. `api.executions` connects them to clients."""
+"""Commands in instances of services, and connections to their ports: found, opened and audited.
+`api.executions` connects them to clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from shlex import quote
 from typing import Final
 
 from windlass.base import ids
 from windlass.base.errors import Conflict, Unavailable
+from windlass.base.isolation.reaching import open_connection
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, status_of
@@ -15,10 +19,11 @@ from windlass.control.records.reachability import check_here
 from windlass.control.records.recording import about_itself, emit
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.request.paths import target
-from windlass.core.declare.executions import ExecRequest
+from windlass.core.declare.executions import ConnectRequest, ExecRequest
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.core.words.events import Event
 from windlass.engines.engine import (
+    Engine,
     EngineAway,
     EngineError,
     Execution,
@@ -29,12 +34,15 @@ from windlass.store import DeploymentRow, Row, Tx
 
 SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 """The command where none is given."""
+_PIECE: Final = 64 * 1024
+_PATIENCE: Final = 10.0
+"""Seconds until a port that does not answer is given up."""
 _LONGEST_SHOWN: Final = 2000
 """Characters of a command in the audit."""
 
 
 class ExecutionSession:
-    """A command that runs for a caller, from its event in the audit to that of its end."""
+    """A command or connection of a caller, from its event in the audit to that of its end."""
 
     def __init__(self, ctx: Context, call: Call, service: Row, instance: Instance, command: str) -> None:
         self._ctx, self._call, self._service = ctx, call, service
@@ -47,13 +55,13 @@ class ExecutionSession:
     def org(self) -> str:
         return self._service.org
 
-    async def open(self, request: ExecutionRequest) -> None:
-        """Starts the command, after its beginning is in the audit."""
+    async def open(self, begin: Callable[[Engine], Awaitable[Execution]]) -> None:
+        """Begins it, after its beginning is in the audit."""
         await self._record(Event.COMMAND_BEGUN, {})
         self._has_begun = True
         place = await self._ctx.places.of(self._service.id)
         try:
-            self.execution = await place.engine.open_execution(self._instance, request)
+            self.execution = await begin(place.engine)
         except EngineAway as away:
             await self.end(str(away))
             raise Unavailable(str(away)) from away
@@ -95,10 +103,12 @@ async def find_service(ctx: Context, call: Call) -> Row:
 
 
 async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSession:
-    """Starts the command that the query of a call asks for."""
-    asked = call.asked(ExecRequest)
+    """Begins what the query of a call asks for: a command, or a connection."""
     status = await status_of(ctx.store.reads, service)
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
+    if isinstance(call.query, ConnectRequest):
+        return await _open_connection(ctx, call, service, serving)
+    asked = call.asked(ExecRequest)
     instance = await _find_instance(ctx, service, serving, asked.instance)
     command = tuple(asked.command) or SHELL
     terminal = TerminalSize(asked.columns, asked.rows) if asked.tty else None
@@ -106,8 +116,64 @@ async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSessi
     if serving is not None:
         shown = ctx.logs.masks.text(serving.id, shown)
     session = ExecutionSession(ctx, call, service, instance, shown)
-    await session.open(ExecutionRequest(command, terminal))
+    request = ExecutionRequest(command, terminal)
+    await session.open(lambda engine: engine.open_execution(instance, request))
     return session
+
+
+async def _open_connection(
+    ctx: Context, call: Call, service: Row, serving: DeploymentRow | None
+) -> ExecutionSession:
+    instance = await _find_instance(ctx, service, serving, call.asked(ConnectRequest).instance)
+    if not instance.ports:
+        raise Conflict(f"Wait until {name_of(service)} runs: it does not listen on a port yet")
+    internal, number = min(instance.ports.items())
+    session = ExecutionSession(ctx, call, service, instance, f"a connection to port {internal}")
+    await session.open(lambda _: _connect(instance, number))
+    return session
+
+
+async def _connect(instance: Instance, port: int) -> Execution:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return PortConnection(*await open_connection(instance.network, instance.address, port))
+    except (OSError, TimeoutError) as error:
+        raise EngineError(
+            f"Try again once it is ready: the program does not take connections ({str(error) or 'no answer'})"
+        ) from error
+
+
+class PortConnection:
+    """A connection to a port of an instance, which takes the place of a command."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.read(_PIECE)
+        except OSError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        with suppress(OSError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def end_input(self) -> None:
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Has no terminal."""
+
+    async def wait(self) -> int:
+        return 0
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
 
 async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | None, named: str) -> Instance:

@@ -37,6 +37,17 @@ class ExecRequest(Spec):
     instance: InstanceName = ""
 
 
+class ConnectRequest(Spec):
+    """The query of a websocket that leads to the port of a service."""
+
+    instance: InstanceName = ""
+
+
+leads_in = get(
+    "connect", None, "Connect to it from outside", need=Scope.DEPLOY, query=ConnectRequest, is_raw=True
+)
+"""A websocket that carries a connection to the port of a service, for those that nothing outside reaches."""
+
 runs_commands = Trait(
     name="runs_commands",
     actions=(
