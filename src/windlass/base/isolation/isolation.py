@@ -98,7 +98,7 @@ def findings(first: int, last: int) -> Findings:
 
 @cache
 def _findings(first: int, last: int) -> Findings:
-    command = [*program("probe", first), str(last)]
+    command = program("probe", first, str(last))
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True)
     findings: Findings = json.loads(done.stdout)
     return findings

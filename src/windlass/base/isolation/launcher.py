@@ -1,7 +1,8 @@
 """A small process that starts programs and steps of builds, so that each is in its cell within milliseconds.
 
 For each request it forks a process, which is a child of the server (CLONE_PARENT): the server learns how it
-ends. The launcher keeps no state and ends with the server.
+ends. The launcher keeps no state and ends with the server. It can leave a process behind, which runs the
+function `main` of a module that the server has named.
 
 A request is JSON in a memory file. Its descriptors for a program: that file; a pipe on which `go` arrives, or
 which is closed if the program must never run; the program's output; a pipe for the answer; the program's
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import json
 import os
 import signal
@@ -62,7 +64,8 @@ class LaunchAnswer(TypedDict, total=False):
     number: int
 
 
-def main(number: int) -> NoReturn:
+def main(number: int, *after: str) -> NoReturn:
+    """`after`: a module, and arguments of its `main`, which runs when the server has ended."""
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
@@ -75,7 +78,7 @@ def main(number: int) -> NoReturn:
     while True:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
         if not word:
-            os._exit(0)
+            _leave(after)
         descriptors = _descriptors(ancillary)
         child = calls.fork_sibling()
         if not child:
@@ -83,6 +86,21 @@ def main(number: int) -> NoReturn:
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(str(child).encode())
+
+
+def _leave(after: Sequence[str]) -> NoReturn:
+    """The server may be waiting for this process, but not for the one that stays."""
+    if not after or os.fork():
+        os._exit(0)
+
+    def stay() -> None:
+        _reset_signals()
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for stream in range(3):  # otherwise the log of the server stays open
+            os.dup2(null, stream)
+        importlib.import_module(after[0]).main(*after[1:])
+
+    calls.run_to_exit(stay, lambda error: None, 1)
 
 
 def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
@@ -219,4 +237,4 @@ def _tell(answer: int, report: LaunchAnswer) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ SOURCE: Final = str(Path(__file__).parents[3])
 """The folder of the package: the launcher imports from nowhere else."""
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.isolation.{0} import main; "
-    "main(int(sys.argv[2]))"
+    "main(int(sys.argv[2]), *sys.argv[3:])"
 )
 
 
@@ -68,15 +69,17 @@ class Begun(NamedTuple):
     answers: Answers
 
 
-def program(module: str, number: int) -> list[str]:
+def program(module: str, number: int, *more: str) -> list[str]:
     """Returns the command that runs a module of this package with the standard library only."""
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), SOURCE, str(number)]
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), SOURCE, str(number), *more]
 
 
 class Launcher:
     """Starts programs through the launcher. Not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: Sequence[str] = ()) -> None:
+        """`after`: a module, and arguments of its `main`, which runs after this server has ended."""
+        self._after = after
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -125,7 +128,7 @@ class Launcher:
     def _ask(self, word: bytes, descriptors: list[int]) -> int:
         """Sends a request; returns the process that handles it, which may not be the one that stays."""
         for _ in range(2):
-            channel = self._open()
+            channel = self.open()
             with suppress(BrokenPipeError, ConnectionError):
                 socket.send_fds(channel, [word], descriptors)
                 if answer := channel.recv(64):
@@ -133,12 +136,12 @@ class Launcher:
             self.close()  # the launcher was killed
         raise OSError("the launcher of programs does not stay: look at the memory of this machine")
 
-    def _open(self) -> socket.socket:
+    def open(self) -> socket.socket:
         if self._channel is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._process = subprocess.Popen(
-                    program("launcher", theirs.fileno()),
+                    program("launcher", theirs.fileno(), *self._after),
                     pass_fds=(theirs.fileno(),),
                     cwd="/",
                     env={},

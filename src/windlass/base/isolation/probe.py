@@ -28,8 +28,8 @@ class Findings(TypedDict):
     """The reason for each missing part."""
 
 
-def main(uid: int) -> None:
-    sys.stdout.write(json.dumps(try_all(uid, int(sys.argv[3]))))
+def main(uid: int, last: str) -> None:
+    sys.stdout.write(json.dumps(try_all(uid, int(last))))
 
 
 def try_all(uid: int, last: int) -> Findings:

@@ -110,6 +110,7 @@ class ProcessEngine(EngineByHand):
             self._places,
             builds,
             disk_reserve,
+            backlog,
         )
         self._instances = Instances(
             self._records,
@@ -143,6 +144,8 @@ class ProcessEngine(EngineByHand):
         try:
             self._prepare()
             await self._patrol.find()
+            if self._instances.supervisors.watched():
+                await self._starter.spawner.open()
         except EngineAway as error:  # `trouble` says so, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(self._patrol.run(self._prepare))

@@ -25,14 +25,12 @@ from typing import Final
 from windlass.base.cleanup import on_failure
 from windlass.engines.process import kernel
 from windlass.engines.process.records import Record
+from windlass.engines.unread_output import BLOCK, FORELAND, PUNCH
 
 LONGEST: Final = 16 * 1024
 PIECE: Final = 128 * 1024
 BACKLOG: Final = 64 * 1024 * 1024
-FORELAND: Final = 16 * 1024 * 1024
 _HOLES: Final = 1024 * 1024
-_BLOCK: Final = 4096
-_PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _END: Final = 8 * 1024**4
 """Before a file system's end of a file, which ext4 has at 16 TiB."""
 
@@ -95,7 +93,7 @@ class OutputFile:
         lines = list(_split(raw[:end])) if end else []
         if lost:
             lines.insert(
-                0, f"[windlass] {lost} bytes of output are lost: it is written faster than it is read"
+                0, f"[windlass] {lost} bytes of output are lost: more was written than could be read"
             )
         return lines
 
@@ -136,7 +134,7 @@ class OutputFile:
     def freeing(self) -> Callable[[], bool]:
         """Gives back the space of what was read, off the event loop: the file system may have to write.
         False: this one cannot do it."""
-        until = self._position - self._position % _BLOCK
+        until = self._position - self._position % BLOCK
         file = self._open_again()
         start, self._free_from = self._free_from, until
         return lambda: _punch(file, start, until - start) and until < _END
@@ -234,7 +232,7 @@ def _open(file: Path, how: int = 0) -> int:
 
 def _punch(file: int, start: int, length: int) -> bool:
     try:
-        if kernel.libc.fallocate(file, _PUNCH, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+        if kernel.libc.fallocate(file, PUNCH, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
             return True
         error = ctypes.get_errno()
         if error in (errno.EOPNOTSUPP, errno.ENOSYS):

@@ -24,6 +24,7 @@ from windlass.engines.engine import Sink
 from windlass.engines.process.inotify import Inotify
 from windlass.engines.process.output import OutputFile, UnreadableOutput
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names
+from windlass.engines.unread_output import READER_LOCK
 
 _log = log("engines.process")
 
@@ -80,7 +81,7 @@ class OutputReader:
     def keeps(self) -> bool:
         """Returns whether this engine is the reader; becomes it if there is none."""
         if self._lock is None and self._sink is not None:
-            self._lock = filelock.try_hold(self._records.folder / "keeper.lock")
+            self._lock = filelock.try_hold(self._records.folder / READER_LOCK)
         return self._lock is not None
 
     def follow(self, key: InstanceKey, record: Record) -> None:

@@ -49,11 +49,12 @@ class Patrol:
         self._disk = DiskWatch(records.folder, disk_reserve)
         self._has_found = False
         self._heard = -1
+        self._was_reading = False
 
     async def find(self) -> None:
         """Watches all that runs already, and ends what must not run any more."""
         table = await self._counting.now()
-        self._heard = self._records.heard()
+        self._heard, self._was_reading = self._records.heard(), self._output.keeps()
         keys = self._records.find()
         self._output.agree(keys)
         for key in keys:
@@ -99,10 +100,10 @@ class Patrol:
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
-        heard, was_reading = self._records.heard(), self._output.holds
-        if heard == self._heard and self._output.keeps() == was_reading:
+        present = self._records.heard(), self._output.keeps()
+        if present == (self._heard, self._was_reading):
             return
-        self._heard = heard
+        self._heard, self._was_reading = present
         keys = self._records.find()
         self._output.agree(keys)
         for service in self._instances.agree(keys):
@@ -112,7 +113,7 @@ class Patrol:
     async def _weigh(self) -> None:
         """Ends programs that use more memory than was asked for, where no control group does."""
         keys = self._instances.supervisors.watched()
-        if not keys or "memory" in self._groups.controllers or not self._output.keeps():
+        if not keys or "memory" in self._groups.controllers or not self._output.holds:
             return
         table = await self._counting.now()
         for key in keys:
@@ -128,7 +129,7 @@ class Patrol:
 
     async def _keep_reserve(self) -> None:
         """Ends the instance that holds most of the disk, once its reserve is used."""
-        room = self._disk.shortage() if self._output.keeps() else None
+        room = self._disk.shortage() if self._output.holds else None
         if room is None or not self._disk.is_due(room):
             return
         began, table = time.monotonic(), await self._counting.now()

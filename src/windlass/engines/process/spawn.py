@@ -8,6 +8,7 @@ that runs.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,9 +56,14 @@ class SpawnedProcess(NamedTuple):
 class Spawner:
     """The thread that everything is started from, and the launcher that it asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: Sequence[str] = ()) -> None:
+        """`after`: see `Launcher`."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
-        self._launcher = Launcher()
+        self._launcher = Launcher(after)
+
+    async def open(self) -> None:
+        """Starts the launcher before its first request: something runs already."""
+        await asyncio.get_running_loop().run_in_executor(self.thread, self._launcher.open)
 
     def close(self) -> None:
         self.thread.shutdown()

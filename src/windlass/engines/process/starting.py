@@ -14,12 +14,14 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
+from windlass.engines import unread_output
 from windlass.engines.engine import EngineError
 from windlass.engines.process import cgroups, disk, files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.networks import Networks
+from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.ports import PortAddresses
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
@@ -41,19 +43,21 @@ class InstanceStarter:
         places: PortAddresses,
         builds: Path | None = None,
         disk_reserve: int = 0,
+        backlog: int = BACKLOG,
     ) -> None:
         """`builds` has all artifacts below it; None: they may be anywhere. `disk_reserve`: bytes of the disk
-        that instances leave free."""
+        that instances leave free. `backlog`: bytes of output that may wait to be read."""
+        self._after = (unread_output.__name__, str(records.folder), str(backlog))
         self._disk_reserve = disk_reserve
         self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
-        self.spawner = Spawner()
+        self.spawner = Spawner(self._after)
         self.networks = Networks(records.folder, isolation, lambda: self.spawner)
         self.own = kernel.myself()
 
     def reopen(self) -> None:
-        self.spawner = Spawner()
+        self.spawner = Spawner(self._after)
 
     async def close(self) -> None:
         await asyncio.to_thread(self.spawner.close)

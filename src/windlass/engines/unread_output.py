@@ -1,0 +1,106 @@
+"""Bounds the output of instances of the engine process while no server reads it.
+
+A part of the launcher runs this after the server has ended, with the standard library alone. Of a file that
+takes more room than the backlog of unread output, it erases all but the last backlog: a server that comes
+back gives up what is older anyway, and says in the log of the service how much that was. So it needs no
+position, and changes none. It holds the lock of the reader while it erases, and ends when a server has that
+lock, or when nothing runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from windlass.base import filelock
+from windlass.base.isolation import calls
+
+READER_LOCK: Final = "keeper.lock"
+"""The lock of the one process that reads output, or erases it."""
+FORELAND: Final = 16 * 1024 * 1024
+"""See output.py."""
+PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+BLOCK: Final = 4096
+EVERY: Final = 1.0
+"""Seconds between two looks while much is written; up to eight times as long otherwise."""
+_SLOWEST: Final = 8
+_SECTOR: Final = 512
+_LOOKS: Final = 10
+"""Looks in a row at which another process has the lock: it is a server, and not one that is just ending."""
+
+
+def main(folder: str, backlog: str) -> None:
+    with suppress(OSError):  # the folder was erased or moved
+        services = os.open(Path(folder) / "services", os.O_RDONLY | os.O_CLOEXEC)
+        if filelock.try_lock(services):  # otherwise another such process runs
+            _bound_until_read(Path(folder), int(backlog))
+
+
+def _bound_until_read(folder: Path, backlog: int) -> None:
+    refused, slower, before = 0, 1, 0
+    while refused < _LOOKS and any(map(_runs, folder.glob("services/*/*"))):
+        time.sleep(EVERY if refused else EVERY * slower)
+        lock = os.open(folder / READER_LOCK, os.O_RDWR | os.O_CLOEXEC)  # never made in a folder being erased
+        try:
+            refused = 0 if filelock.try_lock(lock) else refused + 1
+            if refused:
+                continue
+            written = sum(bound(output, backlog) for output in folder.glob("services/*/*/output"))
+            slower = 1 if written > before + backlog // 4 else min(slower * 2, _SLOWEST)
+            before = written
+        finally:
+            os.close(lock)
+
+
+def bound(output: Path, backlog: int) -> int:
+    """Erases the oldest part of a file that takes more room than the backlog. Returns the length of the
+    file."""
+    try:
+        pinned = os.open(output, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return 0  # removed meanwhile
+    try:
+        facts = os.fstat(pinned)
+        until = (facts.st_size - backlog) // BLOCK * BLOCK
+        if until > FORELAND and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
+            with suppress(OSError):  # its program has a lease of it; the next look follows
+                _erase(f"/proc/self/fd/{pinned}", until)
+        return facts.st_size
+    finally:
+        os.close(pinned)
+
+
+def _erase(output: str, until: int) -> None:
+    os.chmod(output, 0o600)  # noqa: PTH101 (an open file, which its program may have closed to us)
+    file = os.open(output, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        calls.libc.fallocate(file, PUNCH, ctypes.c_int64(FORELAND), ctypes.c_int64(until - FORELAND))
+    finally:
+        os.close(file)
+
+
+def _runs(home: Path) -> bool:
+    """Returns whether a process of an instance lives, as its record says."""
+    with suppress(OSError, ValueError):
+        record = json.loads((home / "record.json").read_bytes())
+        return any(map(_lives, _processes(record)))
+    return False
+
+
+def _processes(record: Any) -> Iterator[Any]:
+    yield from (process for name in ("process", "first") if (process := record.get(name)))
+
+
+def _lives(process: Any) -> bool:
+    with suppress(OSError):
+        line = Path(f"/proc/{process['pid']}/stat").read_bytes()
+        words = line[line.rindex(b")") + 2 :].split()
+        return int(words[19]) == process["start"] and words[0] not in (b"Z", b"X")
+    return False
