@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders.repositories import Repository
+from tests.builders.test_native_runs import until
+from tests.test_bounded_calls import running_calls
 from tests.world import World, make_world
 from windlass.builders.git import Git
 from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
@@ -107,6 +109,33 @@ async def test_a_repository_that_cannot_be_read_is_a_conflict_that_says_why(
     answer = await world.post(f"/organization/{world.org}/detect", question(repository, branch="gone"))
     assert answer.status == 409
     assert "there is no branch gone" in answer.json["message"]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Repository:
+    """The time that each of these files takes grows with the square of its keys."""
+    text = "[tool]\n" + "".join(f"a.b{number} = 1\n" for number in range(19_000))
+    made = Repository(tmp_path / "hostile")
+    made.put({f"app{number}/pyproject.toml": text for number in range(60)}).commit()
+    return made
+
+
+async def test_a_hostile_repository_keeps_others_from_nothing_and_ends_with_its_caller(
+    world: World, repository: Repository, hostile: Repository
+):
+    other, token = await world.organization()
+    own = question(repository, root_path="/web")
+    read = await world.post(f"/organization/{other}/detect", own, token=token)
+    before = running_calls()
+    path = f"/organization/{world.org}/detect"
+    request = asyncio.create_task(world.post(path, question(hostile)))
+    await until(lambda: running_calls() > before)
+    answer = await world.post(f"/organization/{other}/detect", question(repository), token=token)
+    assert (read.status, answer.status) == (200, 200)
+    assert running_calls() > before, "the control: the hostile repository is still being read"
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    await until(lambda: running_calls() == before)
 
 
 async def test_a_git_token_of_another_organization_is_not_used(world: World, repository: Repository):

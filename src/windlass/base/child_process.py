@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from windlass.base.cleanup import on_failure
+from windlass.base.oom_score import STEPS, set_oom_score
 
 _END_SECONDS: Final = 2.0
 _PIECE: Final = 64 * 1024
@@ -47,6 +48,8 @@ class ChildProcess:
             start_new_session=True,
         )
         program.returncode = 0  # it has not ended: this keeps the object from waiting for it
+        # A moment late: to set it before would take a fork without vfork, or a shell in between.
+        set_oom_score(STEPS, program.pid)
         with on_failure(partial(_end_now, program.pid)):
             return cls(program.pid)
 

@@ -6,6 +6,8 @@ import re
 import tomllib
 from typing import Any, Final
 
+LONGEST: Final = 256 * 1024
+"""Most characters: the time of `tomllib` grows with the square of the tables and keys of some files."""
 MOST_PARTS: Final = 40
 """Most parts of one key, such as the three of `tool.poetry.name`."""
 # A bare part is looked for at its beginning only: from each letter of a long word, a search takes hours.
@@ -17,6 +19,8 @@ _LONG_KEY: Final = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 def parse_toml(text: str) -> dict[str, Any]:
     """Raises ValueError. The time that `tomllib` takes grows with the square of the parts of a key: to hours
     for one that fills a file. So a long key is refused, and a value that looks like one."""
+    if len(text) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST >> 10} KiB")
     if _LONG_KEY.search(text):
         raise ValueError(f"a key has more than {MOST_PARTS} parts")
     try:

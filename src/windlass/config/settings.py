@@ -235,6 +235,35 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         _says("Days that the engine process keeps a build cache after a build last used it", ge=1, le=3650),
     ] = 30
+    build_memory: Annotated[
+        int,
+        _says(
+            "MiB of memory for the build steps of an organization together, on the engine process; 0 is "
+            "half of the memory of the machine",
+            ge=0,
+            le=16_777_216,
+        ),
+    ] = 0
+    build_processes: Annotated[
+        int,
+        _says("Processes of the same, where the machine has control groups", ge=64, le=1_000_000),
+    ] = 4096
+    detection_seconds: Annotated[
+        int,
+        _says(
+            "Seconds of processor time to find out from the files of a commit how it is built and started",
+            ge=1,
+            le=3600,
+        ),
+    ] = 20
+    detection_memory: Annotated[
+        int,
+        _says(
+            "MiB of memory for the same; two run at a time for an organization, and eight in all",
+            ge=128,
+            le=65_536,
+        ),
+    ] = 512
     toolchain_downloads: Annotated[
         bool,
         _says("Whether builds fetch what this machine lacks from package registries, such as Node or Python"),

@@ -11,6 +11,7 @@ gc.disable()  # until everything is loaded: these objects stay to the end
 import uvloop  # noqa: E402
 
 from windlass.base.log import start_logging  # noqa: E402
+from windlass.base.oom_score import SERVER, set_oom_score  # noqa: E402
 from windlass.gateway.program import GatewayProgram  # noqa: E402
 
 
@@ -21,5 +22,6 @@ async def _run(folder: Path) -> None:
 if __name__ == "__main__":
     gc.freeze()
     gc.enable()
+    set_oom_score(SERVER)
     start_logging("info", "json")
     uvloop.run(_run(Path(sys.argv[1])))

@@ -104,6 +104,7 @@ def assemble(
         places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
         git=own.git,
         git_reader=LimitedGitReader(own.git),
+        calls=own.calls,
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
         nudges=Nudges(store),
         readers=SharedReaders(),

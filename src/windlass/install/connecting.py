@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from windlass.base.addresses import Address, Reach
+from windlass.base.bounded import BoundedCalls
 from windlass.base.errors import Invalid
 from windlass.base.line_log import check_writable
 from windlass.builders.databases import NativeDatabases
@@ -80,13 +81,16 @@ def gateway_access_log(settings: Settings) -> str:
 class DockerConnector:
     """Makes places of clusters whose engine is Docker, reached with TLS."""
 
-    def __init__(self, settings: Settings, installation: str, link: GatewayLink) -> None:
+    def __init__(
+        self, settings: Settings, installation: str, link: GatewayLink, calls: BoundedCalls | None = None
+    ) -> None:
         try:
             # A host that runs services is believed about them: only the operator says which may be one.
             self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation, self._link = settings, installation, link
+        self._calls = calls
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
@@ -104,7 +108,7 @@ class DockerConnector:
             local,
             id=access.cluster,
             engine=DockerEngine(host=docker, folder=folder / "docker", installation=label),
-            builder=DockerBuilder(host=docker, installation=label),
+            builder=DockerBuilder(host=docker, installation=label, calls=self._calls),
             servers=NativeDatabases(folder / "databases"),
             is_connected=True,
             reconnect=reconnect,

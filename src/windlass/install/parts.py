@@ -10,14 +10,16 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from windlass.base.bounded import BoundedCalls, CallLimits
 from windlass.base.clock import Clock
 from windlass.base.isolation.isolation import Isolation, Mode, NetworkRules
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import BundledRepositories
 from windlass.builders.databases import NativeDatabases
+from windlass.builders.detecting import bounded_detection
 from windlass.builders.git import Git
 from windlass.builders.terraform import InstalledPrograms
 from windlass.builders.terraform.programs import Programs
@@ -53,6 +55,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     """The id of the server of this data directory; empty if it is the only one of its database."""
     home: str = ""
     """The data directory as this machine has it open, if it is part of the owner; see `server_id.home_of`."""
+    calls: BoundedCalls = field(default_factory=bounded_detection)
+    """Detection, for requests and for builds."""
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str, gateway: int = 0) -> Parts:
@@ -63,7 +67,8 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
     except ValueError as error:
         raise BadSetting(f"public_ports: {error}") from error
     folder = await in_thread(Path(settings.data_dir).resolve)
-    engine, builder = await _engine(settings, folder, clock, installation)
+    calls = bounded_detection(CallLimits(settings.detection_memory, settings.detection_seconds))
+    engine, builder = await _engine(settings, folder, clock, installation, calls)
     try:
         git = Git(
             allow_local=settings.git_allow_local,
@@ -86,11 +91,12 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         ),
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
-        connector=DockerConnector(settings, installation, link),
+        connector=DockerConnector(settings, installation, link, calls),
         programs=InstalledPrograms(for_tools()),
         owner=await _owner(settings, engine),
         server=await in_thread(owner_id, settings) if settings.database_url else "",
         home=await in_thread(home_of, folder) if engine.name == PROCESS else "",
+        calls=calls,
     )
 
 
@@ -107,7 +113,7 @@ async def _owner(settings: Settings, engine: Engine) -> Callable[[], str] | None
 
 
 async def _engine(
-    settings: Settings, folder: Path, clock: Clock, installation: str
+    settings: Settings, folder: Path, clock: Clock, installation: str, calls: BoundedCalls
 ) -> tuple[Engine, Builder]:
     # An engine is loaded only where it is used: a start waits for all that is loaded.
     chosen, host = await choose_engine(settings), docker_at(settings)
@@ -129,6 +135,9 @@ async def _engine(
             limits=limits,
             toolchain_limits=CacheLimits(settings.toolchain_bytes, settings.toolchain_days),
             network=engine.network_of_steps,
+            calls=calls,
+            build_memory=settings.build_memory,
+            build_processes=settings.build_processes,
         )
         return engine, builder
     if chosen == DOCKER:
@@ -137,7 +146,7 @@ async def _engine(
 
         built = settings.build_registry
         docker = DockerEngine(host=host, folder=folder / "docker", installation=installation, registry=built)
-        return docker, DockerBuilder(host=host, installation=installation, registry=built)
+        return docker, DockerBuilder(host=host, installation=installation, registry=built, calls=calls)
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
 
 

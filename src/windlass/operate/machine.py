@@ -7,6 +7,7 @@ import errno
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from windlass.base import cgroups
 from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trust_check
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
@@ -16,7 +17,7 @@ from windlass.config import BadSetting, Settings, for_tools
 from windlass.control.workloads.terraform_programs import address_for_containers
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.docker.machine import server_host_of
-from windlass.engines.process import cgroups, kernel
+from windlass.engines.process import kernel
 from windlass.engines.process.records import pods_without_network, unknown_records
 from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.build_cache import build_cache

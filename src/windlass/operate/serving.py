@@ -19,6 +19,7 @@ from windlass import __version__
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
+from windlass.base.oom_score import SERVER, set_oom_score
 from windlass.base.private import private_file
 from windlass.base.service_manager import ServiceManager
 from windlass.base.subprocesses import in_thread
@@ -42,6 +43,7 @@ _log = log("main")
 def run(settings: Settings, manager: ServiceManager, *, adopt: bool = False, gateway: int = 0) -> None:
     """Serves. `gateway` is the process id of the gateway that was started for it, or 0."""
     start_logging(settings.log_level, settings.log_format)
+    set_oom_score(SERVER)
     keep_secrets()
     uvloop.run(_serve(settings, manager, adopt, gateway))
 
@@ -82,6 +84,7 @@ async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gatew
         manager.tell("READY=1", "STATUS=Serving")
         first = installation.first_token
         click.echo(heading(settings.host, port), err=True)
+        installation.ctx.calls.prepare()
         if first:
             tell_first_steps(settings, first_steps(settings.host, port, first, installation.first_code))
         if isolation:

@@ -56,6 +56,7 @@ async def test_an_instance_has_its_limits(engine, raw):
     assert limits["NanoCpus"] == 250_000_000
     assert limits["Memory"] == limits["MemorySwap"] == 48 * 1024 * 1024
     assert limits["PidsLimit"] == 2048
+    assert limits["OomScoreAdj"] == 400
     assert limits["LogConfig"]["Config"]["max-size"]
 
 

@@ -13,7 +13,8 @@ import pytest
 from tests.engines.process.helpers import KEY, answer_of
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
-from windlass.engines.process import cgroups, kernel
+from windlass.base import cgroups
+from windlass.engines.process import kernel
 from windlass.engines.process.records import RecordStore
 
 HIDES = """

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
 from windlass.base.isolation import calls, inside, keeping, step
 from windlass.base.isolation.cell import Cell
+from windlass.base.oom_score import set_oom_score
 
 GO: Final = b"go\n"
 PROGRAM: Final = b"!"
@@ -64,8 +65,10 @@ class LaunchAnswer(TypedDict, total=False):
     number: int
 
 
-def main(number: int, *after: str) -> NoReturn:
-    """`after`: a module, and arguments of its `main`, which runs when the server has ended."""
+def main(number: int, oom_score: str, *after: str) -> NoReturn:
+    """`oom_score` is that of all that it starts. `after`: a module, and arguments of its `main`, which runs
+    when the server has ended."""
+    set_oom_score(int(oom_score))
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server

@@ -77,9 +77,10 @@ def program(module: str, number: int, *more: str) -> list[str]:
 class Launcher:
     """Starts programs through the launcher. Not thread-safe."""
 
-    def __init__(self, after: Sequence[str] = ()) -> None:
-        """`after`: a module, and arguments of its `main`, which runs after this server has ended."""
-        self._after = after
+    def __init__(self, oom_score: int, after: Sequence[str] = ()) -> None:
+        """`oom_score` is that of all that it starts; see `base/oom_score.py`. `after`: a module, and
+        arguments of its `main`, which runs after this server has ended."""
+        self._oom_score, self._after = oom_score, after
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -141,7 +142,7 @@ class Launcher:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._process = subprocess.Popen(
-                    program("launcher", theirs.fileno(), *self._after),
+                    program("launcher", theirs.fileno(), str(self._oom_score), *self._after),
                     pass_fds=(theirs.fileno(),),
                     cwd="/",
                     env={},

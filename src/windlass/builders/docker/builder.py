@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec.structs import replace
 
 from windlass.base import subprocesses
+from windlass.base.bounded import BoundedCalls
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
+from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.docker.context import BuildContext, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
@@ -56,11 +58,14 @@ class DockerBuilder:
         installation: str,
         buildkit: bool | None = None,
         registry: BuildRegistry | None = None,
+        calls: BoundedCalls | None = None,
     ) -> None:
         """`installation` tells our images from those of another Windlass on the same engine. The engine
-        decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set."""
+        decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set. `calls`
+        read the files of commits."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._built = BuiltImages(self._docker, registry)
+        self._calls = calls or bounded_detection()
         self._installation = installation
         self._buildkit = buildkit
         self._building: list[tuple[str, str]] = []
@@ -127,7 +132,7 @@ class DockerBuilder:
         from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
 
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
-        chosen = await subprocesses.in_thread(choose_dockerfile, order, kit)
+        chosen = await read_order(self._calls, choose_dockerfile, order, kit)
         say(_opening(kit))
         for line in chosen.lines:
             say(line)

@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import dockerignore
-from windlass.base.file_names import file_names, read_beginning
+from windlass.base.file_names import read_beginning
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.docker.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
 from windlass.builders.docker.files import files_of
 from windlass.builders.docker.image_notes import ImageNotes
+from windlass.builders.folder_recipe import tree_of
 from windlass.builders.native.node import Package, package
 from windlass.builders.native.node_builds import builds_of
 from windlass.builders.native.node_workspaces import workspace_of
@@ -61,7 +62,7 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
 
 
 def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
-    tree = _tree_of(folder)
+    tree = tree_of(folder)
     recipe = apply_settings(detect(tree), order.settings)
     if not recipe.is_runnable and not order.settings.has_command:
         raise BuildError(" ".join(recipe.problems))
@@ -74,7 +75,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     if workspace := _workspace_of(recipe, order, folder):
         below = folder.relative_to(workspace.folder).as_posix()
         options = msgspec.structs.replace(options, below=below)
-        tree = _tree_of(workspace.folder)
+        tree = tree_of(workspace.folder)
         recipe = _built_in_workspace(recipe, detect(tree), folder, workspace, order.settings)
         folder = workspace.folder
     elif below := _below_what_it_needs(recipe, tree, order, folder):
@@ -93,10 +94,6 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         outside=True,
     )
     return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))
-
-
-def _tree_of(folder: Path) -> Tree:
-    return Tree(file_names(folder), partial(read_beginning, folder))
 
 
 def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:

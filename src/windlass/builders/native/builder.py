@@ -22,9 +22,12 @@ from msgspec.structs import replace
 from windlass import config
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import move
-from windlass.base.isolation.isolation import Isolation
+from windlass.base.bounded import BoundedCalls
+from windlass.base.guests import Guests
+from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
 from windlass.base.isolation.steps import NetworkOfSteps, StepLauncher, no_network
 from windlass.builders.builder import FULL, BuilderAway, BuildError, Order, Say
+from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.native import tree
 from windlass.builders.native.artifacts import (
     ArtifactStore,
@@ -63,14 +66,21 @@ class NativeBuilder:
         limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
         toolchain_limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
         network: NetworkOfSteps = no_network,
+        calls: BoundedCalls | None = None,
+        build_memory: int = 0,
+        build_processes: int = MOST_PROCESSES,
     ) -> None:
         """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
-        toolchains that the machine lacks come from registries. `network`: that of each step."""
+        toolchains that the machine lacks come from registries. `network`: that of each step. `calls` read
+        the files of commits. `build_memory` (MiB) and `build_processes` are limits of all steps of an
+        organization together."""
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
         self._steps = StepLauncher(network)
+        self._guests = Guests(self._folder, build_memory, build_processes)
+        self._calls = calls or bounded_detection()
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._shared = SharedBuilds(self._folder)
         self._caches = CacheStore(self._folder, limits)
@@ -115,6 +125,7 @@ class NativeBuilder:
         return await subprocesses.in_thread(services, self._folder)
 
     async def sweep(self, erase: Collection[str]) -> None:
+        self._guests.sweep()
         await subprocesses.in_thread(finish_removals, self._folder)
         await subprocesses.in_thread(name_places, self._folder)
         gone = {name_of(service) for service in erase}
@@ -165,12 +176,21 @@ class NativeBuilder:
         from windlass.builders.native import sources  # noqa: PLC0415
         from windlass.builders.native.work import make_artifact  # noqa: PLC0415
 
-        code = await subprocesses.in_thread(sources.read, order)
+        code = await read_order(self._calls, sources.read, order)
         for line in code.remarks:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
         kept = (caches.shared, caches.kept)
-        cells = Cells(self._isolation, order.org, home, home, order.source, kept=kept, launcher=self._steps)
+        cells = Cells(
+            self._isolation,
+            order.org,
+            home,
+            home,
+            order.source,
+            kept=kept,
+            launcher=self._steps,
+            guests=self._guests,
+        )
         tools = Tools(self._surroundings, home, caches.shared, say, self._with_pip, cells)
         tools.hide(order.source, ".")
         held.callback(lambda: caches.use(*tools.used_caches))

@@ -12,13 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from windlass.base import subprocesses
+from windlass.base import cgroups, subprocesses
 from windlass.base.child_process import ChildProcess
+from windlass.base.guests import Guests
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.step import StepRequest
 from windlass.base.isolation.steps import StepLauncher
 from windlass.base.isolation.users import give, give_ours
+from windlass.builders.builder import BuildError
 
 _MOST_MEMORY: Final = 8 << 30
 _LARGEST_FILE: Final = 8 << 30
@@ -42,8 +44,10 @@ class Cells:
         *writable: Path,
         kept: Sequence[Path] = (),
         launcher: StepLauncher | None = None,
+        guests: Guests | None = None,
     ) -> None:
-        self._isolation, self._name = isolation, f"builds of {org}"
+        self._isolation, self._org, self._name = isolation, org, f"builds of {org}"
+        self.guests = guests or Guests(temporary)
         self.launcher = launcher or StepLauncher()
         self._temporary = temporary
         self.writable = list(writable)
@@ -55,14 +59,38 @@ class Cells:
 
     @asynccontextmanager
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
-        """Runs a program in a cell. True: nothing that it leaves running outlives it."""
+        """Runs a program in a cell. True: nothing that it leaves running outlives it. Raises a BuildError if
+        the steps of the organization needed too much memory."""
+        async with self.guests.of(self._org) as organization:
+            before = organization.kills()
+            async with (
+                self._start(step, organization.groups) as (process, ends_all),
+                organization.watched(process),
+            ):
+                yield process, ends_all
+            if process.returncode and organization.kills() > before:
+                raise BuildError(
+                    "Make the build need less memory, or ask the operator to raise build_memory: the build "
+                    f"steps of the organization together used more than {self.guests.memory} MiB."
+                )
+
+    @asynccontextmanager
+    async def _start(
+        self, step: BuildStep, groups: Sequence[str]
+    ) -> AsyncIterator[tuple[ChildProcess, bool]]:
         cell = await subprocesses.in_thread(self.cell, step.operators)
         if cell is None:
             async with subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process:
+                for group in groups:
+                    cgroups.enter(group, process.pid)
                 yield process, False
             return
         request = StepRequest(
-            command=step.argv, folder=str(step.folder), environment=step.environment, cell=cell
+            command=step.argv,
+            folder=str(step.folder),
+            environment=step.environment,
+            cell=cell,
+            groups=groups,
         )
         async with self.launcher.running(request) as started:
             yield started, cell["processes"]

@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile
+from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.native.dockerfile_hints import Command, ExecForm, Hints
 from windlass.builders.native.layout import Layout
 from windlass.builders.native.node import Package
 from windlass.builders.native.tools import find_program, machine_path
 from windlass.builders.native.web_server_images import name_of_image, serves_the_site, starts_web_server
-from windlass.core.detect import Recipe, Tree, detect
+from windlass.core.detect import Recipe
 from windlass.core.words.shell import plain_words
 
 _BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
@@ -55,6 +54,10 @@ class NeedsContainer(BuildError):
         super().__init__(message)
         self.reason = reason
         self.recipe = recipe
+
+    def __reduce__(self) -> tuple[type[NeedsContainer], tuple[str, str, Recipe]]:
+        """It may come from another process; an exception is otherwise copied with its message alone."""
+        return type(self), (str(self), self.reason, self.recipe)
 
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
         """True if the recipe gives the same application: it serves the same folder; or a stage is built in an
@@ -121,10 +124,6 @@ def refusal(folder: Path, reason: str) -> NeedsContainer:
     else:
         message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
     return NeedsContainer(message, reason, recipe)
-
-
-def recipe_of(folder: Path) -> Recipe:
-    return detect(Tree(file_names(folder), partial(read_beginning, folder)))
 
 
 def _describe(recipe: Recipe) -> str:

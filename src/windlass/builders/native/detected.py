@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError
+from windlass.builders.folder_recipe import tree_of
 from windlass.builders.native import node, python
 from windlass.builders.native.dockerfile_hints import Command, Shell
 from windlass.builders.native.language_tools import OR_DOCKER, is_installed, programs_of
@@ -33,7 +32,6 @@ from windlass.core.deploy.static_site import StaticSite
 from windlass.core.detect import (
     Recipe,
     Toolchain,
-    Tree,
     advice_for,
     apply_settings,
     detect,
@@ -87,7 +85,7 @@ def follow(
     """Follows the recipe of a folder, with the commands of its Procfile if it has one. A folder that is set
     is served instead."""
     procfile = None if settings.static_folder else procfile
-    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    tree = tree_of(folder)
     detected = detect(tree)
     is_named = bool(detected.start) and detected.start == start_by_author(tree)
     recipe = apply_settings(detected, settings)

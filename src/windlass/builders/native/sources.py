@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
+from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import container_only, detected, node, python, start, tree
 from windlass.builders.native.command_ports import fixed_port, web_port, with_given_port
@@ -216,7 +217,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
     skipped = hinted.skipped
     port = fixed_port(hinted.command, hinted.ports)
     chosen = _start(hinted, layout, package, name, order.settings)
-    recipe = container_only.recipe_of(layout.folder)
+    recipe = recipe_of(layout.folder)
     return Sources(
         layout=layout,
         start=chosen,
@@ -281,7 +282,7 @@ def _start(
 
 def _start_by_files(folder: Path) -> Start | None:
     """Returns a start without a server for production. None if the recipe of the files has one."""
-    recipe = container_only.recipe_of(folder)
+    recipe = recipe_of(folder)
     has_server = recipe.language == "Python" and recipe.framework and recipe.start
     return None if has_server else start.by_usual_files(folder)
 

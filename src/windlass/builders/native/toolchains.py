@@ -159,7 +159,15 @@ class Toolchains:
         home = folder / "home"
         cache = home / "cache"
         await subprocesses.in_thread(_make_folders, home, cache)
-        cells = Cells(self._isolation, FOLDER, home, folder, cache, launcher=tools.cells.launcher)
+        cells = Cells(
+            self._isolation,
+            FOLDER,
+            home,
+            folder,
+            cache,
+            launcher=tools.cells.launcher,
+            guests=tools.cells.guests,
+        )
         own = tools.elsewhere(home, cache, cells)
         try:
             with step(tools.say, f"Fetching {name}"):

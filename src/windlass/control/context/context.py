@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from windlass.base.bounded import BoundedCalls
 from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpTransport
@@ -102,6 +103,8 @@ class Context(Struct, frozen=True, kw_only=True):
     git: Repositories
     git_reader: LimitedGitReader
     """Reads repositories for requests, few at a time."""
+    calls: BoundedCalls
+    """Read files of commits with limits of time and memory."""
     logs: Logs
     nudges: Nudges
     readers: SharedReaders

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.control.services.repository_files import look_into, readable_source, unreadable
-from windlass.core.detect import Recipe, Tree, detect
+from windlass.core.detect import Recipe
 from windlass.families.organization import RepositoryBranch, RepositoryToDetect
 
 _FIELD = "git_repository"
@@ -20,11 +19,11 @@ _FIELD = "git_repository"
 @reads("organization.detect")
 async def read_recipe(ctx: Context, call: Call) -> Reply:
     repository = call.sent(RepositoryToDetect).git_repository
-    return Reply(encode(await look_into(ctx, call, repository, _FIELD, "detection", _detect_below)))
 
+    async def detect(org: str, folder: Path) -> Recipe:
+        return await ctx.calls.run(org, recipe_of, folder)
 
-def _detect_below(folder: Path) -> Recipe:
-    return detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    return Reply(encode(await look_into(ctx, call, repository, _FIELD, "detection", detect)))
 
 
 @reads("organization.branches")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from windlass.base import ids
+from windlass.base.bounded import OutOfBounds
 from windlass.base.errors import Conflict, Invalid
 from windlass.base.file_names import folder_names, read_beginning
 from windlass.base.subprocesses import in_thread
@@ -34,13 +35,14 @@ from windlass.families.repository_files import (
 MOST_FOLDERS: Final = 10_000
 _FIELD: Final = "git_repository"
 T = TypeVar("T")
-Look: TypeAlias = Callable[[Path], T]
+Look: TypeAlias = Callable[[str, Path], Awaitable[T]]
+"""Answers a question about a folder, for an organization."""
 
 
 @reads("environment.checkDockerfile")
 async def check_dockerfile(ctx: Context, call: Call) -> Reply:
     asked = call.sent(DockerfileCheck)
-    look = partial(_parse_dockerfile, path=asked.dockerfile_path)
+    look = aside(partial(_parse_dockerfile, path=asked.dockerfile_path))
     purpose = f"Dockerfile {asked.dockerfile_path}"
     return Reply(encode(await look_into(ctx, call, asked.git_repository, _FIELD, purpose, look)))
 
@@ -48,7 +50,7 @@ async def check_dockerfile(ctx: Context, call: Call) -> Reply:
 @reads("environment.checkGitFile")
 async def check_files(ctx: Context, call: Call) -> Reply:
     asked = call.sent(GitFileCheck)
-    look = partial(_find_files, paths=asked.files)
+    look = aside(partial(_find_files, paths=asked.files))
     purpose = "\0".join(["files", *asked.files])
     return Reply(encode(await look_into(ctx, call, asked.git_repository, _FIELD, purpose, look)))
 
@@ -56,7 +58,7 @@ async def check_files(ctx: Context, call: Call) -> Reply:
 @reads("organization.listDirectories")
 async def list_directories(ctx: Context, call: Call) -> Reply:
     repository = call.sent(GitRepositoryRequest)
-    return Reply(encode(await look_into(ctx, call, repository, "", "folders", _list_folders)))
+    return Reply(encode(await look_into(ctx, call, repository, "", "folders", aside(_list_folders))))
 
 
 async def look_into(
@@ -72,9 +74,11 @@ async def look_into(
     row = await target(ctx.store.reads, call)
     source = await readable_source(ctx, call, row.org, repository, at)
     try:
-        return await ctx.git_reader.look(row.org, source, purpose, partial(_fetch, ctx, look=look))
+        return await ctx.git_reader.look(row.org, source, purpose, partial(_fetch, ctx, row.org, look=look))
     except GitError as error:
         raise unreadable(error) from error
+    except OutOfBounds as error:
+        raise Conflict(str(error)) from error
 
 
 async def readable_source(
@@ -95,10 +99,19 @@ def unreadable(error: GitError) -> Conflict:
     return Conflict(f"The repository cannot be read: {error}")
 
 
-async def _fetch(ctx: Context, source: GitSource, look: Look[T]) -> T:
+def aside(look: Callable[[Path], T]) -> Look[T]:
+    """Looks in a thread: the time that these questions take has a bound."""
+
+    async def answer(_: str, folder: Path) -> T:
+        return await in_thread(look, folder)
+
+    return answer
+
+
+async def _fetch(ctx: Context, org: str, source: GitSource, look: Look[T]) -> T:
     async with work_folder(ctx, f"{DETECTIONS}{ids.new_id()}") as folder:
         await ctx.git.fetch(source, folder)
-        return await in_thread(look, folder / source.root_path.strip("/"))
+        return await look(org, folder / source.root_path.strip("/"))
 
 
 def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:

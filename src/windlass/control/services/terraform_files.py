@@ -14,7 +14,7 @@ from windlass.base.errors import Invalid
 from windlass.base.file_names import file_names, read_beginning
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.services.repository_files import file_inside, look_into
+from windlass.control.services.repository_files import aside, file_inside, look_into
 from windlass.core.hcl import (
     HclError,
     input_variables,
@@ -42,7 +42,7 @@ _FOLDER: Final = f"{_REPOSITORY}.root_path"
 @reads("organization.parseTerraformVariables")
 async def list_variables(ctx: Context, call: Call) -> Reply:
     repository = call.sent(TerraformVariablesQuestion).git_repository
-    variables = await look_into(ctx, call, repository, _REPOSITORY, "input variables", _find_variables)
+    variables = await look_into(ctx, call, repository, _REPOSITORY, "input variables", aside(_find_variables))
     return Reply(results([encode(variable) for variable in variables]))
 
 
@@ -52,7 +52,7 @@ async def list_values_files(ctx: Context, call: Call) -> Reply:
     check_mode(question.mode)
     paths = question.mode.paths
     purpose = "\0".join(["values of input variables", *paths])
-    look = partial(_find_values, paths=paths)
+    look = aside(partial(_find_values, paths=paths))
     files = await look_into(ctx, call, question.git_repository, _REPOSITORY, purpose, look)
     return Reply(results([encode(file) for file in files]))
 

@@ -82,7 +82,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
     for name in ahead:
         file = PythonFile(name, files.text(name))
         yield file
-        for module in _imports(file):
+        for module in dict.fromkeys(_imports(file)):
             inner = program_file(files, module)
             if inner and inner not in ahead and len(ahead) < MOST_FILES:
                 ahead.append(inner)

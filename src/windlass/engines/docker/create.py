@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from windlass.base.oom_score import INSTANCES
 from windlass.core.deploy.engine_limits import EngineLimits
 from windlass.core.deploy.workload import OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 from windlass.engines.docker import names as words
@@ -69,6 +70,7 @@ def container(
             "Memory": wanted.memory * MEGABYTE,
             "MemorySwap": wanted.memory * MEGABYTE,  # of both together: no swap
             "PidsLimit": PROCESSES,
+            "OomScoreAdj": INSTANCES,
             "CapDrop": ["ALL"],
             "CapAdd": list(CAPABILITIES),
             "SecurityOpt": ["no-new-privileges:true"],

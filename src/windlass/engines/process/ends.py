@@ -7,8 +7,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from windlass.base import cgroups
 from windlass.base.clock import Clock
-from windlass.engines.process import cgroups, exit_reason, files, listening, recorder
+from windlass.engines.process import exit_reason, files, listening, recorder
 from windlass.engines.process.exit_reason import Pauses
 from windlass.engines.process.kill import ProcessKiller
 from windlass.engines.process.output import last_output

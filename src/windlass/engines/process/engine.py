@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import structs
 
-from windlass.base import filelock
+from windlass.base import cgroups, filelock
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
@@ -45,7 +45,7 @@ from windlass.engines.engine import (
     Sink,
     miss_nothing,
 )
-from windlass.engines.process import cgroups, execute, files, kernel, listening, memory, ports
+from windlass.engines.process import execute, files, kernel, listening, memory, ports
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
 from windlass.engines.process.exit_reason import Pauses, as_outcome

@@ -14,11 +14,12 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
+from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.base.log import log
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineError, Notice
-from windlass.engines.process import cgroups, exit_reason, files, kernel
+from windlass.engines.process import exit_reason, files, kernel
 from windlass.engines.process.ends import EndRecorder
 from windlass.engines.process.environment import command
 from windlass.engines.process.exit_reason import Pauses

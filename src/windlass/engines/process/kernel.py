@@ -179,13 +179,3 @@ def touches(pid: int, folder: Path) -> bool:
             if Path(f"/proc/{pid}/{name}").readlink().is_relative_to(folder):
                 return True
     return False
-
-
-def proportional(pid: int) -> int:
-    """Bytes that it uses, with its share of what it has in common with others."""
-    with suppress(OSError, ValueError, StopIteration):
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        line = next(line for line in text.splitlines() if line.startswith("Pss:"))
-        return int(line.split()[1]) * 1024
-    process = stat(pid)
-    return process.memory if process else 0

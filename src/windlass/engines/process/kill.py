@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.engines.process import cgroups, kernel
+from windlass.base import cgroups
+from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import Record

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from windlass.base import cgroups
+from windlass.base.process_memory import proportional
 from windlass.core.deploy.workload import Usage
-from windlass.engines.process import cgroups, kernel
+from windlass.engines.process import kernel
 from windlass.engines.process.process_table import OwnedProcess
 from windlass.engines.process.records import Record
 
@@ -27,7 +29,7 @@ def looks_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
 def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
     checked only for those that look heavy."""
-    return record.memory << 20 < sum(kernel.proportional(process.stat.pid) for process in processes)
+    return record.memory << 20 < sum(proportional(process.stat.pid) for process in processes)
 
 
 def _resident(processes: Collection[OwnedProcess]) -> int:

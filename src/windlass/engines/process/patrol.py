@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from windlass.base.cgroups import Cgroups
 from windlass.base.log import log
 from windlass.engines.process import disk, exit_reason, kernel, memory
-from windlass.engines.process.cgroups import Cgroups
 from windlass.engines.process.disk import DiskShare, DiskWatch
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks

@@ -18,13 +18,15 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from windlass.base import cgroups
 from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launching
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
 from windlass.base.isolation.launching import Begun, Launcher
+from windlass.base.oom_score import INSTANCES
 from windlass.engines.engine import EngineError
-from windlass.engines.process import cgroups, kernel
+from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import prepare
 from windlass.engines.process.process_table import MARKS
@@ -59,7 +61,7 @@ class Spawner:
     def __init__(self, after: Sequence[str] = ()) -> None:
         """`after`: see `Launcher`."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
-        self._launcher = Launcher(after)
+        self._launcher = Launcher(INSTANCES, after)
 
     async def open(self) -> None:
         """Starts the launcher before its first request: something runs already."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import structs
 
+from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
@@ -16,7 +17,7 @@ from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines import unread_output
 from windlass.engines.engine import EngineError
-from windlass.engines.process import cgroups, disk, files, kernel, recorder
+from windlass.engines.process import disk, files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process

@@ -1,14 +1,17 @@
-"""Limits by cgroup v2, where a part of the tree is given to us.
+"""Limits by cgroups, where a part of the tree is given to us.
 
 It is given by systemd (`Delegate=yes`), by a container with a cgroup namespace of its own, or by an owner who
 is not root. Nothing is ever done to a tree that belongs to the system. Below what is given, Windlass itself
 moves into `windlass`, because a group that hands on controllers may not hold processes.
+
+Of cgroup v1, root makes groups below its own, as container engines do: that changes nothing of its own group.
+Only guests (build steps) get such groups.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,9 +19,12 @@ from typing import Final
 from windlass.base.isolation.isolation import MOST_PROCESSES
 from windlass.base.log import log
 
-_log = log("engines.process")
+_log = log("base.cgroups")
 _OWN: Final = "windlass"
 _PERIOD: Final = 100_000
+_UNLIMITED: Final = 1 << 60
+_GUEST_WEIGHT: Final = 50
+"""Processor weight of guests, of the usual 100."""
 
 
 class Cgroups:
@@ -53,6 +59,96 @@ class Cgroups:
         if "cpu" in self.controllers:
             (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
         return str(group)
+
+
+class GuestGroups:
+    """Groups that all guests of an organization share, each with limits of its own."""
+
+    def __init__(self, folder: Path, memory: int, processes: int) -> None:
+        """`folder` tells groups of several installations apart. `memory` is in MiB."""
+        self._folder, self._memory, self._processes = folder, memory, processes
+
+    def make(self, name: str) -> tuple[str, ...]:
+        """Returns the paths of the groups of this name; none where this machine has none for us."""
+        name = f"{self._prefix()}{name}"
+        base = find()
+        if base is None or "memory" not in _hand_on(base):  # version 1 may have it
+            return tuple(str(_make_v1(name, at, self._limits_v1())) for at in find_v1().values())
+        group = base / name
+        group.mkdir(exist_ok=True)
+        _write_if_there(group / "memory.max", str(self._memory << 20))
+        _write_if_there(group / "memory.swap.max", "0")
+        _write_if_there(group / "pids.max", str(self._processes))
+        _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
+        return (str(group),)
+
+    def left(self) -> Iterator[tuple[str, str]]:
+        """Yields the names of groups that are there, and their paths."""
+        prefix = self._prefix()
+        for base in filter(None, [find(), *find_v1().values()]):
+            for group in base.glob(f"{prefix}*"):
+                yield group.name.removeprefix(prefix), str(group)
+
+    def _prefix(self) -> str:
+        return f"guests.{self._folder.stat().st_ino:x}."
+
+    def _limits_v1(self) -> Mapping[str, str]:
+        return {
+            "memory.limit_in_bytes": str(self._memory << 20),
+            "memory.memsw.limit_in_bytes": str(self._memory << 20),
+            "pids.max": str(self._processes),
+            "cpu.shares": str(_GUEST_WEIGHT * 1024 // 100),
+        }
+
+
+def limits_memory(groups: Iterable[str]) -> bool:
+    """Returns whether the kernel holds one of these groups to a limit of memory."""
+    return any(
+        _limit(Path(group) / name) < _UNLIMITED
+        for group in groups
+        for name in ("memory.max", "memory.limit_in_bytes")
+    )
+
+
+def _limit(path: Path) -> int:
+    with suppress(OSError, ValueError):  # "max" is no number
+        return int(path.read_text())
+    return _UNLIMITED
+
+
+def memory_kills(groups: Iterable[str]) -> int:
+    """Returns how many processes of these groups the kernel has ended because of their limit of memory."""
+    return sum(
+        _numbers(Path(group) / name).get("oom_kill", 0)
+        for group in groups
+        for name in ("memory.events", "memory.oom_control")
+    )
+
+
+def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
+    """Returns our own groups of cgroup v1, by controller; none for users who may not divide them."""
+    found: dict[str, Path] = {}
+    with suppress(OSError):
+        lines = (line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines())
+        inner = {name: path for _, names, path in lines for name in names.split(",")}
+        for line in (proc / "mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            kind, _, options = after.split(" ", 2)
+            for name in {"cpu", "memory", "pids"} & set(options.split(",")) if kind == "cgroup" else ():
+                root, top = before.split()[3:5]
+                group = Path(os.path.normpath(f"{top}/{inner[name].removeprefix(root)}"))
+                if os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
+                    found[name] = group
+    return found
+
+
+def _make_v1(name: str, base: Path, limits: Mapping[str, str]) -> Path:
+    group = base / name
+    group.mkdir(exist_ok=True)
+    for file, value in limits.items():
+        if (group / file).exists():
+            _write_if_there(group / file, value)
+    return group
 
 
 def enter(group: str, pid: int) -> None:

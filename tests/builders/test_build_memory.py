@@ -1,0 +1,93 @@
+"""All steps of the builds of an organization have a limit of memory together, and end before services do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from windlass.base import cgroups
+from windlass.base.guests import Guests
+from windlass.base.isolation.isolation import Isolation, Mode
+from windlass.builders.builder import BuildError
+from windlass.builders.native.cells import BuildStep, Cells
+
+CHILDREN = """
+import os, time
+children = []
+for _ in range(8):
+    pid = os.fork()
+    if not pid:
+        taken = b"x" * (30 << 20)
+        time.sleep(4)
+        os._exit(0)
+    children.append(pid)
+    time.sleep(0.2)
+codes = [os.waitpid(pid, 0)[1] for pid in children if time.sleep(0.1) is None]
+raise SystemExit(any(codes))
+"""
+MODEST = CHILDREN.replace("30 << 20", "1 << 20").replace("sleep(4)", "sleep(1)")
+
+
+def cells(top: Path, mode: Mode = "auto", *, has_groups: bool) -> Cells:
+    home = top / "home"
+    home.mkdir()
+    guests = Guests(top, 150, has_groups=has_groups)
+    return Cells(Isolation(mode, top), "org", home, home, guests=guests)
+
+
+async def run(cells: Cells, script: str) -> int:
+    program = [sys.base_prefix + "/bin/python3", "-c", script]
+    step = BuildStep(program, cells.writable[0], {"PATH": "/usr/bin:/bin"}, {})
+    async with cells.running(step) as (process, _):
+        return await process.wait()
+
+
+@pytest.fixture(params=[True, False], ids=["control group", "weighed"])
+def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
+    if request.param:
+        groups = cgroups.GuestGroups(tmp_path, 100, 100).make("try")
+        is_limited = cgroups.limits_memory(groups)
+        for group in groups:
+            cgroups.remove(group)
+        if not is_limited:
+            pytest.xfail("no control group can be made on this machine")
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+async def test_steps_whose_children_take_all_memory_end_with_a_message(tmp_path, has_groups, mode):
+    with pytest.raises(BuildError, match=r"^Make the build need less memory, .* more than 150 MiB\.$"):
+        await run(cells(tmp_path, mode, has_groups=has_groups), CHILDREN)
+
+
+async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
+    assert await run(cells(tmp_path, has_groups=has_groups), MODEST) == 0
+
+
+async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
+    guests = Guests(tmp_path, 150)
+    async with guests.of("org") as organization:
+        groups = [Path(group) for group in organization.groups]
+        assert all(group.is_dir() for group in groups)
+    assert not any(group.exists() for group in groups)
+
+
+async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
+    groups = [Path(group) for group in cgroups.GuestGroups(tmp_path, 150, 100).make("gone")]
+    guests = Guests(tmp_path, 150)
+    async with guests.of("org") as organization:
+        guests.sweep()
+        assert not any(group.exists() for group in groups)
+        assert all(Path(group).is_dir() for group in organization.groups)
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+async def test_the_kernel_ends_steps_before_anything_else(tmp_path, mode):
+    made = cells(tmp_path, mode, has_groups=False)
+    # Without isolation, the score is set just after the program has begun.
+    script = "until grep -qx 800 /proc/self/oom_score_adj; do sleep 0.05; done"
+    step = BuildStep(["/bin/sh", "-c", script], made.writable[0], {"PATH": "/usr/bin:/bin"}, {})
+    async with made.running(step) as (process, _):
+        assert await process.wait() == 0
