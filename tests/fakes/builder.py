@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +95,8 @@ class FakeBuilder:
         self.makes = makes
         self.built: list[Order] = []
         self.kept: dict[tuple[str, str], Artifact] = {}
+        self.place = "fake"
+        """The folder of what it builds from now on."""
         self.lines: tuple[str, ...] = ()
         """Further lines of each build."""
         self.broken = ""
@@ -120,28 +122,32 @@ class FakeBuilder:
             await self.gate.wait()
         if self.broken:
             raise BuildError(self.broken)
-        artifact = Artifact(kind=self.makes, ref=f"fake/{order.key}", key=order.key, **self.names)
+        artifact = Artifact(kind=self.makes, ref=f"{self.place}/{order.key}", key=order.key, **self.names)
         self.kept[order.service, order.key] = artifact
         return artifact
 
     async def discard(self, service: str) -> None:
-        self.kept = {key: one for key, one in self.kept.items() if key[0] != service}
+        self._keep(lambda key: key[0] != service)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
         self.pruned.append(service)
-        self.kept = {key: one for key, one in self.kept.items() if key[0] != service or key[1] in keep}
+        self._keep(lambda key: key[0] != service or key[1] in keep)
 
     async def services(self) -> Collection[str]:
         return {service for service, _ in self.kept}
 
     async def sweep(self, erase: Collection[str]) -> None:
-        self.kept = {key: one for key, one in self.kept.items() if key[0] not in erase}
+        self._keep(lambda key: key[0] not in erase)
 
     async def set_aside(self, service: str, into: Path) -> None:
         """It keeps no files."""
 
     async def put_back(self, service: str, out: Path) -> None:
         """It keeps no files."""
+
+    def _keep(self, is_kept: Callable[[tuple[str, str]], bool]) -> None:
+        for key in [key for key in self.kept if not is_kept(key)]:
+            del self.kept[key]
 
 
 class FakeServers:

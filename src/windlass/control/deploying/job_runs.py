@@ -20,6 +20,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import fence
 from windlass.control.deploying.patience import PAUSE, PutOff
+from windlass.control.deploying.rebuilding import ask_to_rebuild
 from windlass.control.deploying.release import last_output
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
 from windlass.control.records.deployments import cancel_word, particulars
@@ -38,7 +39,7 @@ from windlass.core.deploy.runs import OPEN_RUNS, RunCommand, RunDetails, RunEven
 from windlass.core.deploy.workload import Outcome, Workload
 from windlass.core.words.masking import Mask
 from windlass.core.words.naming import enum_value
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.engine import ArtifactLost, EngineAway, EngineError
 from windlass.store import Claim, RunRow, Tx
 
 T = TypeVar("T")
@@ -165,6 +166,9 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
         outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
+    except ArtifactLost as error:
+        await _wait_for_build(task, str(error))
+        return
     except RunFailed as error:
         details = await task.write(partial(_give_up, message=str(error)))
         await task.ctx.point("run given up")
@@ -178,6 +182,30 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
         return
     await task.ctx.point("run ended")
     await _record(task, workload, outcome)
+
+
+async def _wait_for_build(task: RunTask, why: str) -> None:
+    """Has the version of a run built again, and lets the run wait for that. One that a deployment waits for
+    fails with it."""
+    failure = why if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
+    if failure is not None:
+        await _end(task, RunState.FAILED, failure or why)
+        return
+    raise PutOff(PAUSE, "The job is built again")
+
+
+async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
+    """Makes a run start what was built again, or asks for that. Returns how it failed."""
+    job, version = await tx.resources.get(run.job), await tx.deployments.get(run.deployment)
+    timetable = await tx.timetables.get(run.job)
+    if job is None or version is None or timetable is None:
+        return GONE
+    details.began = 0  # its time limit begins when it can start
+    await change_run(tx, replace(run, deployment=timetable.deployment), RunState.QUEUED, details)
+    if timetable.deployment != run.deployment or await tx.deployments.open(run.job):
+        return None
+    tried = await ask_to_rebuild(ctx, tx, job, version)
+    return particulars(tried).message if tried else None
 
 
 async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:

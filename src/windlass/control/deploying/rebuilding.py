@@ -10,7 +10,6 @@ from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.records.deployments import accept, particulars, status_of
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import Do
 from windlass.store import DeploymentRow, Row, Tx
 
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
@@ -26,18 +25,23 @@ async def rebuild(ledger: Ledger) -> str | None:
         await fence(tx, ledger.claim)
         status = await status_of(tx, service)
         serving = await tx.deployments.get(status.serving) if status.serving else None
-        tried = await _find_tried(tx, serving) if serving else None
-        if serving is None or tried is not None:
-            return particulars(tried).message if tried else ""
-        await accept(tx, service, Do.DEPLOY, _call(ctx, service), _version_of(serving))
-        return None
+        if serving is None:
+            return ""
+        tried = await ask_to_rebuild(ctx, tx, service, serving)
+        return particulars(tried).message if tried else None
 
-    failure = await ctx.store.write(change)
-    if failure is None:
-        ctx.logs.write(
-            service.id, ctx.clock.now(), "What was built for this service is gone: it is built again"
-        )
-    return failure
+    return await ctx.store.write(change)
+
+
+async def ask_to_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
+    """Asks for a deployment of a version whose build is gone. Asks for none if one was tried since that
+    version was deployed, and returns that one."""
+    tried = await _find_tried(tx, serving)
+    if tried is None:
+        do = ctx.kinds[service.family].deploys_by
+        await accept(tx, service, do, _call(ctx, service), _version_of(serving))
+        ctx.logs.write(service.id, tx.now, "What was built for this service is gone: it is built again")
+    return tried
 
 
 async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:

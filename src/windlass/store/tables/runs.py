@@ -48,7 +48,7 @@ RETURNING runs"""
 ADD: Final = f"""
 INSERT INTO run ({_COLUMNS}) VALUES ({places(len(RunRow.__struct_fields__))})
 ON CONFLICT DO NOTHING RETURNING id"""
-CHANGE: Final = "UPDATE run SET status = $1, body = $2 WHERE id = $3"
+CHANGE: Final = "UPDATE run SET status = $1, deployment = $2, body = $3 WHERE id = $4"
 # A deployment that has yet to read the end of its run would start another one.
 PURGE_FAILED: Final = f"""
 DELETE FROM run WHERE job = $1 AND status = 'FAILED' AND NOT EXISTS (
@@ -105,7 +105,7 @@ class RunChanges(RunTable):
         return bool(await self._session.all(ADD, *msgspec.structs.astuple(row)))
 
     async def change(self, row: RunRow) -> None:
-        await self._session.all(CHANGE, row.status, row.body, row.id)
+        await self._session.all(CHANGE, row.status, row.deployment, row.body, row.id)
 
     async def purge_failed(self, job: str) -> list[str]:
         """Deletes runs that failed, and that no deployment waits for; returns their ids."""
