@@ -39,6 +39,8 @@ async def main(folder: Path, reserve: int) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "none", data], check=True)
     async with inside(folder, disk_reserve_bytes=reserve) as there:
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
+        for _ in range(70):  # a server that has just started has no room yet
+            await writes(there, 200)
         quiet, filler = await there.application("sleeps"), await there.application("fills")
         seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
         if reserve:
@@ -47,8 +49,9 @@ async def main(folder: Path, reserve: int) -> None:
         else:
             await until(lambda: writes(there, 503))
         seen["stop"] = (await there.call("POST", f"{filler.path}/stop", {})).status
-        if reserve:
+        if seen["stop"] == 202:
             await filler.runs(0)
+            await until(lambda: writes(there, 200))
             seen["writes"] = [await writes(there, 200) for _ in range(5)]
         seen["neighbour"] = await quiet.running()
         print(json.dumps(seen), flush=True)

@@ -28,8 +28,10 @@ def test_an_application_that_fills_the_disk_from_its_home_is_ended_and_writes_go
     assert seen["neighbour"] == [[1, 0]]
 
 
-def test_without_a_reserve_it_fills_the_disk_and_cannot_be_stopped(tmp_path: Path):
-    assert fill(tmp_path, 0)["stop"] == 503
+def test_on_a_full_disk_a_service_can_be_stopped_and_its_neighbour_goes_on(tmp_path: Path):
+    seen = fill(tmp_path, 0)
+    assert seen["stop"] == 202
+    assert seen["neighbour"] == [[1, 0]]
 
 
 def fill(folder: Path, reserve: int) -> Any:

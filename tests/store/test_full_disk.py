@@ -16,7 +16,7 @@ from tests.store.changes import MEGABYTE, adds, fails_late, together
 from tests.store.stores import ORG, Place, names
 from tests.world import make_world
 from windlass.base.errors import Unavailable
-from windlass.store import Store, Write
+from windlass.store import Store, Write, sqlite
 from windlass.store.sqlite import SqliteStore
 
 
@@ -118,6 +118,23 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
             patched.setattr("os.statvfs", lambda path: full)
             ready = await world.get("/readyz")
             assert (ready.status, ready.message[:40]) == (503, "Make room on the disk of the data direct")
+            small = await world.post(path, {"name": "small"})
+            assert (small.status, small.message) == (503, ready.message)
+            assert (await world.call("DELETE", f"/project/{project}")).status == 204
         assert (await world.get("/readyz")).status == 200
         unbounded(world.installation.ctx.store)
         assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200
+
+
+@pytest.mark.parametrize("room", [0, 4 << 20], ids=["no room", "room"])
+async def test_the_file_keeps_room_for_changes_on_a_full_disk(embedded: Place, monkeypatch, room: int):
+    monkeypatch.setattr(sqlite, "_ROOM", room)
+    async with embedded.opened() as store:
+        for number in range(70):
+            await store.write(adds(f"n{number}"))
+        bounded(store, 0)
+        writes = (store.write(adds(f"m{number}", body=b"x" * 9_000)) for number in range(100))
+        outcomes = await together(*writes)
+        assert any(isinstance(outcome, Unavailable) for outcome in outcomes) == (not room)
+        assert isinstance(store, SqliteStore)
+        assert store._writer.pragma("integrity_check") == "ok"

@@ -177,6 +177,10 @@ class PostgresStore(GroupCommit):
             return "The database does not answer"
         return "" if row and row[0] == self._migrations else OUTDATED
 
+    def shortage(self) -> str:
+        """Returns nothing: the disk is that of another program, which refuses a change by itself."""
+        return ""
+
     @property
     def connections(self) -> Mapping[str, int]:
         idle = self._pool.get_idle_size()

@@ -50,6 +50,12 @@ _AWAY = (
 )
 _LEAST = 1 << 20
 """Free bytes below which a disk counts as full."""
+_ROOM = 4 << 20
+"""Bytes of the file that are kept free for changes that end something. Its log is as long."""
+_PLENTY = 16
+"""Free times the room, above which it is made."""
+_LOOK_EVERY = 64
+"""Groups of changes between two looks at that room."""
 _TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
@@ -227,6 +233,8 @@ class SqliteStore(GroupCommit):
             done = await self._run_all(self._session, self._tx, changes)
             self._reading.pause()
             await self._thread.run(self._writer.execute, "COMMIT")
+            if self.groups % _LOOK_EVERY == _LOOK_EVERY - 1:
+                await self._thread.run(self._keep_room)
         except apsw.Error as error:
             self._roll_back()
             raise Unavailable(
@@ -249,9 +257,29 @@ class SqliteStore(GroupCommit):
 
     async def trouble(self) -> str:
         await self.reads.counters.get("event")
-        if self._outage.lasts and _is_full(self._path.parent):
-            return "Make room on the disk of the data directory: it is full, and changes cannot be stored"
+        return self.shortage()
+
+    def shortage(self) -> str:
+        if _free(self._path.parent) < _LEAST:
+            return (
+                "Make room on the disk of the data directory, or stop or delete a service: the disk is full, "
+                "and other changes cannot be stored"
+            )
         return ""
+
+    def _keep_room(self) -> None:
+        """Keeps free pages in the file for changes that end something, which have to work on a full disk.
+        Makes them by a table that is stored as a whole before it is dropped: pages of a table that was made
+        and dropped in one transaction would have no place on the disk."""
+        write = self._writer.execute
+        with contextlib.suppress(apsw.Error):  # the group of changes was stored; the next look follows
+            free = self._writer.pragma("freelist_count") * self._writer.pragma("page_size")
+            if free < _ROOM // 2 and _free(self._path.parent) > _ROOM * _PLENTY:
+                self._writer.wal_checkpoint()  # so that the log begins again, and does not get longer
+                write("CREATE TABLE IF NOT EXISTS room (content BLOB)")
+                write("INSERT INTO room VALUES (zeroblob(?))", (_ROOM,))
+                self._writer.wal_checkpoint()
+                write("DROP TABLE room")
 
     @property
     def connections(self) -> Mapping[str, int]:
@@ -313,9 +341,10 @@ def _translate(error: apsw.ConstraintError) -> Exception:
     return NameTaken(str(error)) if twin else error
 
 
-def _is_full(folder: Path) -> bool:
+def _free(folder: Path) -> int:
+    """Returns the free bytes of a disk; 0 if it can have no more files."""
     facts = os.statvfs(folder)
-    return facts.f_bavail * facts.f_frsize < _LEAST or (facts.f_files > 0 and facts.f_favail == 0)
+    return 0 if facts.f_files and not facts.f_favail else facts.f_bavail * facts.f_frsize
 
 
 def _unreadable() -> Unavailable:

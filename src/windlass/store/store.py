@@ -49,6 +49,11 @@ class Store(Protocol):
         """Says why this server cannot store changes; empty if it can. Asks the database, in bounded time."""
         ...
 
+    def shortage(self) -> str:
+        """Says what to do if the disk has no room for changes but those that end something; empty if it has.
+        Waits for nothing."""
+        ...
+
     @property
     def connections(self) -> Mapping[str, int]:
         """The numbers of connections of the pool: in use, idle, and at most; empty without a pool."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass import control
+from windlass.base.errors import Unavailable
 from windlass.control.context.call import (
     PREPARING,
     Call,
@@ -61,6 +62,8 @@ class Dispatch:
 
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
         """Returns the reply, and true if it is that of an earlier request with the same key."""
+        if not call.operation.ends_something and (shortage := self._ctx.store.shortage()):
+            raise Unavailable(shortage)
         handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):
             await prepare(self._ctx, call)

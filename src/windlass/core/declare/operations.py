@@ -86,6 +86,11 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     description: str = ""
 
     @property
+    def ends_something(self) -> bool:
+        """True if it stops, cancels or deletes, which has to work on a full disk."""
+        return self.method == "DELETE" or self.path.rpartition("/")[2].startswith(("stop", "cancel"))
+
+    @property
     def body(self) -> type[Spec] | None:
         """The struct of the body. Those of PUT and PATCH are built when they are first needed: all of them
         would make each start longer."""

@@ -49,7 +49,7 @@ from windlass.engines.process import execute, files, kernel, listening, memory, 
 from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.execution import open_execution
 from windlass.engines.process.exit_reason import Pauses, as_outcome
-from windlass.engines.process.failures import away, not_erased
+from windlass.engines.process.failures import away, is_full, not_erased
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.orphans import Orphans
@@ -364,22 +364,41 @@ class ProcessEngine(EngineByHand):
     async def _remove(
         self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
     ) -> None:
+        try:
+            await self._note_and_remove(service, generation, indexes, grace)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # Their own files make the room that the records of their removal need.
+            for key in self._find(service, generation, indexes):
+                if record := self._records.read(key):
+                    await self._instances.end_and_empty(key, record.process)
+            await self._note_and_remove(service, generation, indexes, grace)
+
+    async def _note_and_remove(
+        self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
+    ) -> None:
         if indexes is None:
             # Written down first: who comes later with a call for one of these reads it, and who came earlier
             # is among the instances that are looked for next.
             generations = {key.generation for key in self._records.find(service)}
             self._records.removed.note(safe(service), generations if generation is None else [generation])
-        meant = [
-            key
-            for key in self._records.find(service)
-            if generation in (None, key.generation) and (indexes is None or key.index in indexes)
-        ]
+        meant = self._find(service, generation, indexes)
         results = await asyncio.gather(
             *(self._instances.remove(key, grace) for key in meant), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    def _find(
+        self, service: str, generation: int | None, indexes: Collection[int] | None
+    ) -> list[InstanceKey]:
+        return [
+            key
+            for key in self._records.find(service)
+            if generation in (None, key.generation) and (indexes is None or key.index in indexes)
+        ]
 
     async def _discard(self, service: str) -> None:
         await self._remove(service, None, None, _GRACE)

@@ -20,8 +20,13 @@ def not_erased(error: OSError) -> EngineError:
     return away(error)
 
 
+def is_full(error: OSError) -> bool:
+    """Returns whether the disk has no room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def away(error: OSError) -> EngineAway:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return disk_is_full()
     return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")
 

@@ -324,7 +324,7 @@ class Instances:
                 self._records.write(key, structs.replace(record, verdict=verdict))
                 await self._killer.end(home, record.process, record)
 
-    async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str) -> None:
+    async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str = "") -> None:
         """Ends a program, if it runs, and erases what it has written outside of volumes; its next start makes
         its folders again. Works on a full disk: nothing has to be written before there is room."""
         async with self._records.held(key) as home:
@@ -333,7 +333,7 @@ class Instances:
                 return
             await self._killer.end(home, seen, record)
             await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
-            if seen is not None:
+            if seen is not None and verdict:
                 self._records.write(key, structs.replace(record, verdict=verdict))
 
     async def _finish_removal(self, key: InstanceKey) -> None:
