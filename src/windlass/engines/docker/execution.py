@@ -42,17 +42,20 @@ class ExecutionFiles:
         self._folder = folder
         self._ending: asyncio.Task[None] | None = None
 
-    def begin(self, mark: str, container: str) -> int:
-        """Names a command, and returns the descriptor that holds it until it is closed."""
+    def begin(self, container: str) -> tuple[str, int]:
+        """Names a command. Returns its mark, and the descriptor that holds it until it is closed.
+
+        Waits for no lock: another server that takes a new file for one that was left may be paused."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / mark
         while True:
-            descriptor = filelock.open_lock_file(path)
-            filelock.wait_for(descriptor)
+            path = self._folder / secrets.token_hex(16)
+            descriptor = filelock.try_hold(path)
+            if descriptor is None:
+                continue
             if filelock.is_at(descriptor, path):
                 os.write(descriptor, container.encode())
-                return descriptor
-            os.close(descriptor)  # another server took it for one that was left
+                return path.name, descriptor
+            os.close(descriptor)
 
     def end(self, mark: str, descriptor: int) -> None:
         (self._folder / mark).unlink(missing_ok=True)
@@ -85,13 +88,13 @@ class DockerExecution:
     def __init__(self, docker: Docker, container: str, files: ExecutionFiles, *, has_terminal: bool) -> None:
         self._docker, self._container, self._files = docker, container, files
         self._has_terminal = has_terminal
-        self._mark = secrets.token_hex(16)
+        self._mark = ""
         self._open = AsyncExitStack()
         self._id = ""
 
     async def start(self, request: ExecutionRequest) -> None:
         """Starts the command. May raise an EngineError, and the failures of the Docker client."""
-        descriptor = self._files.begin(self._mark, self._container)
+        self._mark, descriptor = self._files.begin(self._container)
         self._open.callback(self._files.end, self._mark, descriptor)
         try:
             self._id = await self._create(request)

@@ -89,7 +89,9 @@ class InstanceStarter:
             await asyncio.to_thread(self._make, key, workload)
             record = structs.replace(record, made_at=self._clock.now())
         if record.once:
-            files.make_once(home, self._isolation.owner(key.service))
+            # Another server may hold the lock of the users.
+            owner = await asyncio.to_thread(self._isolation.owner, key.service)
+            files.make_once(home, owner)
         request = await self._spawn_request(key, home, workload, record, network)
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
