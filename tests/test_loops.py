@@ -35,6 +35,7 @@ async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World,
     loops = (
         (installation.worker, "run"), (installation.place_owner, "run"), (installation.routes, "run"),
         (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
+        (installation, "_note_sharing"),
         (installation.ctx.places, "keep_up"), (installation.key_rotation, "run"),
         (installation.routes, "watch_sites"), (installation.sampler, "run"),
         (installation.instance_check, "run"), (installation.audit_check, "run"),

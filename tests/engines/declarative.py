@@ -176,6 +176,10 @@ class DeclarativeEngine:
     ) -> ServiceAddress:
         return ServiceAddress(f"{service}.windlass-{environment}.svc", internal)
 
+    @property
+    def server_folder(self) -> str:
+        return ""
+
     async def shared_network(self) -> str:
         return ""
 

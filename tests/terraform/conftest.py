@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.repositories import Repository
+from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
 from tests.terraform.modules import MODULE, Service, needs_program
 from tests.whole import Place, Windlass, place
@@ -18,7 +19,12 @@ async def house() -> AsyncIterator[Place]:
     """A folder for a Windlass at a port that stays the same when it starts again, as runs expect it."""
     needs_program()
     async with place(
-        "process", port=free_port(), git_allow_local=True, stop_seconds=1, settle_seconds=0
+        "process",
+        port=free_port(),
+        git_allow_local=True,
+        network_allow=(MACHINE,),
+        stop_seconds=1,
+        settle_seconds=0,
     ) as made:
         yield made
 

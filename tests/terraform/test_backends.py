@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from tests.builders.repositories import Repository
+from tests.faults.witness import MACHINE
 from tests.free_ports import free_port
 from tests.terraform.conftest import new_environment
 from tests.terraform.modules import MODULE, Service, needs_program
@@ -53,11 +54,11 @@ def other_backend() -> Iterator[tuple[str, OtherBackend]]:
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((MACHINE, 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/state", kept
+        yield f"http://{MACHINE}:{server.server_port}/state", kept
     finally:
         server.shutdown()
         thread.join()

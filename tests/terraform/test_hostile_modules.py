@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from tests.whole import Place, place
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
-import base64, glob, json, os, urllib.error, urllib.request
+import base64, glob, http.client, json, os, socket
 asked = json.loads(os.environ["ASKED"])
-found = {"files": [], "environ": [], "states": {}, "written": []}
+found = {"files": [], "environ": [], "states": {}, "written": [], "ports": []}
 for top in asked["folders"]:
     for path, _, names in os.walk(top):
         for name in names:
@@ -41,15 +41,19 @@ for path in asked["written"]:
         found["written"].append(path)
     except OSError:
         pass
-address, password = os.environ["TF_HTTP_ADDRESS"], os.environ["TF_HTTP_PASSWORD"]
+header = base64.b64encode(("run:" + os.environ["TF_HTTP_PASSWORD"]).encode()).decode()
 for name, service in asked["states"].items():
-    url = f"{address.rsplit('/', 2)[0]}/{service}/state" if service else address
-    header = base64.b64encode(("run:" + password).encode()).decode()
-    request = urllib.request.Request(url, headers={"Authorization": "Basic " + header})
+    server = http.client.HTTPConnection("windlass")
+    server.sock = socket.socket(socket.AF_UNIX)
+    server.sock.connect(asked["socket"])
+    server.request("GET", f"/terraform-run/{service}/state", headers={"Authorization": "Basic " + header})
+    found["states"][name] = server.getresponse().status
+for port in asked["ports"]:
     try:
-        found["states"][name] = urllib.request.urlopen(request, timeout=10).status
-    except urllib.error.HTTPError as error:
-        found["states"][name] = error.code
+        socket.create_connection(("127.0.0.1", port), 2).close()
+        found["ports"].append(port)
+    except OSError:
+        pass
 print("FOUND" + json.dumps(found))
 """
 
@@ -74,11 +78,11 @@ def planted(folder: Path, name: str, main: str, **files: str) -> Repository:
     return repository
 
 
-async def found_by(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
+async def found_by(service: Service, asked: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Returns the things that the program of a module has found."""
     path = f"/environment/{service.environment}/environmentVariable"
-    await service.windlass.call("POST", path, {"key": "ASKED", "value": json.dumps(asked)})
     await service.make()
+    await service.windlass.call("POST", path, {"key": "ASKED", "value": json.dumps(asked())})
     done = await service.run()
     assert done["status"] == "SUCCEEDED", done
     for line in (await service.log()).splitlines():
@@ -119,17 +123,20 @@ async def test_a_module_reaches_nothing_of_the_server_and_of_others(
         kept = [str(path) for top in (house.folder, mirror) for path in top.rglob("*") if path.is_file()]
         found = await found_by(
             evil,
-            {
+            lambda: {
                 "folders": [str(house.folder), str(module.folder.parent / "victim")],
                 "secret_backwards": SECRET[::-1],
                 "written": kept,
-                "states": {"own": "", "other": victim.id, "nobody": environment},
+                "states": {"own": evil.id, "other": victim.id, "nobody": environment},
+                "socket": str(house.folder / "run/servers" / str(house.settings.port)),
+                "ports": [house.settings.port],
             },
         )
     assert any(path.endswith("main.tf") for path in found["files"]), "the control: its own files"
     assert [path for path in found["files"] if evil.id not in path] == []
     assert found["environ"] == []
     assert found["written"] == []
+    assert found["ports"] == [], "the machine has its port, and the run a network of its own"
     assert found["states"].pop("own") in (200, 404), "the control: it has a credential"
     assert found["states"] == {"other": 401, "nobody": 401}
     assert (mirror / "registry.test/acme/box/1.0.0/linux_amd64/program").read_text() == "of the operator"

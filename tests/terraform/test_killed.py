@@ -42,7 +42,7 @@ POINTS = [
 DOCKER = "unix:///var/run/docker.sock"
 COUNTED = """
 resource "terraform_data" "counted" {
-  provisioner "local-exec" { command = "echo applied >> $WINDLASS_VOLUME_TERRAFORM/book; sleep 1.5" }
+  provisioner "local-exec" { command = "echo applied >> $WINDLASS_VOLUME_TERRAFORM/book; sleep 2.5" }
 }
 output "made" { value = "yes" }
 """

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.builders.repositories import Repository
 from tests.free_ports import free_port
@@ -20,6 +21,8 @@ from tests.terraform.test_moved_states import SOURCE
 from tests.whole import place
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
+from windlass.config import Settings
+from windlass.control.context.place import Place
 from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
 from windlass.control.workloads import terraform_programs
 from windlass.launch.launcher import LaunchRefused
@@ -83,13 +86,17 @@ async def test_a_module_is_applied_although_the_server_that_started_it_is_gone(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     needs_program()
-    gone, port = nowhere(), free_port()
-    here = f"http://127.0.0.1:{port}"
+    port, address_at = free_port(), terraform_programs.address_at
+    servers: list[tuple[Settings, Place]] = []
+
+    def of_one_that_is_gone(settings: Settings, place: Place) -> str:
+        servers.append((settings, place))
+        return address_at(replace(settings, port=port + 1), place)
 
     async def others(*_: object) -> list[str]:
-        return [here]
+        return [address_at(*servers[0])]
 
-    monkeypatch.setattr(terraform_programs, "address_at", lambda *_: gone)
+    monkeypatch.setattr(terraform_programs, "address_at", of_one_that_is_gone)
     monkeypatch.setattr("windlass.control.kinds.terraform.other_addresses", others)
     repository = Repository(tmp_path / "repository").put({"infra/main.tf": MODULE})
     repository.commit("A module")

@@ -171,6 +171,12 @@ class Engine(Protocol):
         engine gives it none."""
         return ""
 
+    @property
+    def server_folder(self) -> str:
+        """The folder in which a workload that `calls_server` finds sockets of servers; empty if it finds them
+        by network."""
+        return ""
+
     async def start(self, notice: Notice, sink: Sink, missed: Missed = miss_nothing) -> None:
         """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...

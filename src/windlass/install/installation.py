@@ -24,6 +24,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.loops import keep_running
 from windlass.base.subprocesses import in_thread
+from windlass.base.unix_forwarder import UnixForwarder
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.console.files import find_file
@@ -48,6 +49,7 @@ from windlass.control.records.names import note_api_port, reserve_all
 from windlass.control.records.sole_organization import note_sharing
 from windlass.control.telling.audit_check import AuditCheck
 from windlass.control.telling.metrics import InstallationMetrics
+from windlass.control.workloads.terraform_programs import EVERYWHERE, run_socket_in
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
@@ -143,6 +145,7 @@ class Installation:
         """Services that go on when this has stopped, as far as the engine can tell."""
         self.marked_engine = ctx.places.local.engine.name
         """The engine that the mark of the data directory names."""
+        self._run_socket: UnixForwarder | None = None
         self._mark: mark.Mark | None = None
         """The last mark of the data directory."""
 
@@ -158,10 +161,9 @@ class Installation:
         if ctx.places.adopts:  # Some engines tell only now which one they are.
             await self.place_owner.take()
         await self.place_owner.look()
-        if ctx.ownership.is_owner:
-            await note_sharing(ctx)
         await self.key_rotation.look()
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
+        await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
         await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
@@ -179,11 +181,22 @@ class Installation:
             self.routes.run,
             self.routes.watch_sites,
             ctx.places.keep_up,
+            self._note_sharing,
         )
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
+    async def _open_run_socket(self) -> None:
+        """Has runs on this machine reach this server, whatever networks they have."""
+        settings = self.ctx.settings
+        if folder := self.ctx.places.local.engine.server_folder:
+            host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+            self._run_socket = UnixForwarder(run_socket_in(folder, settings.port), host, settings.port)
+            await self._run_socket.open()
+
     async def stop(self) -> None:
         self.stopping = True
+        if self._run_socket:
+            await self._run_socket.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -276,6 +289,11 @@ class Installation:
             self._changed = changed | self._changed
             self._something_changed.set()
             await asyncio.sleep(_REST)
+
+    async def _note_sharing(self) -> None:
+        """Once: to try what the machine supports takes a moment, which no start waits for."""
+        if self.ctx.ownership.is_owner:
+            await note_sharing(self.ctx)
 
     async def _note_uses(self) -> None:
         while True:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
+import os
+import socket
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,6 +26,8 @@ _SLOWEST, _SLOWEST_OF_SEVERAL = 60.0, 20.0
 """Seconds that a server may take to answer: one that is paused accepts connections and answers nothing."""
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
 _AWAY: Final = 503
+_BY_SOCKET: Final = "http+unix://"
+"""Begins an address that names a socket in the file system, quoted, in the place of a host."""
 
 
 class RunServer:
@@ -83,10 +89,11 @@ class RunServer:
         return self._ask(method, path, body, headers)
 
     def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        url, handlers = _way_to(self._urls[0])
         request = urllib.request.Request(  # noqa: S310 (the address is Windlass's own)
-            self._urls[0] + path, data=body or None, headers=dict(headers), method=method
+            url + path, data=body or None, headers=dict(headers), method=method
         )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *handlers)
         with opener.open(request, timeout=self._slowest) as answer:
             return bytes(answer.read())
 
@@ -95,6 +102,42 @@ class RunServer:
             return str(json.loads(error.read())["message"])
         except (ValueError, KeyError, TypeError, OSError):
             return f"{self._urls[0]} answers with status {error.code}, and not as Windlass does{self._advice}"
+
+
+def is_socket(url: str) -> bool:
+    """Returns whether an address is that of a socket in the file system, which the program cannot use."""
+    return url.startswith(_BY_SOCKET)
+
+
+def _way_to(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
+    """Returns an address for urllib, and what it needs besides to get there."""
+    if not is_socket(url):
+        return url, []
+    path, _, rest = url.removeprefix(_BY_SOCKET).partition("/")
+    return f"http://windlass/{rest}", [_BySocket(urllib.parse.unquote(path))]
+
+
+class _BySocket(urllib.request.HTTPHandler):
+    """Connects to a socket in the file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        path = self._path
+
+        class SocketConnection(http.client.HTTPConnection):
+            def connect(self) -> None:
+                self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                self.sock.settimeout(self.timeout)
+                folder = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)  # noqa: PTH120
+                try:  # the address of a socket must be short
+                    self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # noqa: PTH119
+                finally:
+                    os.close(folder)
+
+        return self.do_open(SocketConnection, request)
 
 
 def relay(server: RunServer) -> str:

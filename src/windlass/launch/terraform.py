@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
-from windlass.launch.run_server import RunServer, relay
+from windlass.launch.run_server import RunServer, is_socket, relay
 from windlass.launch.terraform_environment import RUN, TOKEN, program_environment
 from windlass.launch.terraform_plan import counts_in, planned_in
 
@@ -92,7 +92,8 @@ class TerraformRun:
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
         keeper = ""
         if self._uses_our_state:
-            keeper = relay(self.windlass) if self.windlass.are_several else urls[0]
+            needs_relay = self.windlass.are_several or is_socket(urls[0])
+            keeper = relay(self.windlass) if needs_relay else urls[0]
         self._environment = program_environment(variables, request, self.data, keeper)
         self._output = ""
         self._process: subprocess.Popen[bytes] | None = None

@@ -12,7 +12,7 @@ from importlib import resources
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
@@ -40,7 +40,7 @@ _COMMANDS: Final = {
     "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
     "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
 }
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104
+EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104
 _NOT_REACHED: Final = (
     "engine: containers do not reach this server, which listens on {host} alone, and runs keep their state "
     "there: ask the operator to set containers_url to an address that they reach, or host to 0.0.0.0"
@@ -70,7 +70,14 @@ def address_at(settings: Settings, place: Place) -> str:
     """Returns the address of this server for runs at a place; raises Invalid if they do not reach it."""
     if place.takes == "image":
         return address_for_containers(settings, place.engine.server_host)
+    if folder := place.engine.server_folder:
+        return f"http+unix://{quote(str(run_socket_in(folder, settings.port)), safe='')}"
     return _address(settings, "127.0.0.1")
+
+
+def run_socket_in(folder: str, port: int) -> Path:
+    """Returns the socket of a server in the folder that runs see. Servers of one machine differ in ports."""
+    return Path(folder) / str(port)
 
 
 def known_address(settings: Settings, place: Place) -> str:
@@ -184,7 +191,7 @@ def _image(settings: Settings, spec: Terraform) -> str:
 
 def _address(settings: Settings, here: str) -> str:
     """Returns the address of this server, where its machine is known as `here`."""
-    host = here if settings.host in _EVERYWHERE else settings.host
+    host = here if settings.host in EVERYWHERE else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 

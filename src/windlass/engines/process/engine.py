@@ -279,6 +279,10 @@ class ProcessEngine(EngineByHand):
             routed.append(RoutedAddress(ports.HOST, former))
         return routed
 
+    @property
+    def server_folder(self) -> str:
+        return str(self._starter.server_folder)
+
     async def shared_network(self) -> str:
         return await asyncio.to_thread(self._isolation.why_shared_network)
 

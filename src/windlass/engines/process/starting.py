@@ -56,6 +56,7 @@ class InstanceStarter:
         self.spawner = Spawner(self._after)
         self.networks = Networks(records.folder, isolation, lambda: self.spawner)
         self.own = kernel.myself()
+        self.server_folder = records.folder / "servers"
 
     def reopen(self) -> None:
         self.spawner = Spawner(self._after)
@@ -104,7 +105,7 @@ class InstanceStarter:
         """Returns the network of an instance. One that began without a network, by an earlier version, gets
         none: others find it at ports of this machine."""
         began_without = record.cell is not None and "network" not in record.cell
-        if began_without or workload.calls_server or not await self.networks.is_offered():
+        if began_without or not await self.networks.is_offered():
             return None
         if workload.direct:
             await self._places.learn(key.service)
@@ -139,7 +140,11 @@ class InstanceStarter:
         home, cache = self._records.home(key), self._records.caches / key.service
         return self._isolation.cell(
             key.service,
-            readable=(*files.built_folders(Path(workload.artifact.ref)), *path),
+            readable=(
+                *files.built_folders(Path(workload.artifact.ref)),
+                *path,
+                *([self.server_folder] if workload.calls_server else ()),
+            ),
             writable=files.writable(home, workload, self._records.volumes, cache, once=once),
             temporary=home / "tmp",
             network=network,

@@ -1,0 +1,45 @@
+"""A socket in the file system leads to a port of the machine, whoever left one there before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from windlass.base.unix_forwarder import UnixForwarder, short
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def ask(path: Path) -> bytes:
+    with short(path) as address:
+        reader, writer = await asyncio.open_unix_connection(address)
+    writer.write(b"hello")
+    writer.write_eof()
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_the_socket_of_a_killed_server_is_replaced_and_that_of_a_later_one_stays(tmp_path, port):
+    path = tmp_path / ("deep" * 30) / "socket"
+    killed, later = UnixForwarder(path, "127.0.0.1", 1), UnixForwarder(path, "127.0.0.1", port)
+    await killed.open()
+    assert await ask(path) == b"", "nothing listens at its port"
+    await later.open()
+    assert await ask(path) == b"HELLO"
+    await killed.close()
+    assert await ask(path) == b"HELLO"
+    await later.close()
+    assert not path.exists()
