@@ -13,8 +13,9 @@ from tests.loopback import receiver
 from tests.world import World, make_world
 from windlass.base.errors import Unavailable
 from windlass.builders.git import Git, GitCommit, GitError, GitSource
+from windlass.control.context import git_reader
 from windlass.control.context.call import Reading, handler_of
-from windlass.control.context.git_reader import MOST, MOST_OF_ONE, LimitedGitReader
+from windlass.control.context.git_reader import MOST, MOST_OF_ONE, SPARE, LimitedGitReader
 from windlass.families import registry
 
 
@@ -106,8 +107,28 @@ async def test_all_organizations_together_have_a_bound(git: Silent):
     await turned()
     git.answers.set()
     results = await asyncio.gather(*asking, return_exceptions=True)
-    assert git.most == MOST
-    assert sum(isinstance(result, Unavailable) for result in results) == 20 - MOST
+    assert git.most == MOST + SPARE
+    assert sum(isinstance(result, Unavailable) for result in results) == 20 - MOST - SPARE
+
+
+@pytest.mark.parametrize(("spare", "is_served"), [(SPARE, True), (0, False)])
+async def test_two_organizations_with_all_their_reads_leave_one_for_another(
+    git: Silent, monkeypatch: pytest.MonkeyPatch, spare: int, is_served: bool
+):
+    monkeypatch.setattr(git_reader, "SPARE", spare)
+    listings = LimitedGitReader(git)
+
+    def asks(org: str, name: str) -> asyncio.Task[Any]:
+        return asyncio.create_task(listings.commits(org, "service", GitSource(f"https://git.example/{name}")))
+
+    taken = [asks(org, str(number)) for org in ("mallory", "eve") for number in range(10)]
+    await turned()
+    other = asks("ada", "shop")
+    await turned()
+    assert other.done() is not is_served, "without a place it is refused at once"
+    git.answers.set()
+    await asyncio.gather(*taken, other, return_exceptions=True)
+    assert isinstance(other.exception(), Unavailable) is not is_served
 
 
 async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):

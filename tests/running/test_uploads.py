@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.builders.test_uploads import entry, link, packed
 from tests.running.deployments import deploy, deployment
 from tests.running.uploads import FOLDER, OTHER, announced, begun, sent, uploaded
 from tests.world import World
-from windlass.control.context.upload_files import CHECKED, StoredUpload
+from windlass.control.context.upload_files import CHECKED, StoredUpload, UploadFiles
 
 
 @pytest.fixture
@@ -265,14 +266,38 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
     uploads = world.installation.ctx.uploads
     id = await begun(world, app)
     await sent(world, app, id, FOLDER)
-    for _ in range(CHECKED):
-        await uploads.checks.acquire()
+    others = [AsyncExitStack() for _ in range(CHECKED)]
+    for other in others:
+        await other.enter_async_context(uploads.checking("another"))
     completed = asyncio.ensure_future(world.post(f"/application/{app}/upload/{id}/complete"))
     while "Wait until" not in (await sent(world, app, id, b"x", len(FOLDER))).message:
         assert not completed.done()
     assert (await world.get(f"/application/{app}/upload/{id}"))["state"] == "OPEN"
-    uploads.checks.release()
+    await others[0].aclose()
     assert (await completed)["state"] == "READY"
+
+
+@pytest.mark.parametrize(("org", "is_next"), [("ada", True), ("mallory", False)])
+async def test_archives_of_one_organization_are_not_all_checked_before_one_of_another(tmp_path, org, is_next):
+    uploads, ends = UploadFiles(tmp_path), [asyncio.Event() for _ in range(20)]
+
+    async def check(name: str, end: asyncio.Event) -> None:
+        async with uploads.checking(name):
+            await end.wait()
+
+    first = [asyncio.create_task(check("mallory", end)) for end in ends]
+    await asyncio.sleep(0)
+    over = asyncio.Event()
+    over.set()
+    other = asyncio.create_task(check(org, over))
+    await asyncio.sleep(0)
+    ends[0].set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert other.done() is is_next
+    for task in (*first, other):
+        task.cancel()
+    await asyncio.gather(*first, other, return_exceptions=True)
 
 
 @pytest.mark.parametrize("is_inside", [True, False], ids=["inside", "outside"])

@@ -25,6 +25,8 @@ LOOK_SECONDS: Final = 60.0
 """A look at the files of a commit fetches all of them."""
 MOST, MOST_OF_ONE = 8, 4
 """Reads at a time, in all and of one organization."""
+SPARE = 4
+"""Reads besides, for organizations that have none under way."""
 
 
 T = TypeVar("T")
@@ -107,7 +109,8 @@ class LimitedGitReader:
         self, key: ReadKey, ask: Callable[[GitSource], Awaitable[object]], seconds: float
     ) -> RunningRead:
         by_org = Counter(running.org for running in self._running.values())
-        if by_org.total() >= MOST or by_org[key.org] >= MOST_OF_ONE:
+        most = MOST if by_org[key.org] else MOST + SPARE
+        if by_org.total() >= most or by_org[key.org] >= MOST_OF_ONE:
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},

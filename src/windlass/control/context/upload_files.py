@@ -10,10 +10,11 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from windlass.base import filelock
 from windlass.base.errors import Conflict, Unavailable
@@ -70,8 +71,16 @@ class UploadFiles:
     def __init__(self, folder: Path, reserve: int = 0) -> None:
         """`reserve`: bytes of the disk that archives leave free."""
         self._folder, self._reserve = folder, reserve
-        self.checks = asyncio.Semaphore(CHECKED)
-        """Held while an archive is read to its end."""
+        self._checks = asyncio.Semaphore(CHECKED)
+        self._checks_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def checking(self, org: str) -> AsyncIterator[None]:
+        """Held while an archive is read to its end. Further archives of an organization wait behind those of
+        others."""
+        own = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
+        async with own, self._checks:
+            yield
 
     def path(self, upload: UploadIdentity) -> Path:
         path = self._folder / upload.parent / upload.id

@@ -147,7 +147,7 @@ async def check_content(ctx: Context, call: Call) -> None:
         )
     with ctx.uploads.writing(row):
         try:
-            async with ctx.uploads.checks:
+            async with ctx.uploads.checking(row.org):
                 content = await in_thread(_examine, ctx.uploads.path(row), spec, limits_of(ctx.settings))
         except UploadError as error:
             # The bytes are wrong: they have to be sent again.
