@@ -138,6 +138,7 @@ async def _engine(
             calls=calls,
             build_memory=settings.build_memory,
             build_processes=settings.build_processes,
+            disk_reserve=settings.disk_reserve_bytes,
         )
         return engine, builder
     if chosen == DOCKER:

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from windlass import config
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.bounded import BoundedCalls
+from windlass.base.disk_reserve import Amount, DiskWatch, measure
 from windlass.base.guests import Guests
 from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
 from windlass.base.isolation.steps import NetworkOfSteps, StepLauncher, no_network
@@ -41,6 +43,7 @@ from windlass.builders.native.cache_limits import CacheLimits
 from windlass.builders.native.caches import BuildCaches, CacheStore
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.plain_files import take_files
+from windlass.builders.native.reserve import check_room, within_reserve
 from windlass.builders.native.shared_builds import SharedBuilds
 from windlass.builders.native.toolchains import Toolchains
 from windlass.builders.native.tools import Tools
@@ -69,12 +72,14 @@ class NativeBuilder:
         calls: BoundedCalls | None = None,
         build_memory: int = 0,
         build_processes: int = MOST_PROCESSES,
+        disk_reserve: int = 0,
     ) -> None:
         """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
         variables that name proxies, certificates and registries; the default is the environment. `fetches`:
         toolchains that the machine lacks come from registries. `network`: that of each step. `calls` read
         the files of commits. `build_memory` (MiB) and `build_processes` are limits of all steps of an
-        organization together."""
+        organization together. `disk_reserve`: bytes of the disk that builds leave free."""
+        self._disk_reserve = disk_reserve
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
@@ -101,6 +106,7 @@ class NativeBuilder:
                 say("This was built before, and is used again.")
                 return artifact
             with _in_plain_words():
+                await check_room(self._folder, self._disk_reserve)
                 if order.settings.builder == FILES:
                     return await subprocesses.in_thread(
                         take_files, ArtifactStore(self._folder, order.service), order, say
@@ -150,8 +156,17 @@ class NativeBuilder:
         async with _aside() as held:
             folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
+            began = time.time()
+
+            def written() -> Amount:
+                return measure([folder]) + measure([caches.shared, caches.own], began)
+
             with caches.trusted_at_the_end():
-                return await self._build_with(caches, order, store, folder, say, held)
+                return await within_reserve(
+                    self._build_with(caches, order, store, folder, say, held),
+                    DiskWatch(self._folder, self._disk_reserve),
+                    written,
+                )
 
     def _begin(
         self, order: Order, store: ArtifactStore, say: Say, held: ExitStack

@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from windlass.base.disk_reserve import DiskShare, Room
 from windlass.core.deploy.workload import Outcome
-from windlass.engines.process.disk import DiskShare, Room
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import Record
 

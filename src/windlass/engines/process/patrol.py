@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from windlass.base import disk_reserve
 from windlass.base.cgroups import Cgroups
+from windlass.base.disk_reserve import DiskShare, DiskWatch
 from windlass.base.log import log
-from windlass.engines.process import disk, exit_reason, kernel, memory
-from windlass.engines.process.disk import DiskShare, DiskWatch
+from windlass.engines.process import exit_reason, kernel, memory
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
@@ -41,12 +42,12 @@ class Patrol:
         orphans: Orphans,
         networks: Networks,
         weigh_every: float,
-        disk_reserve: int,
+        reserve: int,
     ) -> None:
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
-        self._disk = DiskWatch(records.folder, disk_reserve)
+        self._disk = DiskWatch(records.folder, reserve)
         self._has_found = False
         self._heard = -1
         self._was_reading = False
@@ -138,7 +139,7 @@ class Patrol:
             for key in self._records.find()
             if (record := self._records.known(key))
         }
-        key = disk.heaviest(room, uses)
+        key = disk_reserve.heaviest(room, uses)
         record = None if key is None else self._records.known(key)
         if key is not None and record is not None:
             verdict = exit_reason.filled_the_disk(uses[key], room)
@@ -155,8 +156,8 @@ class Patrol:
         own = [home / name for name in names(home) if name != "app"]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
         return DiskShare(
-            disk.measure([*own, self._records.caches / key.service])
-            + disk.measure([home / "app"], record.made_at / 1000)
-            + disk.unlinked(pids, home),
-            disk.measure([self._records.volumes / key.service], time.time() - _RECENT),
+            disk_reserve.measure([*own, self._records.caches / key.service])
+            + disk_reserve.measure([home / "app"], record.made_at / 1000)
+            + disk_reserve.unlinked(pids, home),
+            disk_reserve.measure([self._records.volumes / key.service], time.time() - _RECENT),
         )

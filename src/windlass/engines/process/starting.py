@@ -11,13 +11,14 @@ from msgspec import structs
 
 from windlass.base import cgroups
 from windlass.base.clock import Clock
+from windlass.base.disk_reserve import has_room_to_start
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
 from windlass.core.deploy.workload import Workload
 from windlass.engines import unread_output
 from windlass.engines.engine import EngineError
-from windlass.engines.process import disk, files, kernel, recorder
+from windlass.engines.process import files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.failures import disk_is_full
 from windlass.engines.process.kernel import Process
@@ -98,7 +99,7 @@ class InstanceStarter:
 
     def _check_room(self) -> None:
         """Raises EngineAway while the disk is full but for the last of its reserve."""
-        if not disk.has_room_to_start(self._records.folder, self._disk_reserve):
+        if not has_room_to_start(self._records.folder, self._disk_reserve):
             raise disk_is_full()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from windlass.engines.process import disk, files
-from windlass.engines.process.disk import Amount, DiskShare, DiskWatch, Room
+from windlass.base import disk_reserve
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, Room
+from windlass.engines.process import files
 
 MIB = 1 << 20
 
@@ -48,26 +49,26 @@ def use(own: int = 0, changed: int = 0, *, files: int = 0, is_hidden: bool = Fal
     ],
 )
 def test_the_instance_that_holds_most_is_ended_if_that_helps(seen, uses, ended):
-    assert disk.heaviest(seen, uses) == ended
+    assert disk_reserve.heaviest(seen, uses) == ended
 
 
 def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
     deep = tmp_path / "home" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "zeros").write_bytes(bytes(MIB))
-    assert MIB <= disk.measure([tmp_path]).bytes < 2 * MIB
-    assert disk.measure([tmp_path]).files == 4
-    assert disk.measure([tmp_path], since=time.time() + 9) == Amount()
-    assert disk.measure([tmp_path / "none"]) == Amount()
+    assert MIB <= disk_reserve.measure([tmp_path]).bytes < 2 * MIB
+    assert disk_reserve.measure([tmp_path]).files == 4
+    assert disk_reserve.measure([tmp_path], since=time.time() + 9) == Amount()
+    assert disk_reserve.measure([tmp_path / "none"]) == Amount()
 
 
 def test_an_open_file_without_a_name_is_measured(tmp_path: Path):
     with (tmp_path / "zeros").open("wb") as file:
         file.write(bytes(MIB))
         file.flush()
-        assert disk.unlinked([os.getpid()], tmp_path) == Amount()
+        assert disk_reserve.unlinked([os.getpid()], tmp_path) == Amount()
         (tmp_path / "zeros").unlink()
-        assert disk.unlinked([os.getpid()], tmp_path) == Amount(MIB, 1)
+        assert disk_reserve.unlinked([os.getpid()], tmp_path) == Amount(MIB, 1)
 
 
 def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch):
@@ -75,13 +76,13 @@ def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch)
     for _ in range(25):
         os.mkdir("d" * 200)  # noqa: PTH102 (longer than a path may be)
         os.chdir("d" * 200)
-    assert disk.measure([tmp_path]).is_hidden
+    assert disk_reserve.measure([tmp_path]).is_hidden
 
 
 def test_a_reserve_is_a_twentieth_of_a_small_disk_in_bytes_and_in_files(tmp_path: Path):
-    for seen in disk.rooms(tmp_path, 1 << 50):
+    for seen in disk_reserve.rooms(tmp_path, 1 << 50):
         assert seen.reserve == pytest.approx(seen.whole / 20, abs=1)
-    assert not any(seen.reserve for seen in disk.rooms(tmp_path, 0))
+    assert not any(seen.reserve for seen in disk_reserve.rooms(tmp_path, 0))
 
 
 def test_measures_that_end_nothing_are_rare_until_more_is_written(tmp_path: Path):

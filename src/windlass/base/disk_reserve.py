@@ -1,4 +1,4 @@
-"""Measures the disk: its room and its reserve, what an instance holds of it, and which instance holds most.
+"""Measures the disk: its room and its reserve, what an instance or a build holds of it, and who holds most.
 
 The room is counted in bytes and in files (inodes), as a disk can run out of either.
 """
@@ -85,6 +85,10 @@ def rooms(folder: Path, wanted: int) -> list[Room]:
 
 def has_room_to_start(folder: Path, wanted: int) -> bool:
     return all(room.free >= room.reserve // _LAST for room in rooms(folder, wanted))
+
+
+def is_short(folder: Path, wanted: int) -> bool:
+    return any(room.free < room.reserve for room in rooms(folder, wanted))
 
 
 class DiskWatch:

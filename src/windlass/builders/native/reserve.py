@@ -1,0 +1,50 @@
+"""Keeps builds from filling the disk: none begins below its reserve, and one that uses it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch, heaviest, is_short
+from windlass.base.subprocesses import in_thread
+from windlass.builders.builder import BuildError
+
+T = TypeVar("T")
+
+_EVERY: Final = 1.0
+_SHORT: Final = (
+    "Ask the operator for room, or to lower disk_reserve_bytes: the disk of the machine that runs Windlass "
+    "has no more than its reserve, and nothing is built."
+)
+_FILLED: Final = (
+    "Make the build write less, or ask the operator for room: it was ended, because it used the reserve of "
+    "the disk (disk_reserve_bytes)."
+)
+
+
+async def check_room(folder: Path, reserve: int) -> None:
+    """Raises a BuildError if the disk has no more than its reserve."""
+    if await in_thread(is_short, folder.parent, reserve):
+        raise BuildError(_SHORT)
+
+
+async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:
+    """Runs a build. Ends it if the disk gets short of its reserve, and the build holds much of it."""
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait([task], timeout=_EVERY))[0]:
+            room = watch.shortage()
+            if room is None or not watch.is_due(room):
+                continue
+            began = time.monotonic()
+            share = DiskShare(await in_thread(measure), Amount())
+            if heaviest(room, {"build": share}):
+                raise BuildError(_FILLED)
+            watch.postpone(room, time.monotonic() - began)
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,45 @@
+"""Builds on a disk that is short of its reserve."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.base import disk_reserve
+from windlass.base.disk_reserve import Room
+from windlass.core.deploy.build_settings import BuildSettings
+
+MIB = 1 << 20
+FILES = {"requirements.txt": "", "main.py": "", "Procfile": "web: python main.py\n"}
+WRITES = "python -c \"open('zeros', 'wb').write(bytes({size})); import time; time.sleep({seconds})\""
+
+
+def short_after(monkeypatch, looks: int) -> None:
+    """The disk is short of its reserve after so many looks."""
+    seen = iter(range(looks))
+
+    def rooms(folder, wanted):
+        free = 900 * MIB if next(seen, None) is not None else 200 * MIB
+        return [Room("bytes", free, whole=1000 * MIB, reserve=500 * MIB)]
+
+    monkeypatch.setattr(disk_reserve, "rooms", rooms)
+
+
+async def test_nothing_is_built_below_the_reserve(site, monkeypatch):
+    short_after(monkeypatch, 0)
+    said = await site.refused(FILES)
+    assert said.startswith("Ask the operator for room, or to lower disk_reserve_bytes: ")
+
+
+async def test_a_build_that_uses_the_reserve_is_ended(site, monkeypatch):
+    short_after(monkeypatch, 1)
+    command = WRITES.format(size=20 * MIB, seconds=100)
+    said = await site.refused(FILES, settings=BuildSettings(build_command=command))
+    assert said.startswith("Make the build write less, or ask the operator for room: it was ended, ")
+
+
+@pytest.mark.slow
+async def test_a_build_that_writes_little_goes_on_while_others_use_the_reserve(site, monkeypatch):
+    short_after(monkeypatch, 1)
+    command = WRITES.format(size=MIB, seconds=1.5)
+    artifact = await site.build(FILES, settings=BuildSettings(build_command=command))
+    assert site.run(artifact) == ""
