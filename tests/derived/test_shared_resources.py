@@ -1,0 +1,171 @@
+"""What services and organizations share below the API has a bound, and a test that one cannot take all of it.
+
+Executors, threads and semaphores are found in the code: a new one fails here until a row says who shares it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Final, NamedTuple
+
+import pytest
+
+TOP: Final = Path(__file__).parents[2]
+CODE: Final = TOP / "src" / "windlass"
+NOT_OF_THE_SERVER: Final = {"cli", "demo", "launch"}
+"""Packages whose programs run for one person or one service."""
+POOLS: Final = {
+    "ThreadPoolExecutor",
+    "ProcessPoolExecutor",
+    "Thread",
+    "CommitThread",
+    "Semaphore",
+    "BoundedSemaphore",
+}
+
+
+class SharedResource(NamedTuple):
+    shared_by: str
+    bound: str
+    """What bounds it, as a name of the code."""
+    test: str
+    """The test of a pair that may not take it from each other: `file::name`, below `tests`."""
+    pools: tuple[str, ...] = ()
+    """The modules in which it is an executor, a thread or a semaphore."""
+
+
+ROWS: Final = {
+    "memory and processes of build steps": SharedResource(
+        "organizations on one place",
+        "windlass.base.guests:Guests",
+        "builders/test_build_memory.py::test_steps_whose_children_take_all_memory_end_with_a_message",
+    ),
+    "the thread that starts build steps": SharedResource(
+        "organizations on one place",
+        "windlass.config.settings:Settings.parallel_deployments",
+        "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
+        ("base.isolation.steps",),
+    ),
+    "processes, memory and time of detection": SharedResource(
+        "organizations on one server",
+        "windlass.base.bounded:CallLimits",
+        "test_bounded_calls.py::test_endless_calls_of_an_organization_hold_up_its_own_alone",
+        ("base.bounded.calls",),
+    ),
+    "reads of repositories": SharedResource(
+        "organizations on one server",
+        "windlass.control.context.git_reader:SPARE",
+        "hostile/test_listings.py::test_two_organizations_with_all_their_reads_leave_one_for_another",
+    ),
+    "checks of archives": SharedResource(
+        "organizations on one server",
+        "windlass.control.context.upload_files:CHECKED",
+        "running/test_uploads.py::test_archives_of_one_organization_are_not_all_checked_before_one_of_another",
+        ("control.context.upload_files",),
+    ),
+    "slots of deployments": SharedResource(
+        "organizations on one place",
+        "windlass.config.settings:Settings.parallel_deployments",
+        "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
+    ),
+    "the queue of work": SharedResource(
+        "clusters of one server",
+        "windlass.store.turns:OrganizationQueue",
+        "running/test_places_apart.py::test_without_a_queue_of_its_own_a_hanging_engine_would_hold_up_the_others",
+    ),
+    "places for streams": SharedResource(
+        "tokens and organizations on one server",
+        "windlass.api.quota:StreamQuota",
+        "hostile/test_stream_quota.py::test_an_organization_with_all_the_streams_that_it_gets_leaves_room_for_another",
+    ),
+    "commands in instances": SharedResource(
+        "tokens and organizations on one server",
+        "windlass.api.executions:MOST",
+        "running/test_executions.py::test_commands_of_one_caller_leave_places_for_others",
+    ),
+    "connections and descriptors of public ports": SharedResource(
+        "addresses of visitors",
+        "windlass.base.http_in.bounds:ROOM",
+        "hostile/test_connections.py::test_one_address_may_not_have_all_places",
+    ),
+    "memory for answers that nobody reads": SharedResource(
+        "addresses of visitors",
+        "windlass.base.http_in.bounds:ROOM",
+        "hostile/test_connections.py::test_unread_answers_do_not_pile_up",
+    ),
+    "requests": SharedResource(
+        "tokens",
+        "windlass.config.settings:Settings.rate_limit",
+        "derived/test_budget.py::test_tokens_do_not_spend_each_others_budgets",
+    ),
+    "connections of the kernel": SharedResource(
+        "environments on one machine",
+        "windlass.base.isolation.isolation:NetworkRules.connections",
+        "hostile/test_networks.py::test_an_environment_cannot_fill_the_table_of_connections_of_the_machine",
+    ),
+    "room on the disk": SharedResource(
+        "services on one machine",
+        "windlass.config.settings:Settings.disk_reserve_bytes",
+        "test_disk_reserve.py::test_the_instance_that_holds_most_is_ended_if_that_helps",
+    ),
+    "ports": SharedResource(
+        "environments on one machine",
+        "windlass.base.isolation.isolation:NetworkRules",
+        "hostile/test_networks.py::test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it",
+    ),
+    "lookups of names": SharedResource(
+        "all that is under way, each in a thread of its own",
+        "windlass.base.addresses:in_a_thread",
+        "test_addresses.py::test_lookups_at_silent_servers_delay_no_other_name",
+        ("base.addresses",),
+    ),
+}
+
+OF_ONE: Final = {
+    "base.commit_thread": "the class of the thread below",
+    "base.subprocesses": "jobs of one caller",
+    "builders.docker.context": "one build",
+    "control.services.registry_images": "one request",
+    "control.telling.delivery": "one webhook",
+    "engines.process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
+    "store.sqlite": "commits, in order; budgets of requests bound them",
+}
+"""Pools that need no pair: who uses them, or why nobody can hold them."""
+
+
+def pools() -> Iterator[str]:
+    """Yields the modules of the server that make an executor, a thread or a semaphore."""
+    for file in CODE.rglob("*.py"):
+        parts = file.relative_to(CODE).with_suffix("").parts
+        if parts[0] not in NOT_OF_THE_SERVER and _makes_a_pool(ast.parse(file.read_text())):
+            yield ".".join(parts)
+
+
+def _makes_a_pool(tree: ast.Module) -> bool:
+    called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    names = (call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in called)
+    return any(name in POOLS for name in names)
+
+
+def test_each_pool_of_the_server_has_a_row():
+    known = {pool for row in ROWS.values() for pool in row.pools}
+    assert not known & OF_ONE.keys()
+    assert {*pools()} == known | OF_ONE.keys()
+
+
+def test_a_new_pool_is_found():
+    assert _makes_a_pool(ast.parse("import asyncio\nroom = asyncio.Semaphore(2)"))
+    assert not _makes_a_pool(ast.parse("room = 2"))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_shared_has_a_bound_and_a_test(name: str):
+    row = ROWS[name]
+    assert row.shared_by
+    assert resolve_name(row.bound) is not None
+    file, _, test = row.test.partition("::")
+    tree = ast.parse((TOP / "tests" / file).read_text())
+    assert test in {getattr(node, "name", "") for node in tree.body}
