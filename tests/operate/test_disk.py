@@ -24,10 +24,12 @@ def look(tmp_path, monkeypatch):
     for number in range(20):
         (builds / "cache" / "small" / str(number)).touch()
 
-    def found(free, files=MANY, of=MANY):
-        facts = SimpleNamespace(f_bavail=free // 4096, f_frsize=4096, f_favail=files, f_files=of)
+    def found(free, files=MANY, of=MANY, reserve=0):
+        facts = SimpleNamespace(
+            f_bavail=free // 4096, f_frsize=4096, f_blocks=100 * GIB // 4096, f_favail=files, f_files=of
+        )
         monkeypatch.setattr(os, "statvfs", lambda path: facts)
-        return disk(tmp_path, tmp_path)
+        return disk(tmp_path, tmp_path, reserve)
 
     return found
 
@@ -64,3 +66,11 @@ def test_a_disk_without_files_left_is_told_with_the_folders_that_have_most_files
 
 def test_a_disk_with_room_is_not_measured(look):
     assert look(5 * GIB).found == "5.0 GiB free"
+
+
+def test_a_disk_short_of_its_reserve_is_told_with_the_setting(look):
+    assert look(4 * GIB, reserve=4 * GIB).level == "ok"
+    told = look(3 * GIB, reserve=4 * GIB)
+    assert told.level == "warn"
+    assert told.advice.startswith("make room: less than the reserve (disk_reserve_bytes) is free")
+    assert look(3 * GIB, reserve=0).level == "ok"

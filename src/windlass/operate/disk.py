@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.disk_reserve import is_short
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
@@ -40,15 +41,23 @@ class UsedSpace(Struct):
     files: int = 0
 
 
-def disk(folder: Path, nearest: Path) -> Finding:
-    """`nearest` is the data directory, or the nearest folder above it that is there."""
+_RESERVE: Final = (
+    "make room: less than the reserve (disk_reserve_bytes) is free, so that the engine process builds "
+    "nothing and ends the service that holds most"
+)
+
+
+def disk(folder: Path, nearest: Path, reserve: int) -> Finding:
+    """`nearest` is the data directory, or the nearest folder above it that is there. `reserve`: bytes of the
+    disk that services leave free."""
     facts = os.statvfs(nearest)
     free = facts.f_bavail * facts.f_frsize
     files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit of files
     space = f"{free / GIB:.1f} GiB free"
     if files < _ENOUGH_FILES:
         space += f", and {files} more files"
-    if free >= _ENOUGH and files >= _ENOUGH_FILES:
+    short = is_short(nearest, reserve)
+    if free >= _ENOUGH and files >= _ENOUGH_FILES and not short:
         return ok("Disk", space)
     taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
     if taken:
@@ -56,6 +65,8 @@ def disk(folder: Path, nearest: Path) -> Finding:
     deleted = "while nothing is built, builds/cache, git and work can be deleted"
     if free < _SCANT or files < _SCANT_FILES:
         return fail("Disk", space, f"make room: without it nothing more can be stored; {deleted}")
+    if short:
+        return warn("Disk", space, f"{_RESERVE}; {deleted}")
     return warn("Disk", space, f"make room soon: builds and logs need some; {deleted}")
 
 
