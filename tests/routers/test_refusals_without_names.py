@@ -19,7 +19,7 @@ ROOT = Path(windlass.__file__).parent
 OWN = {
     "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED", "min(both)", "name", "door",
     "route.external", "route.title", "error.strerror or error", "log_file", "self._process",
-    "self._folder / LOG", "change.door", "held.host", "held.port",
+    "self._folder / LOG", "change.door", "held.host", "held.port", "advice",
 }  # fmt: skip
 """Expressions in messages that are about the service that asks, or about the gateway."""
 FILES = [
