@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.routers.sites import FILES, SCRIPT, made, written
+from windlass.base import disk_reserve
+from windlass.base.disk_reserve import Room
 from windlass.routers.builtin.site_pages import LoadedSite, SitePage
 from windlass.routers.sites import publish as publishing
 from windlass.routers.sites import store as storing
@@ -243,6 +245,17 @@ async def test_a_release_that_was_cut_off_is_made_again(tmp_path):
     assert await store.find("shop", release)
     await store.prune("shop", {release})
     assert [entry.name for entry in (tmp_path / "sites/shop").iterdir()] == [release]
+
+
+async def test_no_release_is_put_in_place_below_the_reserve_of_the_disk(tmp_path, monkeypatch):
+    store = SiteStore(tmp_path / "sites", 1 << 20)
+    short = [Room("bytes", free=0, whole=100 << 20, reserve=1 << 20)]
+    with monkeypatch.context() as patched:
+        patched.setattr(disk_reserve, "rooms", lambda folder, wanted: short)
+        with pytest.raises(PublishError, match="Ask the operator for room, or to lower disk_reserve_bytes"):
+            await put(store, FILES)
+    assert not list((tmp_path / "sites/shop").iterdir())
+    await put(store, FILES)
 
 
 async def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -217,8 +217,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     disk_reserve_bytes: Annotated[
         int,
         _says(
-            "Bytes that services and builds of the engine process leave free on the disk, at most a "
-            "twentieth of it; below, the service that holds most of it is ended, and nothing is built",
+            "Bytes that sites, and services and builds of the engine process, leave free on the disk, at "
+            "most a twentieth of it; below, the service that holds most of it is ended, and nothing is built",
             ge=0,
             le=2**50,
         ),

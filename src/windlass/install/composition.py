@@ -112,7 +112,7 @@ def assemble(
         variable_digests=VariableDigests(store.reads),
         out=out,
         work=folder.absolute() / "work",
-        sites=SiteStore(folder.absolute() / SITES),
+        sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
         uploads=UploadFiles(folder.absolute() / UPLOADS, settings.upload_reserve_bytes),
         routing=Routing(),
         server=own.server,

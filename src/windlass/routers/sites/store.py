@@ -20,6 +20,7 @@ import msgspec
 
 from windlass.base.atomic_files import move, sync_file_system
 from windlass.base.cleanup import on_failure
+from windlass.base.disk_reserve import is_short
 from windlass.base.erasing import erase
 from windlass.base.locks import Locks
 from windlass.base.private import private_folder
@@ -39,9 +40,16 @@ def release_name(artifact: str, settings: SiteSettings) -> str:
     return hashlib.sha256(inputs).hexdigest()[:32]
 
 
+_SHORT: Final = (
+    "Ask the operator for room, or to lower disk_reserve_bytes: the disk of the machine that runs Windlass "
+    "has no more than its reserve, and no site is put in place"
+)
+
+
 class SiteStore:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, reserve: int = 0) -> None:
+        """`reserve`: bytes of the disk that sites leave free."""
+        self._folder, self._reserve = folder, reserve
         self._locks = Locks()
 
     def at(self, service: str, release: str) -> Path:
@@ -71,6 +79,8 @@ class SiteStore:
             into = self._new(service)
             try:
                 await in_thread(private_folder, into)
+                if await in_thread(is_short, into, self._reserve):
+                    raise PublishError(_SHORT)
                 return await in_thread(self._put, service, release, await export(into), settings)
             except OSError as error:
                 raise PublishError(_reason(error)) from error
