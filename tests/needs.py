@@ -23,6 +23,7 @@ INSTALLED_BY: Final = {
     "node": "apt-get install nodejs",
     "npm": "apt-get install npm",
     "openssl": "apt-get install openssl",
+    "pasta": "apt-get install passt",
     "php": "apt-get install php-cli",
     "promtool": "bash .ci/promtool",
     "ssh": "apt-get install openssh-client",

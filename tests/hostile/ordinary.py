@@ -23,6 +23,7 @@ def main(command: list[str]) -> None:
         mount("--make-rprivate", "/")
         for prefix in dict.fromkeys((sys.base_prefix, sys.prefix, REPOSITORY)):
             open_way(Path(prefix))
+        open_tun()
         user = pwd.getpwnam(USER)
         os.setgroups([])
         os.setgid(user.pw_gid)
@@ -39,6 +40,20 @@ def open_way(prefix: Path) -> None:
         mount("-t", "tmpfs", "-o", "mode=755", "none", str(closed))
         prefix.mkdir(parents=True)
         mount("--bind", aside, str(prefix))
+        subprocess.run(["umount", aside], check=True)
+
+
+def open_tun() -> None:
+    """Gives all users the device of pasta, as udev does."""
+    tun = Path("/dev/net/tun")
+    if not tun.exists() or tun.stat().st_mode & stat.S_IWOTH:
+        return
+    with tempfile.TemporaryDirectory() as aside:
+        mount("-t", "tmpfs", "-o", "mode=755,dev", "none", aside)
+        made = Path(aside, "tun")
+        os.mknod(made, stat.S_IFCHR | 0o666, tun.stat().st_rdev)
+        made.chmod(0o666)
+        mount("--bind", str(made), str(tun))
         subprocess.run(["umount", aside], check=True)
 
 

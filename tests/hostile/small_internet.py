@@ -1,7 +1,8 @@
 """A machine in a network of its own with a small internet beside it, where an engine runs hostile programs.
 
-Run as a program: `python -m tests.hostile.small_internet FOLDER networks|shared`. It prints what each attempt
-of an instance came to, as JSON. Nothing of it reaches the machine on which the tests run.
+Run as a program: `python -m tests.hostile.small_internet FOLDER networks|shared [USER…]`. It prints what each
+attempt of an instance came to, as JSON. `USER…` begins a command that runs the engine as another user. The
+machine on which the tests run is reached by none of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,7 +30,12 @@ from windlass.base.isolation.reaching import open_connection
 
 PUBLIC, PRIVATE, OPENED, METADATA = "203.0.113.9", "10.99.0.1", "10.98.0.1", "169.254.169.254"
 PUBLIC_6 = "2001:db8:9::1"
-MACHINE = "192.0.2.1"
+MACHINE, LATER = "192.0.2.1", "192.0.2.77"
+"""Addresses of the machine: the second one it gets once networks are there."""
+CHOSEN = 7009
+"""The port from which an instance sends by UDP."""
+INSIDE = "SMALL_INTERNET"
+"""The variable that is set once this process is on that machine."""
 PORT, GATEWAY = 7001, 7002
 MOST, MANY = 20, 30
 """Connections that an environment may have, and those that are tried."""
@@ -49,11 +56,12 @@ print("serves", flush=True)
 
 TRIES = """
 import json, os, socket, time
-def reach(kind, address, port):
+def reach(kind, address, port, own=0):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as tried:
             tried.settimeout(2)
+            tried.bind(("", own))
             tried.connect((address, port))
             if kind == "udp":
                 tried.send(b"hello")
@@ -161,9 +169,12 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
         address = await engine.neighbour_address(HOME, VICTIM, "victim", 7001)
         made = await station.apply(victim)
         await station.hears("serves")
+        (folder / "later").touch()
+        await until(has_later_address)
         attempts = {
             "public": ("tcp", PUBLIC, PORT),
             "public by udp": ("udp", PUBLIC, PORT),
+            "public by udp from a port of its choice": ("udp", PUBLIC, PORT, CHOSEN),
             "public by ipv6": ("tcp", PUBLIC_6, PORT),
             "private": ("tcp", PRIVATE, PORT),
             "private by udp": ("udp", PRIVATE, PORT),
@@ -171,6 +182,7 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
             "metadata": ("tcp", METADATA, PORT),
             "loopback of the machine": ("tcp", "127.0.0.1", PORT),
             "address of the machine": ("tcp", MACHINE, PORT),
+            "later address of the machine": ("tcp", LATER, PORT),
             "address of the machine by udp": ("udp", MACHINE, PORT),
             "address of the machine by ipv6": ("tcp", "2001:db8:9::2", PORT),
             "gateway of the machine": ("tcp", MACHINE, GATEWAY),
@@ -195,8 +207,33 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
         found["victim"] = (await reader.read()).decode()
         writer.close()
         found["address"] = address.host
+        found["ports by udp"] = bound_by_udp()
         await engine.sweep(await engine.services())
     return found
+
+
+def add_later_address(folder: Path) -> None:
+    """Gives the machine one more address once the engine asks for it, as another process that may."""
+    if os.fork():
+        return
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    while not (folder / "later").exists():
+        time.sleep(0.05)
+    ip("address", "add", f"{LATER}/32", "dev", "eth0")
+    os._exit(0)
+
+
+async def has_later_address() -> bool:
+    with socket.socket() as tried, suppress(OSError):
+        tried.bind((LATER, 0))
+        return True
+    return False
+
+
+def bound_by_udp() -> list[int]:
+    """Returns the UDP ports that programs of the machine hold."""
+    lines = Path("/proc/net/udp").read_text().splitlines()[1:]
+    return [int(line.split()[1].partition(":")[2], 16) for line in lines]
 
 
 async def said(station: Station, count: int) -> bool:
@@ -204,6 +241,14 @@ async def said(station: Station, count: int) -> bool:
 
 
 if __name__ == "__main__":
-    begin_machine()
-    print("RESULT " + json.dumps(asyncio.run(attack(Path(sys.argv[1]), networks=sys.argv[2] == "networks"))))
+    _, place, mode, *as_user = sys.argv
+    if os.environ.get(INSIDE) is None:
+        begin_machine()
+        add_later_address(Path(place))
+        os.environ[INSIDE] = "1"
+        if as_user:
+            again = [sys.executable, "-m", "tests.hostile.small_internet", place, mode]
+            # Not instead of this process: the kernel lets only root end its children.
+            os._exit(subprocess.run([*as_user, *again], check=False).returncode)
+    print("RESULT " + json.dumps(asyncio.run(attack(Path(place), networks=mode == "networks"))))
     os._exit(0)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import inside
+from windlass.base.isolation import calls, inside
 from windlass.engines.process.process_table import count
 
 pytestmark = pytest.mark.slow
@@ -190,7 +190,7 @@ def test_namespaces_that_a_program_has_made_below_those_of_its_cell_are_not_ente
         for _ in range(levels):
             if ctypes.CDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC):
                 os._exit(1)
-            inside._map(ours[0], *ours)
+            calls.map_user(ours[0], *ours)
         os.write(made[1], b"!")
         os.read(go[0], 1)
         os._exit(0)

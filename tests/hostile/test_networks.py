@@ -6,14 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hostile.small_internet import MANY, MOST
+from tests.hostile.small_internet import CHOSEN, MANY, MOST
+from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
+pytestmark = needs_root
 SECONDS = 100
 CLOSED = "closed: "
 SHARED = {
@@ -22,6 +26,7 @@ SHARED = {
     "metadata",
     "loopback of the machine",
     "address of the machine",
+    "later address of the machine",
     "address of the machine by udp",
     "address of the machine by ipv6",
 }
@@ -31,21 +36,29 @@ SHARED = {
 @pytest.fixture(scope="module", autouse=True)
 def _needs_networks():
     if not Isolation("auto", Path("/nowhere"), rules=NetworkRules()).has_networks():
-        pytest.skip("needs root, and a kernel with network namespaces, veth and nf_tables")
+        pytest.skip("needs a kernel with network namespaces, veth and nf_tables")
+
+
+@pytest.fixture(
+    scope="module", params=["root", pytest.param("ordinary", marks=[needs("pasta"), pytest.mark.slow])]
+)
+def found(request):
+    """The answers to each attempt, with Windlass as root and as an ordinary user."""
+    return attempts("networks", ordinary_user() if request.param == "ordinary" else ())
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return attempts(tmp_path_factory.mktemp("networks"), "networks")
+def shared():
+    return attempts("shared")
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    return attempts(tmp_path_factory.mktemp("shared"), "shared")
+def attempts(mode: str, as_user: Sequence[str] = ()) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        return _attempts([sys.executable, "-m", "tests.hostile.small_internet", folder, mode, *as_user])
 
 
-def attempts(folder: Path, mode: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.hostile.small_internet", str(folder), mode]
+def _attempts(command: Sequence[str]) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=dict(os.environ))
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, done.stderr
@@ -56,7 +69,11 @@ def attempts(folder: Path, mode: str) -> dict[str, Any]:
 @pytest.mark.parametrize("who", ["neighbour", "stranger"])
 def test_an_instance_reaches_public_networks_and_what_the_operator_opened(found, who):
     reached = {name for name, answer in found[who].items() if answer == "internet"}
-    assert reached == {"public", "public by udp", "opened"}
+    assert reached == {"public", "public by udp", "public by udp from a port of its choice", "opened"}
+
+
+def test_an_instance_that_sends_by_udp_chooses_no_port_of_the_machine(found):
+    assert CHOSEN not in found["ports by udp"]
 
 
 @pytest.mark.parametrize("who", ["neighbour", "stranger"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from msgspec import Struct, field
 
@@ -199,6 +199,10 @@ async def isolation_in_use(settings: Settings) -> Isolation | None:
     return await in_thread(isolation_of, settings)
 
 
+LEAD_OUT: Final = "install pasta (package passt), then restart Windlass"
+"""Advice where networks of instances lead to no others."""
+
+
 def concerns(isolation: Isolation) -> list[str]:
     """Returns warnings for the operator about missing isolation."""
     if isolation.mode == "off":
@@ -213,6 +217,8 @@ def concerns(isolation: Isolation) -> list[str]:
             "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
             f"not have here: {parts}"
         )
+    if why := isolation.why_no_exit():
+        warnings.append(f"Services reach no public address ({why}): {LEAD_OUT}")
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
         warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "

@@ -19,7 +19,14 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.docker.machine import server_host_of
 from windlass.engines.process import kernel
 from windlass.engines.process.records import pods_without_network, unknown_records
-from windlass.install.parts import choose_engine, docker_at, isolation_of, kept_engine, process_folder
+from windlass.install.parts import (
+    LEAD_OUT,
+    choose_engine,
+    docker_at,
+    isolation_of,
+    kept_engine,
+    process_folder,
+)
 from windlass.operate.build_cache import build_cache
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
@@ -150,6 +157,9 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield warn("Isolation", lacks, part.advice)
     if not isolation.has_networks():
         return
+    if why := isolation.why_no_exit():
+        reach = f"services reach no public address ({why}), and build steps share the machine's network"
+        yield warn("Isolation", reach, LEAD_OUT)
     if pods := await asyncio.to_thread(pods_without_network, process_folder(settings)):
         shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
         advice = "deploy these services again; runs of Terraform share it always"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,30 @@ import pytest
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
 from tests.engines.stations import Station, ask, until, wanted
-from tests.needs import needs_root
+from tests.needs import needs, needs_root, ordinary_user
+from windlass.base.isolation.isolation import Isolation, NetworkRules
 
-pytestmark = needs_root
 PORT = 8000
+OF_USERS = Path(__file__).with_name("networks_of_users.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_networks():
+    if not Isolation("auto", Path("/nowhere"), rules=NetworkRules()).has_networks():
+        pytest.skip("needs a kernel with network namespaces, veth and nf_tables")
+
+
+@pytest.mark.slow
+@needs_root
+@needs("pasta")
+def test_all_of_it_holds_for_an_ordinary_user():
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        tried = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
+        tried += ["-k", "not for_an_ordinary_user"]
+        command = [*ordinary_user(), *tried, f"--basetemp={folder}/made", __file__, str(OF_USERS)]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": folder})
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 def kept(rig, name):

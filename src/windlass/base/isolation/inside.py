@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, landlock, mounts, network
 from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.network import NetworkKeeper
 
 SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
 _FILES: Final = 65_536
@@ -45,15 +46,13 @@ def namespaces(cell: Cell) -> int:
 
 def enter(cell: Cell) -> None:
     """Creates the namespaces and mounts of a cell. Only child processes are in the process namespace."""
-    outside = os.geteuid(), os.getegid()
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
-    before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC) if "network" in cell else -1
-    calls.unshare(namespaces(cell))
+    if "network" in cell:  # first: the cell has no right over it then
+        network.enter(cell["network"])
+    outside = os.geteuid(), os.getegid()
+    calls.unshare(namespaces(cell) & ~calls.CLONE_NEWNET)
     if cell["identity"] == "namespace":
-        _map(cell["inner"], *outside)
-    if "network" in cell:
-        network.arrange(cell["network"], before)
-        os.close(before)
+        calls.map_user(cell["inner"], *outside)
     if cell["mounts"]:
         mounts.arrange(cell)
 
@@ -63,21 +62,35 @@ def join(cell: Cell, process: int) -> None:
 
     Refuses namespaces that a program of the cell has created: they could show us anything while we still have
     our rights. They belong to a user namespace that the program had to create first, so checking that one is
-    enough.
+    enough: it would be deeper than that of the cell.
     """
     flags = namespaces(cell)
     opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
     signal.pidfd_send_signal(process, 0)  # it is alive, so the process id is still its own
     ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     theirs = opened.get(calls.CLONE_NEWUSER, ours)
-    owners = [fcntl.ioctl(file, _GET_USER) for flag, file in opened.items() if file != theirs]
     above = ours if theirs == ours else fcntl.ioctl(theirs, _GET_PARENT)
-    if not _same(above, ours) or not all(_same(owner, theirs) for owner in owners):
+    of_networks = above if _has_nested_network(cell) else None
+    top = above if of_networks is None else fcntl.ioctl(of_networks, _GET_PARENT)
+    expected = {flag: theirs for flag, file in opened.items() if file != theirs}
+    if of_networks is not None:
+        expected[calls.CLONE_NEWNET] = of_networks
+    owners = {flag: fcntl.ioctl(opened[flag], _GET_USER) for flag in expected}
+    if not _same(top, ours) or not all(_same(owners[flag], expected[flag]) for flag in expected):
         raise OSError("it has left its cell for namespaces of its own")
+    if of_networks is not None:
+        calls.join(of_networks, calls.CLONE_NEWUSER)
+        calls.join(opened[calls.CLONE_NEWNET], calls.CLONE_NEWNET)
+        os.close(opened.pop(calls.CLONE_NEWNET))
     for flag, file in opened.items():
         calls.join(file, flag)
-    for file in {*opened.values(), *owners, above, ours}:
+    for file in {*opened.values(), *owners.values(), top, above, ours}:
         os.close(file)
+
+
+def _has_nested_network(cell: Cell) -> bool:
+    """Returns whether its network belongs to the user namespace above its own."""
+    return "network" in cell and bool(NetworkKeeper.read(cell["network"]["outer"]).maker)
 
 
 def _namespace(process: int, name: str) -> int:
@@ -88,19 +101,6 @@ def _namespace(process: int, name: str) -> int:
 
 def _same(first: int, other: int) -> bool:
     return os.path.samestat(os.fstat(first), os.fstat(other))
-
-
-def _map(inner: int, uid: int, gid: int) -> None:
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{inner} {uid} 1"),
-        ("gid_map", f"{inner} {gid} 1"),
-    ):
-        file = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(file, text.encode())
-        finally:
-            os.close(file)
 
 
 def make_first(cell: Cell) -> None:

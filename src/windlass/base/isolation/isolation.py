@@ -55,7 +55,7 @@ _MEANING: Final = {
     ),
     "network": (
         "a network of its own",
-        "run Windlass as root, on a kernel with network namespaces, veth and nf_tables",
+        "use a kernel with network namespaces, veth and nf_tables, which this user may use",
     ),
 }
 CLOSED: Final = (
@@ -166,16 +166,24 @@ class Isolation:
         """Returns whether each instance has a network of its own."""
         return self._rules is not None and self.mode != "off" and self._findings()["network"]
 
+    def makes_networks_as_user(self) -> bool:
+        """Returns whether networks belong to a user namespace, since an ordinary user has no other."""
+        return self.has_networks() and self._findings()["identity"] == "namespace"
+
+    def why_no_exit(self) -> str:
+        """Returns why instances with networks of their own reach no public address; empty if they do."""
+        return self._findings().get("exit", "") if self.has_networks() else ""
+
     def why_shared_network(self) -> str:
         """Returns why instances share the network of the machine; empty if each has one of its own."""
         if self.has_networks():
             return ""
         return "isolation is off" if self.mode == "off" else self._why()["network"]
 
-    def trunk(self) -> CellNetwork:
-        """Returns the network that leads from all environments to others."""
+    def trunk(self, maker: str) -> CellNetwork:
+        """Returns the network that leads from all environments to others. `maker`: see `CellNetwork`."""
         rules = self._rules or NetworkRules()
-        return CellNetwork(
+        trunk = CellNetwork(
             kind="trunk",
             resolvers=resolvers(),
             open=list(rules.open),
@@ -183,6 +191,9 @@ class Isolation:
             ports=[port for port in rules.ports if port],
             most=8 * rules.connections,
         )
+        if maker:
+            trunk["maker"] = maker
+        return trunk
 
     def hub(self, trunk: str, *, joins: bool) -> CellNetwork:
         """Returns the network of an environment. `joins`: its instances reach each other."""

@@ -1,18 +1,25 @@
 """The process that keeps a network: it sleeps as long as its file names it.
 
 So it ends with its installation, whatever becomes of that: its folder erased, the file lost, another process
-started in its place.
+started in its place. The keeper of an ordinary user's trunk also makes sockets for the server (making.py),
+and another process like it runs pasta, which leads from that trunk to the machine.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import time
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, network
+from windlass.base.isolation.making import SocketMaker
+from windlass.base.isolation.netlink import Netlink
+from windlass.base.isolation.network import CellNetwork, NetworkKeeper
 
 _LOOK_EVERY: Final = 2.0
 _SCORE: Final = "-900"
@@ -20,32 +27,52 @@ _SCORE: Final = "-900"
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
 _OF_TRUNKS: Final = 1 << 12 | 1 << 21
-"""NET_ADMIN, SYS_ADMIN: a trunk removes what it has on the machine."""
+"""NET_ADMIN, SYS_ADMIN: a trunk removes what it has on the machine, or makes sockets in networks and guards
+the machine."""
+_LED_OUT_WITHIN: Final = 3.0
+_LOOK_OFTEN: Final = 0.005
+_PAUSES: Final = (0.5, 30.0)
+"""Seconds between an end of pasta and its next start: the shortest and the longest."""
 
 
-def keep(file: str, *, leads_out: bool) -> NoReturn:
-    """Called in the network that is kept. The server, our parent, is in that of the machine. `leads_out`: it
-    is a trunk."""
+def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
+    """Called in the network that is kept. The server, our parent, is in that of the machine. `routes`: see
+    `network.enter`."""
     os.chdir("/")
-    machine = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    os.dup2(machine, _STREAMS)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
         os.dup2(null, stream)
-    os.closerange(_STREAMS + 1, _MOST_OPEN)
+    maker = None
+    if routes is not None:  # before the server goes on, and has pasta lead out
+        network.guard_own_addresses(kept, routes.own_networks())
+        maker = SocketMaker(kept["maker"])
+        _close_others(routes.fileno(), maker.fileno())
+    elif kept["kind"] != "exit":
+        _close_others()
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 (it may be refused)
         score.write(_SCORE)
-    kept = _OF_TRUNKS if leads_out else 0
-    calls.bound_capabilities(kept)
-    calls.keep_capabilities(kept)
+    is_trunk = kept["kind"] == "trunk"
+    machine = None
+    if is_trunk and routes is None:
+        machine = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    rights = _OF_TRUNKS if is_trunk else 0
+    calls.bound_capabilities(rights)
+    calls.keep_capabilities(rights)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
-    interface = network.interface_of_trunk() if leads_out else ""
-    while _names_us(file):
-        time.sleep(_LOOK_EVERY)
-    if interface:
-        with network.inside(_STREAMS):
-            network.close_trunk(interface)
+    if kept["kind"] == "exit":
+        _lead_out(file, kept)
+    elif routes is not None and maker is not None:
+        _make_sockets(file, kept, routes, maker)
+    else:
+        _sleep(file, machine)
     os._exit(0)
+
+
+def _close_others(*kept: int) -> None:
+    """Closes all but the streams and these; the server goes on then."""
+    edges = [_STREAMS - 1, *sorted(kept), _MOST_OPEN]
+    for before, after in pairwise(edges):
+        os.closerange(before + 1, after)
 
 
 def _names_us(file: str) -> bool:
@@ -54,3 +81,78 @@ def _names_us(file: str) -> bool:
             return bool(json.load(named)["pid"] == os.getpid())
     except (OSError, ValueError):
         return False
+
+
+def _sleep(file: str, machine: int | None) -> None:
+    """`machine` is the network in which a trunk has something that ends with it."""
+    interface = "" if machine is None else network.interface_of_trunk()
+    while _names_us(file):
+        time.sleep(_LOOK_EVERY)
+    if machine is not None:
+        with network.inside(machine):
+            network.close_trunk(interface)
+
+
+def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, maker: SocketMaker) -> None:
+    maker.watch(routes.fileno())
+    look_at = 0.0
+    while time.monotonic() < look_at or _names_us(file):
+        if time.monotonic() >= look_at:
+            look_at = time.monotonic() + _LOOK_EVERY
+        if maker.serve(_LOOK_EVERY):
+            network.guard_own_addresses(trunk, routes.own_networks())
+
+
+def _lead_out(file: str, kept: CellNetwork) -> None:
+    """Runs pasta, again whenever it ends, until the trunk ends. The first instance is started once it leads
+    out: the server waits until all that it has given us is closed."""
+    keeper = NetworkKeeper.read(kept["outer"])
+    pasta = _start_pasta(kept["program"], keeper.pid)
+    until = time.monotonic() + _LED_OUT_WITHIN
+    while not network.is_led_out(keeper.pid) and time.monotonic() < until:
+        time.sleep(_LOOK_OFTEN)
+    _close_others()
+    trunk = os.pidfd_open(keeper.pid)
+    pause, began = _PAUSES[0], time.monotonic()
+    while network.start_of(keeper.pid) == keeper.start and _wait_for(pasta, file, trunk):
+        pause = _PAUSES[0] if time.monotonic() - began > _PAUSES[1] else min(pause * 2, _PAUSES[1])
+        _wait([trunk], pause)
+        began, pasta = time.monotonic(), _start_pasta(kept["program"], keeper.pid)
+    os.kill(pasta, signal.SIGKILL)
+
+
+def _start_pasta(program: str, trunk: int) -> int:
+    parent, child = os.getpid(), os.fork()
+    if not child:
+        calls.run_to_exit(lambda: _become_pasta(program, trunk, parent), lambda _: None, 1)
+    return child
+
+
+def _become_pasta(program: str, trunk: int, parent: int) -> None:
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # pasta refuses to start where it is ignored
+    if os.getppid() == parent:
+        os.execve(program, network.pasta_command(program, trunk), {"PATH": "/usr/bin:/bin"})  # noqa: S606
+
+
+def _wait_for(pasta: int, file: str, trunk: int) -> bool:
+    """Waits until pasta has ended, and returns True; or False once it is not needed any more."""
+    ended = os.pidfd_open(pasta)
+    try:
+        while _names_us(file):
+            if ready := _wait([trunk, ended], _LOOK_EVERY):
+                if trunk in ready:
+                    return False
+                os.waitpid(pasta, 0)
+                return True
+    finally:
+        os.close(ended)
+    return False
+
+
+def _wait(ends: list[int], seconds: float) -> set[int]:
+    """Returns those of these processes that have ended; waits for one."""
+    waiting = select.poll()
+    for each in ends:
+        waiting.register(each, select.POLLIN)
+    return {each for each, _ in waiting.poll(seconds * 1000)}

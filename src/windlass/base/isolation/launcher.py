@@ -24,8 +24,9 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, keeping, step
+from windlass.base.isolation import calls, inside, keeping, network, step
 from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.network import CellNetwork
 from windlass.base.oom_score import set_oom_score
 
 GO: Final = b"go\n"
@@ -155,6 +156,9 @@ def _start(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, process: Sequence[int]
 ) -> None:
     cell = request["cell"]
+    if "keeps" in request:
+        assert cell is not None
+        _keep(request["keeps"], cell["network"], go, answer)
     if request["cgroup"]:
         with open(f"{request['cgroup']}/cgroup.procs", "w") as members:  # noqa: PTH123
             members.write("0")
@@ -205,8 +209,6 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
 def _program(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, first: int | None
 ) -> NoReturn:
-    if "keeps" in request:
-        _keep(request["keeps"], request["cell"], go, answer)
     inside.confine(request["cell"])
     input = streams.input
     if input is None:
@@ -227,12 +229,14 @@ def _program(
     inside.give_up(request["command"], error)
 
 
-def _keep(file: str, cell: Cell | None, go: int, answer: int) -> NoReturn:
+def _keep(file: str, kept: CellNetwork, go: int, answer: int) -> NoReturn:
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # others join its namespaces by its files in /proc
+    routes = network.enter(kept) if kept["kind"] != "exit" else None
     os.setsid()
-    _tell(answer, {"ready": True})
+    _tell(answer, {"pid": os.getpid(), "ready": True})
     if os.read(go, len(GO)) != GO:
         os._exit(NEVER)
-    keeping.keep(file, leads_out=cell is not None and cell["network"]["kind"] == "trunk")
+    keeping.keep(file, kept, routes)
 
 
 def _tell(answer: int, report: LaunchAnswer) -> None:

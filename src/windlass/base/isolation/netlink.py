@@ -9,7 +9,8 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _ROUTES, _FILTERS = 0, 12
@@ -19,7 +20,11 @@ _NESTED: Final = 0x8000
 _ERROR: Final = 2
 _HEAD: Final = struct.Struct("=IHHII")
 
-_NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 17, 20, 24
+_NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 16, 17, 20, 24, 26
+_DUMP: Final = 0x300
+_DONE: Final = 3
+ROUTES_CHANGE: Final = 0x40
+"""The group of those who hear of changed IPv4 routes."""
 _IFNAME, _LINK_INFO, _NS_FD = 3, 18, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
@@ -27,7 +32,7 @@ LOCAL_TABLE: Final = 255
 """The table that the kernel looks into first. It says which addresses are its own."""
 _BOOT: Final = 3
 _UNIVERSE, _LINK, _HOST = 0, 253, 254
-_UNICAST, _LOCAL, _UNREACHABLE = 1, 2, 7
+_UNICAST, _LOCAL, _BROADCAST, _ANYCAST = 1, 2, 3, 4
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -54,12 +59,18 @@ def _link(index: int = 0, flags: int = 0) -> bytes:
 class Netlink:
     """A connection to the kernel about the network that this thread is in when it is made."""
 
-    def __init__(self, protocol: int = _ROUTES) -> None:
+    def __init__(self, protocol: int = _ROUTES, groups: int = 0) -> None:
+        """`groups`: changes that it hears of."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        if groups:
+            self._socket.bind((0, groups))
         self._sequence = 0
 
     def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def __enter__(self) -> Netlink:
         return self
@@ -122,10 +133,50 @@ class Netlink:
         index = _number(4, socket.if_nametoindex("lo"))
         self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
 
+    def own_networks(self) -> list[str]:
+        """Returns all addresses that the kernel takes for its own, as networks. Forgets the changes heard."""
+        with suppress(BlockingIOError):
+            while True:
+                with suppress_overrun():
+                    self._socket.recv(64 * 1024, socket.MSG_DONTWAIT)
+        self._send([(_GET_ROUTE, _DUMP, struct.pack("=B11x", socket.AF_INET))])
+        found: dict[str, None] = {}
+        while True:
+            raw, at = self._socket.recv(64 * 1024), 0
+            while at < len(raw):
+                length, kind, *_ = _HEAD.unpack_from(raw, at)
+                if kind == _DONE:
+                    return list(found)
+                if kind == _NEW_ROUTE and (network := _own_network(raw[at + _HEAD.size : at + length])):
+                    found[network] = None
+                at += (length + 3) & ~3
+
     def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
         head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
         to = _attribute(1, socket.inet_aton(target)) if prefix else b""
         self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + rest)
+
+
+def _own_network(route: bytes) -> str | None:
+    """Returns the target of a route, if it leads to this machine itself."""
+    _, length, _, _, table, _, _, kind = struct.unpack_from("=8B", route)
+    at = 12
+    while table == LOCAL_TABLE and kind in (_LOCAL, _BROADCAST, _ANYCAST) and at < len(route):
+        size, attribute = struct.unpack_from("=HH", route, at)
+        if attribute == 1:
+            return f"{socket.inet_ntoa(route[at + 4 : at + 8])}/{length}"
+        at += (size + 3) & ~3
+    return None
+
+
+@contextmanager
+def suppress_overrun() -> Iterator[None]:
+    """More has changed than the kernel could tell."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOBUFS:
+            raise
 
 
 # Packet filters (nf_tables). Their numbers are big-endian.
@@ -138,6 +189,7 @@ _HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "postrouting": (4, 100)}
 """Number and priority of the points where a packet is looked at."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
+_RANDOM_PORTS: Final = 2 | 16
 _STATE_NEW: Final = 8
 """Bits of established and related connections, and of new ones."""
 
@@ -208,10 +260,13 @@ def _by_address(offset: int, network: str) -> Rule:
     return (field, _masked(mask), _equals(socket.inet_aton(address)))
 
 
+def has_protocol(protocol: int) -> Rule:
+    return (_expression("meta", _big(1, 1), _big(2, 16)), _equals(bytes([protocol])))
+
+
 def goes_to_port(protocol: int, port: int) -> Rule:
     return (
-        _expression("meta", _big(1, 1), _big(2, 16)),
-        _equals(bytes([protocol])),
+        *has_protocol(protocol),
         _expression("payload", _big(1, 1), _big(2, 2), _big(3, 2), _big(4, 2)),
         _equals(port.to_bytes(2, "big")),
     )
@@ -226,8 +281,16 @@ def refuse() -> Rule:
     return (_expression("reject", _big(1, 0), _attribute(2, b"\x0d")),)
 
 
-def masquerade() -> Rule:
-    return (_expression("masq"),)
+def masquerade(ports: range | None = None) -> Rule:
+    """Gives packets the address of the interface that they leave by; with `ports`, also a random one of these
+    ports."""
+    if ports is None:
+        return (_expression("masq"),)
+    edges = [
+        _expression("immediate", _big(1, number), _nested(2, _attribute(1, port.to_bytes(2, "big"))))
+        for number, port in ((1, ports[0]), (2, ports[-1]))
+    ]
+    return (*edges, _expression("masq", _big(1, _RANDOM_PORTS), _big(2, 1), _big(3, 2)))
 
 
 def write_table(name: str, chains: dict[str, Sequence[Rule]], *, closed: Iterable[str] = ()) -> None:

@@ -16,7 +16,7 @@ import fcntl
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -38,15 +38,30 @@ _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915
 """The ioctl request for the address of an interface."""
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
+_UDP_PORTS: Final = range(61_000, 65_536)
+"""Above those that Linux gives to programs, and that operators give to services."""
+_PASTA: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
+_PASTA_OPTIONS: Final = (
+    "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", _UP, "--no-dhcp", "--no-map-gw",
+    "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
+    "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+)  # fmt: skip
+"""No port leads from the machine to a network or back, and no address means the machine's loopback."""
 _IPTABLES: Final = ("/usr/sbin/iptables", "/sbin/iptables", "/usr/local/sbin/iptables")
 
 
 class CellNetwork(TypedDict):
     """The network of a cell. Data for the launcher and for the record of an instance."""
 
-    kind: Literal["instance", "hub", "trunk"]
+    kind: Literal["instance", "hub", "trunk", "exit"]
+    """`exit` is no network: its process leads from a trunk to the machine, by the program pasta."""
     outer: NotRequired[str]
     """The process that keeps the hub of an instance, or the trunk of a hub; see `NetworkKeeper`."""
+    maker: NotRequired[str]
+    """For the trunk of an ordinary user: the socket at which its keeper makes sockets for the server. All
+    networks then belong to a user namespace that the trunk makes."""
+    program: NotRequired[str]
+    """The path of pasta, for an exit."""
     service: NotRequired[str]
     """The address of the service, if its instance answers there itself."""
     joins: NotRequired[bool]
@@ -71,19 +86,23 @@ class NetworkKeeper(NamedTuple):
 
     pid: int
     start: int
+    maker: str = ""
+    """The socket at which another process makes sockets in this network, if we may not enter it."""
 
     @classmethod
     def read(cls, text: str) -> NetworkKeeper:
-        pid, _, start = text.partition(".")
-        return cls(int(pid), int(start))
+        process, _, maker = text.partition("@")
+        pid, _, start = process.partition(".")
+        return cls(int(pid), int(start), maker)
 
     def __str__(self) -> str:
-        return f"{self.pid}.{self.start}"
+        return f"{self.pid}.{self.start}" + (f"@{self.maker}" if self.maker else "")
 
-    def open(self) -> int:
-        """Returns a descriptor of the network. Raises ProcessLookupError if the process has ended."""
+    def open(self, name: Literal["net", "user"] = "net") -> int:
+        """Returns a descriptor of the network, or of the user namespace that the keeper is in. Raises
+        ProcessLookupError if the process has ended."""
         try:
-            network = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            network = os.open(f"/proc/{self.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise ProcessLookupError(f"the process {self.pid} has ended") from None
         if start_of(self.pid) != self.start:
@@ -121,16 +140,22 @@ def interface_of_trunk() -> str:
     return _MACHINE.format(number // 2)
 
 
-def try_all() -> str:
+def try_all(*, as_root: bool) -> str:
     """Tries what networks need, in a process of its own. Returns why they cannot be had, or an empty text."""
     child = os.fork()
     if not child:
         with suppress(BaseException):
+            if not as_root:
+                _own_user_namespace()
             _try_pair()
+            if not as_root:
+                _forward()
             os._exit(0)
         os._exit(1)
     if os.waitpid(child, 0)[1]:
         return "the kernel gives no network namespaces, no veth pairs, or no nf_tables with NAT"
+    if not as_root:
+        return ""
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1" or os.access(_FORWARDING, os.W_OK):
             return ""
@@ -148,7 +173,43 @@ def _try_pair() -> None:
         (*netlink.exceeds(1), *verdict(DROP)),
         (*netlink.goes_to("10.0.0.0/8"), *netlink.refuse()),
     ]
-    netlink.write_table("a", {"forward": forward, "postrouting": [_masked_at("a")]})
+    netlink.write_table("a", {"forward": forward, "postrouting": [_scattered_at("a"), _masked_at("a")]})
+
+
+def pasta() -> str | None:
+    """Returns the path of the program that leads an ordinary user's networks to others."""
+    return next((path for path in _PASTA if os.access(path, os.X_OK)), None)
+
+
+def try_exit() -> str:
+    """Tries pasta. Returns why it leads nowhere, or an empty text."""
+    program = pasta()
+    if program is None:
+        return "pasta is not installed"
+    try:
+        tried = subprocess.run(
+            [program, *_PASTA_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"pasta cannot be run: {error}"
+    said = [line for line in tried.stderr.splitlines() if "syslog" not in line]
+    # Without a route yet, it is tried again.
+    if not tried.returncode or any("routable interface" in line for line in said):
+        return ""
+    return f"pasta fails: {' '.join(said[-1:]) or 'it says nothing'}"
+
+
+def pasta_command(program: str, trunk: int) -> list[str]:
+    """Returns the command that leads from the network of a process to the machine."""
+    return [program, *_PASTA_OPTIONS, str(trunk)]
+
+
+def is_led_out(trunk: int) -> bool:
+    """Returns whether pasta has made its interface in the network of a process."""
+    with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
+        return any(line.startswith(f"{_UP}\t00000000\t") for line in file)
+    return False
 
 
 def service_address(number: int) -> str:
@@ -174,7 +235,33 @@ def inside(network: int) -> Iterator[None]:
         os.close(own)
 
 
-# Called in a new process that has just left the network of its parent
+# Called in a new process
+
+
+def enter(network: CellNetwork) -> Netlink | None:
+    """Leaves the network of the machine for a new one, and connects that.
+
+    Returns a connection to the kernel about routes of the machine, for the trunk of an ordinary user: there
+    is no way back to the machine."""
+    routes = None
+    if "maker" in network:
+        routes = Netlink(groups=netlink.ROUTES_CHANGE)
+        _own_user_namespace()
+    elif "outer" in network and (outer := NetworkKeeper.read(network["outer"])).maker:
+        users = outer.open("user")
+        calls.join(users, calls.CLONE_NEWUSER)
+        os.close(users)
+    before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    calls.unshare(calls.CLONE_NEWNET)
+    arrange(network, before)
+    os.close(before)
+    return routes
+
+
+def _own_user_namespace() -> None:
+    user, group = os.geteuid(), os.getegid()
+    calls.unshare(calls.CLONE_NEWUSER)
+    calls.map_user(user, user, group)
 
 
 def arrange(network: CellNetwork, parent: int) -> None:
@@ -191,21 +278,10 @@ def arrange(network: CellNetwork, parent: int) -> None:
 
 
 def _arrange_trunk(network: CellNetwork, machine: int) -> None:
-    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    with inside(machine):
-        with Netlink() as there:
-            # From the first one on, so that what a trunk of the same number has left is replaced.
-            pair = lambda number: there.make_pair(_MACHINE.format(number), _UP, own)  # noqa: E731
-            number = _claim(range(_LINKS), pair, first=0)
-            name = _MACHINE.format(number)
-            there.add_address(name, _offset("198.19.0.0", 2 * number), 31)
-            there.raise_link(name)
-        _guard_machine(name, _offset("198.19.0.0", 2 * number + 1), network)
+    is_routed = "maker" not in network  # otherwise pasta makes the interface
+    if is_routed:
+        _connect_machine(network, machine)
     _close_ipv6()
-    with Netlink() as here:
-        here.add_address(_UP, _offset("198.19.0.0", 2 * number + 1), 31)
-        here.raise_link(_UP)
-        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.0.0", 2 * number))  # noqa: S104 (a route)
     _forward()
     forward: list[netlink.Rule] = [
         (*arrives_by(_UP), *netlink.is_known(), *verdict(ACCEPT)),
@@ -217,9 +293,42 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
         *((*netlink.goes_to(to), *netlink.refuse()) for to in network.get("closed", [])),
         verdict(ACCEPT),
     ]
-    netlink.write_table(
-        "windlass", {"forward": forward, "postrouting": [_masked_at(_UP)]}, closed=["forward"]
-    )
+    masked = [_masked_at(_UP)] if is_routed else [_scattered_at(_UP), _masked_at(_UP)]
+    netlink.write_table("windlass", {"forward": forward, "postrouting": masked}, closed=["forward"])
+
+
+def _connect_machine(network: CellNetwork, machine: int) -> None:
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    with inside(machine):
+        with Netlink() as there:
+            # From the first one on, so that what a trunk of the same number has left is replaced.
+            pair = lambda number: there.make_pair(_MACHINE.format(number), _UP, own)  # noqa: E731
+            number = _claim(range(_LINKS), pair, first=0)
+            name = _MACHINE.format(number)
+            there.add_address(name, _offset("198.19.0.0", 2 * number), 31)
+            there.raise_link(name)
+        _guard_machine(name, _offset("198.19.0.0", 2 * number + 1), network)
+    with Netlink() as here:
+        here.add_address(_UP, _offset("198.19.0.0", 2 * number + 1), 31)
+        here.raise_link(_UP)
+        here.route("0.0.0.0", 0, _UP, via=_offset("198.19.0.0", 2 * number))  # noqa: S104 (a route)
+
+
+def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
+    """Closes the addresses of the machine to a trunk that pasta leads out, as `_guard_machine` does on the
+    machine."""
+    allowed = [(*rule, *verdict(ACCEPT)) for rule in _open_on_machine(network)]
+    closed = [(*netlink.goes_to(address), *netlink.refuse()) for address in addresses]
+    netlink.write_table("machine", {"forward": [*allowed, *closed]})
+
+
+def _open_on_machine(network: CellNetwork) -> list[netlink.Rule]:
+    """Returns the conditions of packets that may reach the machine itself."""
+    return [
+        *(netlink.goes_to_port(_TCP, port) for port in network.get("ports", [])),
+        *_queries(network),
+        *(netlink.goes_to(to) for to in network.get("open", [])),
+    ]
 
 
 def _queries(network: CellNetwork) -> list[netlink.Rule]:
@@ -234,16 +343,11 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
 def _guard_machine(name: str, source: str, network: CellNetwork) -> None:
     """Lets what comes from a trunk out to other machines, and to some ports of this one."""
     _forward()
-    ports = [netlink.goes_to_port(_TCP, port) for port in network.get("ports", [])]
-    opened = [netlink.goes_to(to) for to in network.get("open", [])]
     netlink.write_table(
         name,
         {
             "input": [
-                *(
-                    (*arrives_by(name), *rule, *verdict(ACCEPT))
-                    for rule in (*ports, *_queries(network), *opened)
-                ),
+                *((*arrives_by(name), *rule, *verdict(ACCEPT)) for rule in _open_on_machine(network)),
                 (*arrives_by(name), *netlink.refuse()),
             ],
             "forward": [
@@ -311,6 +415,11 @@ def _limit(network: CellNetwork) -> list[netlink.Rule]:
 
 def _masked_at(name: str) -> netlink.Rule:
     return (*leaves_by(name), *netlink.masquerade())
+
+
+def _scattered_at(name: str) -> netlink.Rule:
+    """pasta binds the port that a UDP packet comes from on the machine: no instance must choose it."""
+    return (*leaves_by(name), *netlink.has_protocol(_UDP), *netlink.masquerade(_UDP_PORTS))
 
 
 def _arrange_instance(network: CellNetwork) -> None:

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from typing import Final, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from windlass.base.isolation import calls, inside, landlock, network
 from windlass.base.isolation.cell import Cell, Identity
@@ -24,6 +24,8 @@ class Findings(TypedDict):
     processes: bool
     landlock: int
     network: bool
+    exit: NotRequired[str]
+    """Why networks lead to no others; absent or empty if they do."""
     why: dict[str, str]
     """The reason for each missing part."""
 
@@ -62,16 +64,16 @@ def try_all(uid: int, last: int) -> Findings:
             why["processes"] = failure
     if not processes:
         why["network"] = "needs a view of processes of its own"
-    elif identity != "user":
-        why["network"] = "needs root"
-    elif failure := network.try_all():
+    elif failure := network.try_all(as_root=identity == "user"):
         why["network"] = failure
+    leads_out = identity == "user" or "network" in why
     return Findings(
         identity=identity,
         mounts=mounts,
         processes=processes,
         landlock=version,
         network="network" not in why,
+        exit="" if leads_out else network.try_exit(),
         why=why,
     )
 

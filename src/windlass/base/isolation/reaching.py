@@ -6,32 +6,30 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from windlass.base.cleanup import on_failure
+from windlass.base.isolation import making
+from windlass.base.isolation.making import TCP, TCP_6, SocketKind
 from windlass.base.isolation.network import LOOPBACK, NetworkKeeper, inside
-
-T = TypeVar("T")
 
 _LOOPBACK_6: Final = "::1"
 
 
-def make_socket(keeper: str, family: int = socket.AF_INET) -> socket.socket:
-    """Returns a TCP socket of the network of a keeper; of this machine if that is empty. Raises
-    ProcessLookupError if the network has ended."""
-    return in_network(keeper, lambda: socket.socket(family, socket.SOCK_STREAM))
-
-
-def in_network(keeper: str, make: Callable[[], T]) -> T:
-    """Calls a function, which must not wait, in the network of a keeper; in that of this machine if that is
-    empty. Raises ProcessLookupError if the network has ended."""
+def make_socket(keeper: str, kind: SocketKind) -> socket.socket:
+    """Returns a socket of the network of a keeper; of this machine if that is empty. Raises
+    ProcessLookupError if the network has ended, and MakerAway."""
     if not keeper:
-        return make()
-    network = NetworkKeeper.read(keeper).open()
+        return socket.socket(*kind)
+    network = NetworkKeeper.read(keeper)
+    return making.make(network, kind) if network.maker else _make_inside(network, kind)
+
+
+def _make_inside(keeper: NetworkKeeper, kind: SocketKind) -> socket.socket:
+    network = keeper.open()
     try:
         with inside(network):
-            return make()
+            return socket.socket(*kind)
     finally:
         os.close(network)
 
@@ -61,8 +59,15 @@ async def open_connection(
 
 
 async def _connect(keeper: str, address: str, port: int) -> socket.socket:
-    made = make_socket(keeper, socket.AF_INET6 if ":" in address else socket.AF_INET)
+    made = await _make_waiting(keeper, TCP_6 if ":" in address else TCP)
     with on_failure(made.close):
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, (address, port))
     return made
+
+
+async def _make_waiting(keeper: str, kind: SocketKind) -> socket.socket:
+    network = NetworkKeeper.read(keeper) if keeper else None
+    if network is not None and network.maker:
+        return await making.make_waiting(network, kind)
+    return make_socket(keeper, kind)

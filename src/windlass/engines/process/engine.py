@@ -241,7 +241,7 @@ class ProcessEngine(EngineByHand):
         return await self._instances.inspector.listeners(key)
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        return listening.queued(instance.ports.get(port, port), instance.network)
+        return await asyncio.to_thread(listening.queued, instance.ports.get(port, port), instance.network)
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         """Copies nothing: what a builder made is on this machine."""
@@ -289,8 +289,7 @@ class ProcessEngine(EngineByHand):
     async def network_of_steps(self) -> CellNetwork | None:
         """Returns the network of a build step, which reaches no other one and no instance."""
         self._prepare()
-        networks = self._starter.networks
-        return await networks.of_step() if await networks.is_offered() else None
+        return await self._starter.networks.of_step()
 
     async def usage(self) -> Mapping[str, Usage]:
         table = await self._counting.now()

@@ -45,7 +45,7 @@ class InstanceInspector:
         if len(supervisor.heard) == len(record.ports):
             return supervisor.heard
         network = network_of(record)
-        listened = listening.read_listeners(network)
+        listened = await asyncio.to_thread(listening.read_listeners, network)
         if network:  # whatever listens there belongs to the instance
             supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
             return record.ports
@@ -86,7 +86,8 @@ def network_of(record: Record) -> str:
     """Returns the keeper of the network of an instance; empty if it has none of its own."""
     if record.cell is None or "network" not in record.cell or record.first is None:
         return ""
-    return str(NetworkKeeper(record.first.pid, record.first.start))
+    maker = NetworkKeeper.read(record.cell["network"]["outer"]).maker
+    return str(NetworkKeeper(record.first.pid, record.first.start, maker))
 
 
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:

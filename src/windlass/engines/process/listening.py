@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base.isolation.making import LISTENERS
 from windlass.base.isolation.network import NetworkKeeper
-from windlass.base.isolation.reaching import in_network
+from windlass.base.isolation.reaching import make_socket
 from windlass.engines.by_hand.listeners import ListeningPort, listening_sockets, queued_at
 
-_NETLINK_SOCK_DIAG: Final = 4
 _BY_FAMILY: Final = 20
 _REQUEST_ALL: Final = 0x301
 _DONE: Final = 3
@@ -61,8 +61,7 @@ def _process_in(keeper: str) -> int | str:
 
 def _read_sockets(keeper: str) -> Iterator[tuple[int, int, int]]:
     """Yields port, inode and queue of each listener."""
-    kind = socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG
-    with in_network(keeper, lambda: socket.socket(*kind)) as asked:
+    with make_socket(keeper, LISTENERS) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
             yield from _ask(asked, family)
 

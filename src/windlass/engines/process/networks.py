@@ -33,7 +33,7 @@ from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 _log = log("engines.process")
 T = TypeVar("T")
 
-_TRUNK: Final = "trunk"
+_TRUNK, _EXIT, _MAKER = "trunk", "exit", "maker"
 _HUB, _HOSTS = ".hub", ".hosts"
 _STEPS: Final = "steps"
 """Stands for an environment: the hub of all build steps."""
@@ -52,6 +52,10 @@ class Networks:
         self._folder = folder / "networks"
         self._isolation, self._spawner = isolation, spawner
         self._is_offered: bool | None = None
+        self._maker = ""
+        """See `CellNetwork`."""
+        self.leads_out = True
+        """False if instances reach no public address."""
         self._hubs: dict[str, Process] = {}
         """Hubs as they were seen last, by environment."""
         self._children: set[int] = set()
@@ -62,6 +66,9 @@ class Networks:
     async def is_offered(self) -> bool:
         if self._is_offered is None:
             self._is_offered = await asyncio.to_thread(self._isolation.has_networks)
+            if self._isolation.makes_networks_as_user():
+                self._maker = str(self._folder / _MAKER)
+                self.leads_out = not self._isolation.why_no_exit()
         return self._is_offered
 
     async def hub(self, environment: str) -> str:
@@ -69,7 +76,10 @@ class Networks:
         hub = self._hubs.get(environment)
         if hub is None or not kernel.lives(hub) or environment == _STEPS:
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment))
-        return str(NetworkKeeper(hub.pid, hub.start))
+        return self._keeper(hub)
+
+    def _keeper(self, process: Process) -> str:
+        return str(NetworkKeeper(process.pid, process.start, self._maker))
 
     async def of_instance(self, environment: str, service_address: str) -> CellNetwork:
         """Returns the network that a new instance gets."""
@@ -80,7 +90,11 @@ class Networks:
             own["service"] = service_address
         return own
 
-    async def of_step(self) -> CellNetwork:
+    async def of_step(self) -> CellNetwork | None:
+        """Returns the network of a build step; None, for the machine's, where networks lead to no others: a
+        step could fetch nothing."""
+        if not await self.is_offered() or not self.leads_out:
+            return None
         return CellNetwork(kind="instance", outer=await self.hub(_STEPS), resolvers=network.resolvers())
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
@@ -129,9 +143,23 @@ class Networks:
             hosts.chmod(0o644)
         trunk = self._read(_TRUNK)
         if trunk is None or not kernel.lives(trunk):
-            trunk = self._keep(_TRUNK, self._isolation.trunk())
-        outer = str(NetworkKeeper(trunk.pid, trunk.start))
-        return self._keep(name, self._isolation.hub(outer, joins=environment != _STEPS))
+            self._forget_networks()
+            trunk = self._keep(_TRUNK, self._isolation.trunk(self._maker))
+        self._lead_out(trunk)
+        return self._keep(name, self._isolation.hub(self._keeper(trunk), joins=environment != _STEPS))
+
+    def _forget_networks(self) -> None:
+        """Ends what led to a trunk that has ended: it leads nowhere any more."""
+        for name in names(self._folder):
+            if name.endswith(_HUB) or name == _EXIT:
+                (self._folder / name).unlink(missing_ok=True)
+        self._hubs.clear()
+
+    def _lead_out(self, trunk: Process) -> None:
+        """Has pasta lead from the trunk of an ordinary user to the machine."""
+        program = network.pasta() if self._maker and self.leads_out else None
+        if program is not None and not kernel.lives(self._read(_EXIT)):
+            self._keep(_EXIT, CellNetwork(kind="exit", outer=self._keeper(trunk), program=program))
 
     def _keep(self, name: str, kept: CellNetwork) -> Process:
         """Starts a process that keeps a network."""
@@ -169,17 +197,20 @@ class Networks:
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
             # A hub whose trunk was killed leads nowhere any more, and is made again with its instances.
-            if hub is not None and leads_out and (age < _UNUSED or f"{hub.pid}.{hub.start}" in used):
+            if hub is not None and leads_out and (age < _UNUSED or self._keeper(hub) in used):
                 hubs += 1
                 continue
             environment = name.removesuffix(_HUB)
             self._hubs.pop(environment, None)
             (self._folder / name).unlink(missing_ok=True)  # its keeper ends with it
-            if hub is None or f"{hub.pid}.{hub.start}" not in used:
+            if hub is None or self._keeper(hub) not in used:
                 self._names.pop(environment, None)
                 self._hosts(environment).unlink(missing_ok=True)
         if not hubs:
             (self._folder / _TRUNK).unlink(missing_ok=True)
+            (self._folder / _EXIT).unlink(missing_ok=True)
+        elif trunk is not None:
+            self._lead_out(trunk)
         self._bury()
 
     def _bury(self) -> None:

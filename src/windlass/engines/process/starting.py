@@ -104,9 +104,12 @@ class InstanceStarter:
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
         """Returns the network of an instance. One that began without a network, by an earlier version, gets
-        none: others find it at ports of this machine."""
+        none: others find it at ports of this machine. Nor does a run that has to fetch its parts and could
+        not."""
         began_without = record.cell is not None and "network" not in record.cell
         if began_without or not await self.networks.is_offered():
+            return None
+        if workload.calls_server and not self.networks.leads_out:
             return None
         if workload.direct:
             await self._places.learn(key.service)

@@ -6,6 +6,7 @@ import errno
 import socket
 from typing import Final
 
+from windlass.base.isolation.making import TCP, TCP_6, MakerAway
 from windlass.base.isolation.reaching import make_socket
 from windlass.routers.router import RouteError
 
@@ -17,8 +18,8 @@ def bind(host: str, port: int, *, holder: str = "another program", way_out: str)
     """Returns a socket that listens. `way_out` says what to do if the port is taken."""
     keeper, _, address = host.rpartition("/")
     try:
-        listening = make_socket(keeper, socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except ProcessLookupError as error:
+        listening = make_socket(keeper, TCP_6 if ":" in address else TCP)
+    except (ProcessLookupError, MakerAway) as error:
         raise RouteError(
             f"deploy again: port {port} cannot be listened on, since the network of its environment has ended"
         ) from error
