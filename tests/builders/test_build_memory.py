@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -27,13 +29,14 @@ for _ in range(8):
 codes = [os.waitpid(pid, 0)[1] for pid in children if time.sleep(0.1) is None]
 raise SystemExit(any(codes))
 """
-MODEST = CHILDREN.replace("30 << 20", "1 << 20").replace("sleep(4)", "sleep(1)")
+BRIEF = CHILDREN.replace("sleep(4)", "sleep(1)")
+MODEST = BRIEF.replace("30 << 20", "1 << 20")
 
 
-def cells(top: Path, mode: Mode = "auto", *, has_groups: bool) -> Cells:
+def cells(top: Path, mode: Mode = "auto", *, has_groups: bool, memory: int = 150) -> Cells:
     home = top / "home"
     home.mkdir()
-    guests = Guests(top, 150, has_groups=has_groups)
+    guests = Guests(top, memory, has_groups=has_groups)
     return Cells(Isolation(mode, top), "org", home, home, guests=guests)
 
 
@@ -62,6 +65,11 @@ async def test_steps_whose_children_take_all_memory_end_with_a_message(tmp_path,
         await run(cells(tmp_path, mode, has_groups=has_groups), CHILDREN)
 
 
+async def test_without_the_limit_steps_take_all_that_they_want(tmp_path, has_groups):
+    """The control of the test above."""
+    assert await run(cells(tmp_path, has_groups=has_groups, memory=4096), BRIEF) == 0
+
+
 async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
     assert await run(cells(tmp_path, has_groups=has_groups), MODEST) == 0
 
@@ -74,13 +82,32 @@ async def test_a_control_group_is_removed_with_its_last_step(tmp_path):
     assert not any(group.exists() for group in groups)
 
 
+async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_builder_is_gone(tmp_path):
+    guests = Guests(tmp_path, 150)
+    async with guests.of("org") as organization:
+        groups = [Path(group) for group in organization.groups]
+        process = await asyncio.create_subprocess_exec("sleep", "60")
+        for group in groups:
+            cgroups.enter(str(group), process.pid)
+    assert all(group.is_dir() for group in groups), "the kernel keeps it for the process"
+    process.kill()
+    await process.wait()
+    guests.close()
+    assert not any(group.exists() for group in groups)
+
+
 async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
-    groups = [Path(group) for group in cgroups.GuestGroups(tmp_path, 150, 100).make("gone")]
+    killed = await asyncio.create_subprocess_exec("true")
+    await killed.wait()
+    left = cgroups.GuestGroups(tmp_path, 150, 100, server=killed.pid).make("org")
+    others = cgroups.GuestGroups(tmp_path, 150, 100, server=os.getppid()).make("org")
     guests = Guests(tmp_path, 150)
     async with guests.of("org") as organization:
         guests.sweep()
-        assert not any(group.exists() for group in groups)
-        assert all(Path(group).is_dir() for group in organization.groups)
+        assert not any(Path(group).exists() for group in left)
+        assert all(Path(group).is_dir() for group in (*others, *organization.groups))
+    for group in others:
+        cgroups.remove(group)
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])

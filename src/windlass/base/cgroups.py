@@ -64,13 +64,15 @@ class Cgroups:
 class GuestGroups:
     """Groups that all guests of an organization share, each with limits of its own."""
 
-    def __init__(self, folder: Path, memory: int, processes: int) -> None:
-        """`folder` tells groups of several installations apart. `memory` is in MiB."""
+    def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
+        """`folder` tells groups of several installations apart, and `server`, a process id, those of servers
+        with one folder. `memory` is in MiB."""
         self._folder, self._memory, self._processes = folder, memory, processes
+        self._server = server or os.getpid()
 
     def make(self, name: str) -> tuple[str, ...]:
         """Returns the paths of the groups of this name; none where this machine has none for us."""
-        name = f"{self._prefix()}{name}"
+        name = f"{self._prefix()}{self._server}.{name}"
         base = find()
         if base is None or "memory" not in _hand_on(base):  # version 1 may have it
             return tuple(str(_make_v1(name, at, self._limits_v1())) for at in find_v1().values())
@@ -82,12 +84,14 @@ class GuestGroups:
         _write_if_there(group / "cpu.weight", str(_GUEST_WEIGHT))
         return (str(group),)
 
-    def left(self) -> Iterator[tuple[str, str]]:
-        """Yields the names of groups that are there, and their paths."""
+    def left(self) -> Iterator[str]:
+        """Yields the paths of groups whose server has ended. Another one with the same folder may run."""
         prefix = self._prefix()
         for base in filter(None, [find(), *find_v1().values()]):
             for group in base.glob(f"{prefix}*"):
-                yield group.name.removeprefix(prefix), str(group)
+                server = group.name.removeprefix(prefix).partition(".")[0]
+                if not Path(f"/proc/{server}").exists():
+                    yield str(group)
 
     def _prefix(self) -> str:
         return f"guests.{self._folder.stat().st_ino:x}."
@@ -211,11 +215,12 @@ def usage_of(group: str) -> tuple[int, int] | None:
     return None
 
 
-def remove(group: str) -> None:
-    if not group:
-        return
-    with suppress(OSError):
-        Path(group).rmdir()
+def remove(group: str) -> bool:
+    """Returns whether it is gone. One with processes stays."""
+    if group:
+        with suppress(OSError):
+            Path(group).rmdir()
+    return not (group and Path(group).exists())
 
 
 def _is_delegated(group: Path, inner: str) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
+from weakref import finalize
 
 from windlass.base import cgroups
 from windlass.base.child_process import ChildProcess
@@ -38,6 +39,9 @@ class Guests:
         self.memory = memory or usual_memory()
         self._groups = cgroups.GuestGroups(folder, self.memory, processes) if has_groups else None
         self._organizations: dict[str, OrganizationSteps] = {}
+        self._made: set[str] = set()
+        self.close = finalize(self, _remove_all, self._made)
+        """Removes control groups in which a process was left when they were removed first."""
 
     @asynccontextmanager
     async def of(self, name: str) -> AsyncIterator[OrganizationSteps]:
@@ -49,6 +53,7 @@ class Guests:
             if self._groups and not organization.groups:
                 with suppress(OSError):
                     organization.groups = self._groups.make(name)
+                    self._made.update(organization.groups)
             yield organization
         finally:
             organization.users -= 1
@@ -60,13 +65,19 @@ class Guests:
 
     def sweep(self) -> None:
         """Removes control groups that a killed server has left."""
-        for name, group in self._groups.left() if self._groups else ():
-            self._remove(name, [group])
+        for group in self._groups.left() if self._groups else ():
+            cgroups.remove(group)
 
     def _remove(self, name: str, groups: Sequence[str]) -> None:
         if name not in self._organizations:
             for group in groups:
-                cgroups.remove(group)
+                if cgroups.remove(group):
+                    self._made.discard(group)
+
+
+def _remove_all(groups: Iterable[str]) -> None:
+    for group in groups:
+        cgroups.remove(group)
 
 
 class OrganizationSteps:
