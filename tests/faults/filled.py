@@ -1,7 +1,8 @@
-"""A Windlass on a small disk, which one application fills from its HOME. Says as JSON what others saw.
+"""A Windlass on a small disk, which one application fills. Says as JSON what others saw.
 
 Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
-The second argument is the setting `disk_reserve_bytes`.
+The second argument is the setting `disk_reserve_bytes`, the third one the application: `fills` its HOME, or
+`stores` in a volume.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from tests.faults.inside import Inside, Service, inside, until
 from tests.faults.programs import START
+from tests.faults.scenes import STORAGE
 
 SIZE = 128
 """Megabytes."""
@@ -30,18 +32,28 @@ while True:
     except OSError:
         time.sleep(0.01)
 """
+STORES = """
+import os, time
+print("here", flush=True)
+while True:  # slowly, once there is little room
+    disk = os.statvfs("data")
+    time.sleep(0.01 if disk.f_bavail * disk.f_frsize > 16 << 20 else 0.1)
+    with open("data/zeros", "ab") as file:
+        file.write(bytes(1 << 20))
+"""
 FULL = "the disk of the machine is full"
 
 
-async def main(folder: Path, reserve: int) -> None:
+async def main(folder: Path, reserve: int, program: str) -> None:
     data = folder / "data"
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "none", data], check=True)
     async with inside(folder, disk_reserve_bytes=reserve) as there:
         there.code.put({"fills/main.py": FILLS, "fills/Procfile": START})
+        there.code.put({"stores/main.py": STORES, "stores/Procfile": START})
         for _ in range(70):  # a server that has just started has no room yet
             await writes(there, 200)
-        quiet, filler = await there.application("sleeps"), await there.application("fills")
+        quiet, filler = await there.application("sleeps"), await there.application(program, storage=[STORAGE])
         seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
         if reserve:
             seen["reason"] = await until(lambda: reason_of(filler))
@@ -51,7 +63,8 @@ async def main(folder: Path, reserve: int) -> None:
         seen["stop"] = (await there.call("POST", f"{filler.path}/stop", {})).status
         if seen["stop"] == 202:
             await filler.runs(0)
-            await until(lambda: writes(there, 200))
+            if program == "fills":
+                await until(lambda: writes(there, 200))
             seen["writes"] = [await writes(there, 200) for _ in range(5)]
         seen["neighbour"] = await quiet.running()
         print(json.dumps(seen), flush=True)
@@ -74,4 +87,4 @@ async def writes(there: Inside, status: int) -> bool:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -34,12 +34,19 @@ def test_on_a_full_disk_a_service_can_be_stopped_and_its_neighbour_goes_on(tmp_p
     assert seen["neighbour"] == [[1, 0]]
 
 
-def fill(folder: Path, reserve: int) -> Any:
+def test_an_application_that_fills_the_disk_from_its_volume_is_ended(tmp_path: Path):
+    seen = fill(tmp_path, 1 << 30, "stores")
+    assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
+    assert seen["stop"] == 202
+    assert seen["neighbour"] == [[1, 0]]
+
+
+def fill(folder: Path, reserve: int, program: str = "fills") -> Any:
     if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a small disk to fill it")
     try:
-        program = [*APART, sys.executable, "-m", "tests.faults.filled", str(folder), str(reserve)]
-        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        command = [*APART, sys.executable, "-m", "tests.faults.filled", str(folder), str(reserve), program]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     finally:
         end_all(folder / "data")
     lines = done.stdout.splitlines()
