@@ -19,7 +19,9 @@ from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
+from windlass.engines.process.networks import Networks
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
+from windlass.engines.process.spawn import Spawner
 from windlass.install.parts import concerns, isolation_of
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
@@ -89,6 +91,24 @@ def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
     assert means in said
     assert means in concerns(isolation_of(settings(tmp_path)))[0]
     assert ("can end Windlass" in said) is (part == "identity" and rules < 6)
+
+
+def test_the_start_and_the_doctor_say_that_networks_need_pasta(tmp_path, machine):
+    machine({**ALL, "exit": "pasta is not installed"})
+    isolation_of(settings(tmp_path, isolation="required"))  # all walls stand
+    [said] = concerns(isolation_of(settings(tmp_path)))
+    found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
+    assert [one.level for one in found] == [Level.OK, Level.WARN]
+    for told in (said, found[1].found + str(found[1].advice)):
+        assert "no public address (pasta is not installed)" in told
+        assert "install pasta (package passt)" in told
+
+
+def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, machine):
+    machine({**ALL, "exit": "pasta is not installed"})
+    unstarted = Networks(tmp_path, isolation_of(settings(tmp_path)), Spawner)
+    assert asyncio.run(unstarted.is_offered())
+    assert asyncio.run(unstarted.of_step()) is None
 
 
 def test_the_start_and_the_doctor_report_that_isolation_is_off(tmp_path):

@@ -160,7 +160,11 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if why := isolation.why_no_exit():
         reach = f"services reach no public address ({why}), and build steps share the machine's network"
         yield warn("Isolation", reach, LEAD_OUT)
-    if pods := await asyncio.to_thread(pods_without_network, process_folder(settings)):
+    try:
+        pods = await asyncio.to_thread(pods_without_network, process_folder(settings))
+    except PermissionError:
+        return  # said of the data directory
+    if pods:
         shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
         advice = "deploy these services again; runs of Terraform share it always"
         yield warn("Isolation", f"in the network of the machine: {shown}", advice)
