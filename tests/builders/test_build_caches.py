@@ -1,4 +1,4 @@
-"""Build caches: kept by size and age, never shared by organizations, and not trusted after a kill."""
+"""Build caches: each belongs to one service, is kept by size and age, and not trusted after a kill."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from windlass.base import filelock
 from windlass.builders.builder import BuildError
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.caches import TORN, CacheStore
@@ -24,17 +25,16 @@ def store(tmp_path):
     return CacheStore(tmp_path, CacheLimits())
 
 
-def use(store, org="acme", service="shop", *, shared=(), ends=True, said=None):
+def use(store, org="acme", service="shop", *, downloads=(), ends=True, said=None):
     """A build that fills caches. One that does not end by itself leaves its mark."""
     lines = [] if said is None else said
     with store.using(org, service, Path("/nonexistent/home"), lines.append) as caches:
         had = sorted(path.name for path in caches.kept.iterdir())
         (caches.kept / "target").mkdir(exist_ok=True)
         (caches.kept / "target" / "file").write_bytes(b"x" * 8192)
-        for name in shared:
-            (caches.shared / name).mkdir(exist_ok=True)
-            (caches.shared / name / "file").write_bytes(b"x" * 8192)
-            caches.use(name)
+        for name in downloads:
+            (caches.downloads / name).mkdir(exist_ok=True)
+            (caches.downloads / name / "file").write_bytes(b"x" * 8192)
         caches.is_whole = ends
     return had, caches
 
@@ -81,24 +81,27 @@ def test_builds_of_a_service_at_the_same_time_are_in_different_folders(store):
         assert again.own == one.own
 
 
-def test_organizations_share_no_cache(store):
-    _, one = use(store, "acme", "shop", shared=["go-mod"])
-    _, other = use(store, "umbrella", "shop")
-    assert one.shared != other.shared
-    assert one.own != other.own
-    assert not (other.shared / "go-mod").exists()
+def test_services_share_no_cache(store):
+    _, one = use(store, downloads=["go-mod"])
+    others = [use(store, service="other")[1], use(store, "umbrella")[1]]
+    assert [list(other.downloads.iterdir()) for other in others] == [[], []]
+    assert len({caches.own for caches in (one, *others)}) == 3
+    # Negative control: the next build of the same service finds them.
+    assert list(use(store)[1].downloads.iterdir()) == [one.downloads / "go-mod"]
 
 
-def test_caches_of_a_service_are_thrown_away_after_a_build_that_was_killed(store):
-    use(store)
+def test_kept_files_of_a_service_are_thrown_away_after_a_build_that_was_killed(store):
+    use(store, downloads=["go-mod"])
     child = os.fork()
     if not child:
         with store.using("acme", "shop", Path("/nonexistent/home"), print):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     said: list[str] = []
-    assert use(store, said=said)[0] == []
+    had, caches = use(store, said=said)
+    assert had == []
     assert said == [TORN]
+    assert (caches.downloads / "go-mod" / "file").exists(), "tools lock and check their own"
     # Negative control: after a build that ended, they are used and nothing is said.
     assert use(store, said=said)[0] == ["target"]
     assert said == [TORN]
@@ -106,28 +109,27 @@ def test_caches_of_a_service_are_thrown_away_after_a_build_that_was_killed(store
 
 def test_a_sweep_leaves_the_caches_that_a_build_uses(tmp_path):
     store, sweeper = CacheStore(tmp_path, NOTHING), CacheStore(tmp_path, NOTHING)
-    use(store, shared=["go-mod"])
+    use(store, downloads=["go-mod"])
     with store.using("acme", "shop", Path("/h"), print) as caches:
         sweeper.sweep()
-        assert (caches.shared / "go-mod").is_dir()
+        assert (caches.downloads / "go-mod").is_dir()
         assert (caches.kept / "target").is_dir()
         caches.is_whole = True
     # Negative control: the same sweep takes them when no build uses them.
     sweeper.sweep()
-    assert list(caches.shared.iterdir()) == []
     assert not caches.own.parent.exists()
     assert use(store)[0] == []
 
 
 def test_a_sweep_takes_the_caches_of_no_other_organization(tmp_path):
     store = CacheStore(tmp_path, CacheLimits(most_bytes=20_000))
-    _, acme = use(store, "acme", shared=["go-mod", "cargo"])
-    _, other = use(store, "umbrella", shared=["go-mod"])
+    _, old = use(store, "acme", "old")
+    _, new = use(store, "acme", "new", downloads=["go-mod"])
+    _, other = use(store, "umbrella", downloads=["go-mod"])
     used = time.time() - HOUR
-    os.utime(acme.shared / "cargo", (used, used))
+    os.utime(old.own.with_name("0.lock"), (used, used))
     store.sweep()
-    assert [path.name for path in acme.shared.iterdir()] == ["go-mod"]
-    assert [path.name for path in other.shared.iterdir()] == ["go-mod"]
+    assert [caches.own.exists() for caches in (old, new, other)] == [False, True, True]
 
 
 def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
@@ -137,11 +139,33 @@ def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
     assert (tmp_path / "cache" / "toolchains" / ".deps").is_dir()
 
 
-@pytest.mark.parametrize("gone", ["cache/acme", "cache/.services/acme", "cache"])
+def former(tmp_path, org="acme"):
+    """The caches that builds of an organization shared in earlier versions, and their lock."""
+    (tmp_path / "cache" / org / "pip").mkdir(parents=True)
+    (tmp_path / "cache" / ".locks").mkdir(exist_ok=True)
+    lock = tmp_path / "cache" / ".locks" / f"{org}.lock"
+    lock.touch()
+    return tmp_path / "cache" / org, lock
+
+
+def test_caches_that_an_organization_shared_are_erased(store, tmp_path):
+    folder, lock = former(tmp_path)
+    (tmp_path / "cache" / "toolchains").mkdir()
+    _, caches = use(store)
+    assert list(caches.downloads.iterdir()) == [], "no build uses them"
+    held = filelock.try_hold(lock)
+    store.sweep()
+    assert folder.exists(), "a build of the earlier version uses them"
+    os.close(held)
+    store.sweep()
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".services", "toolchains"]
+
+
+@pytest.mark.parametrize("gone", ["cache/.services/acme", "cache"])
 def test_a_sweep_goes_on_while_caches_vanish(tmp_path, monkeypatch, gone):
-    """A build empties one, a service is deleted, and an operator makes room: each during a sweep."""
+    """A service is deleted, and an operator makes room: each during a sweep."""
     store = CacheStore(tmp_path, NOTHING)
-    use(store, service="a", shared=["go-mod", "cargo"])
+    use(store, service="a", downloads=["go-mod", "cargo"])
     use(store, service="b")
     use(store, "umbrella")
 
@@ -151,7 +175,7 @@ def test_a_sweep_goes_on_while_caches_vanish(tmp_path, monkeypatch, gone):
 
     monkeypatch.setattr("windlass.builders.native.caches.size_of", measure)
     store.sweep()
-    assert not [*tmp_path.glob("cache/*/go-mod"), *tmp_path.glob("cache/.services/*/*/0")]
+    assert not [*tmp_path.glob("cache/.services/*/*/0")]
     assert use(store)[0] == []
 
 
@@ -174,34 +198,19 @@ def test_the_rest_of_an_interrupted_sweep_is_erased(tmp_path):
 
 
 def test_a_damaged_cache_is_emptied_and_that_of_another_tool_stays(store):
-    use(store, shared=["go-mod", "cargo"])
+    use(store, downloads=["go-mod", "cargo"])
     with store.using("acme", "shop", Path("/h"), print) as caches:
-        before = caches.shared
-        caches.throw_away(["go-mod"], store._folder / "aside")
-        assert caches.shared == before
-        assert [path.name for path in caches.shared.iterdir()] == ["cargo"]
+        caches.throw_away(["go-mod"])
+        assert [path.name for path in caches.downloads.iterdir()] == ["cargo"]
         assert list(caches.kept.iterdir()) == []
 
 
-def test_a_damaged_cache_that_another_build_uses_is_left_to_it(store, tmp_path):
-    use(store, shared=["go-mod"])
-    with (
-        store.using("acme", "other", Path("/h"), print) as other,
-        store.using("acme", "shop", Path("/h"), print) as caches,
-    ):
-        caches.throw_away(["go-mod"], tmp_path / "aside")
-        assert (other.shared / "go-mod" / "file").exists()
-        assert caches.shared == tmp_path / "aside"
-        assert list(caches.shared.iterdir()) == []
-
-
 def test_the_caches_of_a_deleted_service_are_erased(store):
-    _, gone = use(store, service="gone", shared=["go-mod"])
+    _, gone = use(store, service="gone", downloads=["go-mod"])
     _, stays = use(store, service="stays")
     store.discard("gone")
     assert not gone.own.exists()
     assert stays.own.exists()
-    assert (gone.shared / "go-mod").exists(), "other services of the organization use it"
 
 
 async def test_a_build_leaves_no_code_in_the_caches_and_discarding_leaves_nothing_of_the_service(site):

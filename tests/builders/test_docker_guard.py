@@ -15,7 +15,7 @@ PLATFORM = {"TARGETOS": "linux", "TARGETARCH": "amd64"}
 
 
 def of(text: str, *, heredocs: bool = True, **arguments: str) -> Rewritten:
-    around = Around(org="acme", scope="s", arguments=arguments, platform=PLATFORM, heredocs=heredocs)
+    around = Around(service="acme", scope="s", arguments=arguments, platform=PLATFORM, heredocs=heredocs)
     return rewritten(text, around)
 
 

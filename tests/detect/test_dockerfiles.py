@@ -89,10 +89,10 @@ def test_each_recipe_gives_a_dockerfile_of_good_form(row):
 
 
 @rows("row", RUNNABLE, ids=lambda row: row.name)
-def test_the_guard_of_builds_takes_each_and_puts_the_organization_before_each_cache(row):
+def test_the_guard_of_builds_takes_each_and_puts_the_service_before_each_cache(row):
     tree = tree_of(row.files)
     recipe = detect(tree)
-    around = Around(org="acme", scope="s", arguments={}, platform={}, heredocs=False)
+    around = Around(service="acme", scope="s", arguments={}, platform={}, heredocs=False)
     for caches in (True, False):
         text = dockerfile(recipe, tree, DockerfileOptions(caches=caches))
         mounts = re.findall(r"--mount=(\S+)", rewritten(text, around).text.decode())

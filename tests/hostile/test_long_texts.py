@@ -16,7 +16,7 @@ from windlass.core.words.webhook_payload import has_form
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 
 LONG = 900_000
-AROUND = Around(org="org", scope="scope", arguments={}, platform={}, heredocs=True)
+AROUND = Around(service="org", scope="scope", arguments={}, platform={}, heredocs=True)
 
 
 @pytest.mark.timeout(20)

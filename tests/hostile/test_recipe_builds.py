@@ -46,7 +46,7 @@ def written_for(folder, files: dict[str, str], org: str = "acme", **settings) ->
         source=folder,
         settings=BuildSettings(**settings),
     )
-    around = Around(org=org, scope=org, arguments={}, platform={}, heredocs=False)
+    around = Around(service=order.service, scope=org, arguments={}, platform={}, heredocs=False)
     return rewritten(choose_dockerfile(order, caches=True).files.text.decode(), around)
 
 
@@ -102,7 +102,7 @@ def test_no_file_of_a_repository_reaches_more_than_a_build_of_the_service(tmp_pa
 def test_a_value_that_is_not_kept_in_its_instruction_would_be_seen(tmp_path, text):
     """The same values, as a careless writer would put them there."""
     careless = f"FROM node:22-bookworm\nRUN {text}\n"
-    around = Around(org="acme", scope="s", arguments={}, platform={}, heredocs=False)
+    around = Around(service="acme", scope="s", arguments={}, platform={}, heredocs=False)
     try:
         assert not reach_of(rewritten(careless, around)) <= USUAL
     except BuildError:
@@ -136,4 +136,4 @@ def test_services_of_one_organization_share_no_folder_that_a_build_of_their_code
         "package.json": json.dumps({"dependencies": {"x": "1"}, "scripts": {"build": "x", "start": "y"}})
     }
     text = written_for(tmp_path, files).text.decode()
-    assert "id=acme/service-of-acme-" in text
+    assert "id=service-of-acme/service-of-acme-" in text

@@ -202,10 +202,10 @@ class DockerBuilder:
 
     async def _guard(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
         version = await self._docker.json("GET", "/version")
-        scope = hashlib.sha256(f"{self._installation}/{order.org}".encode()).hexdigest()[:32]
+        scope = hashlib.sha256(f"{self._installation}/{order.service}".encode()).hexdigest()[:32]
         text = files.text.decode(errors="surrogateescape")
         around = Around(
-            org=order.org,
+            service=order.service,
             scope=scope,
             arguments=order.arguments,
             platform=_platform(version),

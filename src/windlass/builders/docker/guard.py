@@ -57,9 +57,10 @@ _SELECTS_A_FRONTEND: Final = "BUILDKIT_"
 class Around(Struct, frozen=True, kw_only=True):
     """The build that a Dockerfile is checked for."""
 
-    org: str
+    service: str
+    """Builds of the same service share cache mounts."""
     scope: str
-    """A secret value of the organization. Builds with the same value share the cached results of steps."""
+    """A secret value of the service. Builds with the same value share the cached results of steps."""
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
     """TARGETARCH and its kin, as the engine will set them."""
@@ -264,7 +265,7 @@ class _DockerfileWriter:
             return value
         target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
         kept = [name + equals + text for name, equals, text in options if name.lower() != "id"]
-        return ",".join([*kept, f"id={self._around.org}/{flags.get('id') or target}"])
+        return ",".join([*kept, f"id={self._around.service}/{flags.get('id') or target}"])
 
     # Common to all instructions
 

@@ -195,20 +195,21 @@ class NativeBuilder:
         for line in code.remarks:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
-        kept = (caches.shared, caches.kept)
+        kept = (caches.downloads, caches.kept)
         cells = Cells(
             self._isolation,
-            order.org,
+            order.service,
             home,
             home,
             order.source,
             kept=kept,
             launcher=self._steps,
             guests=self._guests,
+            org=order.org,
         )
-        tools = Tools(self._surroundings, home, caches.shared, say, self._with_pip, cells)
+        tools = Tools(self._surroundings, home, caches.downloads, say, self._with_pip, cells)
         tools.hide(order.source, ".")
-        held.callback(lambda: caches.use(*tools.used_caches))
+        tools.hide(self._folder, "…")
         held.callback(tools.end_all)
         state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
         return await subprocesses.in_thread(self._shared.put, order, artifact, await make_artifact(state))

@@ -1,12 +1,14 @@
-"""Build caches: downloads that builds of an organization share, and files that builds of a service keep.
+"""Build caches: the downloads and the kept files of one service.
 
-    <folder>/cache/<organization>/<name>/        shared: tools that write to one together lock it themselves
     <folder>/cache/.services/<organization>/<service>/<number>/    for one build at a time
-    <folder>/cache/.locks/<organization>.lock    held by each build of the organization, alone by a sweep
+
+Steps write to them, and later steps run what is in them. So no two services share one: whoever may deploy
+one service would run code in another one.
 
 A build takes the first free number of its service: it is in the same folder as the build before, and two at
 the same time are in different ones. The lock beside the folder is held until the build ends in any way; the
-file `.busy` beside it is there if it did not end by itself, and then caches of the service are not trusted.
+file `.busy` beside it is there if it did not end by itself, and then its kept files are not trusted. The
+downloads are: tools write them so that a kill does no harm.
 """
 
 from __future__ import annotations
@@ -25,24 +27,26 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.native.artifacts import CACHE, GONE, PATIENCE, name_of, not_kept
+from windlass.builders.native.artifacts import CACHE, GONE, name_of
 from windlass.builders.native.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.builders.native.tools import ToolFailed
 
 SERVICES: Final = ".services"
-_LOCKS: Final = ".locks"
+_DOWNLOADS: Final = "downloads"
+_FORMER_LOCKS: Final = ".locks"
+"""Locks of earlier versions, one for each organization, whose builds shared `<folder>/cache/<organization>`."""
 _BUSY: Final = ".busy"
 _KEPT: Final = "kept"
-TORN: Final = "The build caches of this service are thrown away: the last build was killed while it wrote."
+TORN: Final = "The kept files of this service are thrown away: the last build was killed while it wrote."
 
 
 class BuildCaches:
     """The caches that one build uses."""
 
-    def __init__(self, shared: Path, own: Path, lock: int) -> None:
-        self.shared = shared
-        """The folder of the caches that builds of the organization share."""
+    def __init__(self, own: Path) -> None:
         self.own = own
+        self.downloads = own / _DOWNLOADS
+        """The folder of the caches of tools, one for each: also of what they built of it, such as wheels."""
         self.source = own / "source"
         """The place of the code: the same for each build, because tools recognize files by their path."""
         self.kept = own / _KEPT
@@ -50,8 +54,6 @@ class BuildCaches:
         self.times = own / "times.json"
         self.is_whole = False
         """True if no program of the build was killed while it wrote here."""
-        self._lock = lock
-        self._used: set[str] = set()
 
     @contextmanager
     def trusted_at_the_end(self) -> Iterator[None]:
@@ -64,29 +66,12 @@ class BuildCaches:
             raise
         self.is_whole = True
 
-    def use(self, *names: str) -> None:
-        """Notes that this build uses the shared caches of these names."""
-        self._used.update(names)
-
-    def throw_away(self, names: Iterable[str], aside: Path) -> None:
-        """Empties these shared caches and those of the service. Shared caches that other builds use now are
-        left to them: this build goes on in the folder `aside`."""
+    def throw_away(self, names: Iterable[str]) -> None:
+        """Empties the caches of these tools, and the kept files."""
         erase(self.kept)
         private_folder(self.kept)
-        if filelock.try_lock(self._lock):
-            for name in names:
-                _remove(self.shared / name, self.shared.parent)
-            filelock.wait_for(self._lock, shared=True)
-            return
-        filelock.wait_for(self._lock, shared=True)  # a failed attempt gives up the lock that was held
-        self.shared = private_folder(aside)
-
-    def note_use(self) -> None:
-        """Notes the time of use. The folders belong to programs of builds, which may have replaced one by a
-        link."""
-        for name in self._used:
-            with suppress(OSError):
-                os.utime(self.shared / name, follow_symlinks=False)
+        for name in names:
+            _remove(self.downloads / name, self.own)
 
 
 class CacheStore:
@@ -102,28 +87,20 @@ class CacheStore:
     @contextmanager
     def using(self, org: str, service: str, home: Path, say: Say) -> Iterator[BuildCaches]:
         """Yields the caches for a build, whose programs have this home. No sweep removes them meanwhile."""
-        shared = private_folder(self._folder / name_of(org))
-        lock = filelock.open_lock_file(self._lock(name_of(org)))
+        own, held = _take(private_folder(self._folder / SERVICES / name_of(org) / name_of(service)))
         try:
-            with not_kept():
-                filelock.wait_for(lock, shared=True, patience=PATIENCE)
-            own, held = _take(private_folder(self._folder / SERVICES / name_of(org) / name_of(service)))
+            caches = BuildCaches(own)
+            _begin(caches, home, say)
             try:
-                caches = BuildCaches(shared, own, lock)
-                _begin(caches, home, say)
-                try:
-                    yield caches
-                finally:
-                    caches.note_use()
-                    erase(caches.source)
-                    with suppress(FileNotFoundError):  # who needs room may delete the caches of a build
-                        os.utime(_beside(own, ".lock"))
-                    if caches.is_whole:
-                        _beside(own, _BUSY).unlink(missing_ok=True)
+                yield caches
             finally:
-                os.close(held)
+                erase(caches.source)
+                with suppress(FileNotFoundError):  # who needs room may delete the caches of a build
+                    os.utime(_beside(own, ".lock"))
+                if caches.is_whole:
+                    _beside(own, _BUSY).unlink(missing_ok=True)
         finally:
-            os.close(lock)
+            os.close(held)
 
     def discard(self, service: str) -> None:
         """Erases the caches of a service."""
@@ -135,24 +112,26 @@ class CacheStore:
         Those that a build uses stay until the next sweep."""
         for left in self._folder.glob(f"{GONE}*"):
             erase(left)
-        for org in self._organizations():
-            units = [*self._shared_units(org), *self._service_units(org)]
-            for unit in units_to_erase(units, self._limits, time.time()):
-                self._erase(org, unit)
+        self._erase_former()
+        for org in sorted((self._folder / SERVICES).glob("*")):
+            for unit in units_to_erase(self._units(org), self._limits, time.time()):
+                self._erase(unit)
 
-    def _organizations(self) -> list[str]:
-        return sorted(lock.stem for lock in (self._folder / _LOCKS).glob("*.lock"))
+    def _erase_former(self) -> None:
+        """Erases the caches that all builds of an organization could write to in earlier versions."""
+        for lock in sorted((self._folder / _FORMER_LOCKS).glob("*.lock")):
+            with _alone(lock) as is_alone:
+                if is_alone:  # else a build of the earlier version uses them
+                    _remove(self._folder / lock.stem, self._folder)
+                    lock.unlink(missing_ok=True)
+        with suppress(OSError):
+            (self._folder / _FORMER_LOCKS).rmdir()
 
-    def _shared_units(self, org: str) -> Iterator[CacheUnit]:
-        folder = self._folder / org
-        for path in folder.iterdir() if folder.is_dir() else ():
-            with suppress(FileNotFoundError):  # a build has emptied it
-                yield self._unit(path, path.lstat().st_mtime)
-
-    def _service_units(self, org: str) -> Iterator[CacheUnit]:
-        for lock in (self._folder / SERVICES / org).glob("*/*.lock"):
-            with suppress(FileNotFoundError):  # its service was deleted
-                yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
+    def _units(self, org: Path) -> Iterator[CacheUnit]:
+        for service in sorted(org.glob("*")):
+            with suppress(FileNotFoundError):  # it was deleted
+                for lock in service.glob("*.lock"):
+                    yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
 
     def _unit(self, path: Path, used: float) -> CacheUnit:
         measured, size = self._sizes.get(path, (0.0, 0))
@@ -161,23 +140,17 @@ class CacheStore:
             self._sizes[path] = (used, size)
         return CacheUnit(path, used, size)
 
-    def _erase(self, org: str, unit: CacheUnit) -> None:
-        is_shared = unit.path.parent == self._folder / org
-        lock = self._lock(org) if is_shared else _beside(unit.path, ".lock")
-        with _alone(lock) as is_alone:
+    def _erase(self, unit: CacheUnit) -> None:
+        with _alone(_beside(unit.path, ".lock")) as is_alone:
             if not is_alone:
                 return
             gone = _set_aside(unit.path, self._folder)
-            if not is_shared:
-                for ending in (_BUSY, ".lock"):
-                    _beside(unit.path, ending).unlink(missing_ok=True)
-                with suppress(OSError):
-                    unit.path.parent.rmdir()
+            for ending in (_BUSY, ".lock"):
+                _beside(unit.path, ending).unlink(missing_ok=True)
+            with suppress(OSError):
+                unit.path.parent.rmdir()
         self._sizes.pop(unit.path, None)
         erase(gone)
-
-    def _lock(self, org: str) -> Path:
-        return private_folder(self._folder / _LOCKS) / f"{org}.lock"
 
 
 def _take(folder: Path) -> tuple[Path, int]:
@@ -199,10 +172,12 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
     if busy.exists():
         if killed := busy.read_text():
             subprocesses.end_all_with("HOME", killed)
-        erase(caches.own)
+        for path in caches.own.glob("*"):
+            if path != caches.downloads:
+                _remove(path, caches.own)
         say(TORN)
     write_whole(busy, str(home).encode(), durable=False)
-    for folder in (caches.own, caches.kept):
+    for folder in (caches.own, caches.kept, caches.downloads):
         private_folder(folder)
     erase(caches.source)
 

@@ -1,7 +1,7 @@
 """Runs each step of a build in a cell: it sees the system and its own build, and can change only the latter.
 
-Builds of one organization share a user, and with it the downloads of tools, where no other organization can
-write. Services may only read the result of a build.
+Builds of one service share a user, and with it the downloads of tools, where no other service can write.
+Services may only read the result of a build.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class Cells:
     def __init__(
         self,
         isolation: Isolation,
-        org: str,
+        owner: str,
         temporary: Path,
         *writable: Path,
         kept: Sequence[Path] = (),
         launcher: StepLauncher | None = None,
         guests: Guests | None = None,
+        org: str = "",
     ) -> None:
-        self._isolation, self._org, self._name = isolation, org, f"builds of {org}"
+        """Cells of the same `owner`, such as a service, have the same user. The limits of `guests` are those
+        of `org`, or of the owner."""
+        self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
         self.guests = guests or Guests(temporary)
         self.launcher = launcher or StepLauncher()
         self._temporary = temporary

@@ -66,8 +66,7 @@ class _RecipeRun:
             if not any(re.search(self._toolchain.damage, line) for line in failed.lines):
                 raise
             self._tools.say(DAMAGED)
-            names, aside = self._toolchain.caches.values(), self._tools.home / "caches"
-            await subprocesses.in_thread(self._caches.throw_away, names, aside)
+            await subprocesses.in_thread(self._caches.throw_away, self._toolchain.caches.values())
             await self._run_all()
         return self._found
 
@@ -85,14 +84,14 @@ class _RecipeRun:
         await subprocesses.in_thread(kept.copy_results)
 
     def _environment(self) -> dict[str, str]:
-        toolchain, tools, shared = self._toolchain, self._tools, self._caches.shared
-        places = {"caches": shared, "app": self._app, "home": tools.home}
+        toolchain, tools, downloads = self._toolchain, self._tools, self._caches.downloads
+        places = {"caches": downloads, "app": self._app, "home": tools.home}
         operator = tools.surroundings.items()
         return {
             **{name: value for name, value in operator if name.startswith(toolchain.passed)},
             **self._state.variables_as_started(),
             **{name: text.format_map(places) for name, text in toolchain.variables.items()},
-            **{name: str(shared / cache) for name, cache in toolchain.caches.items()},
+            **{name: str(downloads / cache) for name, cache in toolchain.caches.items()},
             **self._found.variables,
             "PATH": os.pathsep.join(tools.path),
         }

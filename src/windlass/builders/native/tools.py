@@ -113,8 +113,6 @@ class Tools:
         """Paths of this machine and their stand-ins: readers of a build log see none."""
         self._may_run = 0
         """Number of programs that may have left others running."""
-        self.used_caches: set[str] = set()
-        """Names of the caches that programs were told."""
         self.home = home
         self.check: Callable[[], None] = lambda: None
         """Called after each program: raises BuildError if it has changed what we read as ourselves."""
@@ -171,7 +169,8 @@ class Tools:
             raise ToolFailed(message, list(heard.last), was_killed=code < 0 or code > 128)
 
     def hide(self, folder: Path, stand_in: str) -> None:
-        self._hidden = {str(folder): stand_in, **self._hidden}
+        hidden = {**self._hidden, str(folder): stand_in}
+        self._hidden = {path: hidden[path] for path in sorted(hidden, key=len, reverse=True)}
 
     def _plain(self, line: str) -> str:
         for path, stand_in in self._hidden.items():
@@ -195,7 +194,6 @@ class Tools:
     ) -> int:
         own = environment_for(Path(argv[0]).name, self._environment)
         env = {**own, **more}
-        self._note_caches(env)
         self._may_run += 1
         try:
             words = [self._whole(argv[0], env), *map(str, argv[1:])]
@@ -219,11 +217,6 @@ class Tools:
             raise BuildError(
                 f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
             ) from error
-
-    def _note_caches(self, env: Mapping[str, str]) -> None:
-        beginning = f"{self.cache}/"
-        paths = (text.removeprefix(beginning) for text in env.values() if text.startswith(beginning))
-        self.used_caches.update(path.partition("/")[0] for path in paths)
 
     def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
         program = find_program(str(name), env["PATH"].split(os.pathsep))

@@ -49,7 +49,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     passed: tuple[str, ...] = ()
     """Beginnings of variables of the operator that steps get: registries and their credentials."""
     caches: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name caches which the builds of an organization share, with their names."""
+    """Variables that name caches which the builds of a service share, with their names."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Other variables of steps."""
     home_files: Mapping[str, str] = field(default_factory=dict)
