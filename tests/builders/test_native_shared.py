@@ -1,4 +1,4 @@
-"""Services of one group share what is built: once for all of them, and gone with the last of them."""
+"""Builds that services shared in earlier versions: they stay for each of them, and go with the last of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.test_filelock import holder
 from windlass.base import filelock
 from windlass.base.erasing import erase
-from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.builder import BuilderAway
 from windlass.builders.native import artifacts, shared_builds
 
 FILES = {
@@ -21,7 +21,6 @@ FILES = {
     "main.py": "print('web')",
     "work.py": "print(2)",
 }
-WEB, WORKER = {"service": "web", "group": "g"}, {"service": "worker", "group": "g"}
 
 
 def stored(site) -> set[str]:
@@ -33,51 +32,51 @@ def stored(site) -> set[str]:
     }
 
 
+async def shared(site, *services, group="g", key="k"):
+    """An artifact as earlier versions left it: in a folder of the group, with a link of each service."""
+    artifact = await site.build(FILES, key=key, service=f"shared-{group}")
+    for service in services:
+        link = site.kept / service / key
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(Path("..", f"shared-{group}", key))
+        users = site.kept / f"shared-{group}" / ".users"
+        users.mkdir(exist_ok=True)
+        (users / service).touch()
+    return artifact
+
+
 async def both(site):
-    first = await site.build(FILES, key="k", **WEB)
-    second = await site.build(FILES, key="k", **WORKER)
-    return first, second
+    return await shared(site, "web", "worker")
 
 
-async def test_the_second_service_of_a_group_builds_nothing(site):
-    first, second = await both(site)
-    assert first == second
-    assert "This was built for another application of this repository" in site.log()
-    assert stored(site) == {"shared-g/k"}
-    assert site.run(replace(second, command=second.processes["worker"])) == "2"
-    assert await site.builder.find("worker", "k") == first
+async def test_services_with_a_link_find_what_was_shared(site):
+    artifact = await both(site)
+    assert await site.builder.find("web", "k") == await site.builder.find("worker", "k") == artifact
+    assert site.run(replace(artifact, command=artifact.processes["worker"])) == "2"
 
 
-async def test_a_server_that_is_paused_with_the_lock_is_named_and_the_build_goes_on_after_it(
+async def test_nothing_new_is_shared(site):
+    await both(site)
+    for service in ("web", "worker"):
+        await site.build(FILES, key="new", service=service)
+    assert stored(site) == {"shared-g/k", "web/new", "worker/new"}
+
+
+async def test_a_server_that_is_paused_with_the_lock_is_named_and_the_sweep_goes_on_after_it(
     site, monkeypatch
 ):
     monkeypatch.setattr(shared_builds, "PATIENCE", 0.2)
-    site.kept.mkdir(parents=True, exist_ok=True)
+    await both(site)
     with holder(site.kept.with_name(f"{site.kept.name}.lock")) as process:
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(BuilderAway, match=rf"let the process {process.pid} go on, or to end it"):
-            await site.build(FILES, key="k", **WEB)
-    await both(site)
-
-
-async def test_services_without_a_group_or_of_another_share_nothing(site):
-    await site.build(FILES, key="k", service="a")
-    await site.build(FILES, key="k", service="b")
-    await site.build(FILES, key="k", service="c", group="g")
-    await site.build(FILES, key="k", service="d", group="h")
-    assert stored(site) == {"a/k", "b/k", "shared-g/k", "shared-h/k"}
-
-
-async def test_builds_that_race_build_once(site):
-    orders = [site.order(FILES, key="k", **fields) for fields in (WEB, WORKER)]
-    first, second = await asyncio.gather(*(site.builder.build(order, site.said.append) for order in orders))
-    assert first == second
-    assert site.log().count("This was built for another application") == 1
+            await site.builder.prune("web", [])
+    await site.builder.prune("web", [])
 
 
 @pytest.mark.parametrize("gone", ["discard", "prune"])
 async def test_an_artifact_goes_with_the_last_service_that_has_it(site, gone):
-    first, _ = await both(site)
+    first = await both(site)
 
     async def leaves(service: str) -> None:
         await (site.builder.discard(service) if gone == "discard" else site.builder.prune(service, []))
@@ -92,7 +91,7 @@ async def test_an_artifact_goes_with_the_last_service_that_has_it(site, gone):
 
 async def test_other_services_find_their_builds_while_a_sweep_erases(site, monkeypatch):
     await both(site)
-    other = await site.build(FILES, key="k", service="other", group="h")
+    other = await shared(site, "other", group="h")
     free = []
 
     def erase_slowly(path: Path) -> None:
@@ -112,7 +111,7 @@ async def test_other_services_find_their_builds_while_a_sweep_erases(site, monke
 
 async def test_a_sweep_removes_what_no_service_has_and_nothing_else(site):
     await both(site)
-    await site.build(FILES, key="other", **WEB)
+    await shared(site, "web", key="other")
     (site.kept / "web" / "other").unlink()
     assert await site.builder.services() == ["web", "worker"]
     await site.builder.sweep([])
@@ -122,7 +121,7 @@ async def test_a_sweep_removes_what_no_service_has_and_nothing_else(site):
 
 
 async def test_a_service_that_is_set_aside_keeps_what_it_shares(site, tmp_path):
-    first = await site.build(FILES, key="k", **WEB)
+    first = await shared(site, "web")
     aside = tmp_path / "aside"
     aside.mkdir()
     await site.builder.set_aside("web", aside)
@@ -132,18 +131,10 @@ async def test_a_service_that_is_set_aside_keeps_what_it_shares(site, tmp_path):
     assert Path(first.ref).is_dir()
 
 
-async def test_a_failed_build_of_a_group_leaves_nothing(site):
-    with pytest.raises(BuildError):
-        await site.build({"Procfile": "web: no-such-program"}, key="k", **WEB)
-    assert stored(site) == set()
-    await site.builder.discard("web")
-    assert [path.name for path in site.kept.iterdir()] == ["cache"]
-
-
-async def test_a_link_whose_artifact_is_lost_is_made_again(site):
+async def test_a_link_whose_artifact_is_lost_gives_way_to_a_build_of_its_own(site):
     await both(site)
     await asyncio.to_thread((site.kept / "shared-g" / "k").rename, site.top / "lost")
     assert await site.builder.find("worker", "k") is None
-    again = await site.build(FILES, key="k", **WORKER)
+    again = await site.build(FILES, key="k", service="worker")
     assert site.run(again) == "web"
-    assert await site.builder.find("web", "k") == again
+    assert await site.builder.find("web", "k") is None

@@ -135,10 +135,9 @@ async def leaves_nothing(there: Inside, service: Service) -> None:
 
     await until(gone)
     assert [path.name for path in (data / "work").glob("*")] == []
-    assert [path.name for path in (data / "builds" / service.id).glob("*")] == []
-    for kept in (data / "builds").glob("shared-*"):
-        assert [path.name for path in kept.glob("*") if path.name not in (".deps", ".users")] == []
-        assert all((path / "complete").exists() for path in (kept / ".deps").glob("*") if path.is_dir())
+    kept = data / "builds" / service.id
+    assert [path.name for path in kept.glob("*") if path.name != ".deps"] == []
+    assert all((path / "complete").exists() for path in (kept / ".deps").glob("*") if path.is_dir())
 
 
 async def builders_of(there: Inside) -> list[int]:

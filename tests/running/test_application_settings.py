@@ -238,18 +238,11 @@ async def test_the_steps_of_a_recipe_get_the_variables_that_people_declared(embe
     assert arguments == [{"VITE_API": "one"}, {"VITE_API": "one", "NEXT_PUBLIC_NAME": "two"}]
 
 
-async def test_applications_of_one_repository_are_built_as_one(embedded: World) -> None:
+async def test_applications_of_one_repository_are_built_each_for_itself(embedded: World) -> None:
     embedded.builder.names = {"command": ("run",), "processes": {"web": ("run",), "worker": ("work",)}}
     environment = await embedded.environment()
-    for fields in ({}, {"process": "worker"}, {"build_command": "make"}):
-        app = await embedded.application(environment, **fields)
+    apps = [await embedded.application(environment, **fields) for fields in ({}, {"process": "worker"})]
+    for app in apps:
         await embedded.post(f"/application/{app}/deploy")
         await embedded.settle()
-    other = {"url": "https://git.example/acme/other.git", "branch": "main"}
-    app = await embedded.application(environment, git_repository=other)
-    await embedded.post(f"/application/{app}/deploy")
-    await embedded.settle()
-    web, worker, made, alone = [(order.group, order.key) for order in embedded.builder.built]
-    assert web == worker
-    assert (made[0], made[1] != web[1]) == (web[0], True)
-    assert alone[0] != web[0]
+    assert [order.service for order in embedded.builder.built] == apps

@@ -30,9 +30,6 @@ class Order(Struct, frozen=True, kw_only=True):
     org: str
     name: str
     deployment: str
-    group: str = ""
-    """Services with the same group share an artifact with the same key, where the builder can; empty is a
-    service that shares nothing."""
     key: str
     """A digest of everything that the artifact depends on (repository, commit, root path, Dockerfile, stage,
     arguments, settings)."""

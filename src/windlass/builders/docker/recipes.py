@@ -69,7 +69,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     options = DockerfileOptions(
         variables=tuple(order.arguments),
         caches=caches,
-        own=order.group or order.service,
+        own=order.service,
         mounts=order.settings.mounts,
     )
     if workspace := _workspace_of(recipe, order, folder):

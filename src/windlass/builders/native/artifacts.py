@@ -43,7 +43,7 @@ RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 SHARED: Final = "shared-"
-"""Folders whose name begins so belong to a group of services; see `shared_builds`."""
+"""Folders whose name begins so belong to several services; see `shared_builds`."""
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock that others hold for a moment only."""
 _FORMER_CACHES: Final = ("pip", "uv", "npm")
@@ -135,7 +135,7 @@ class ArtifactStore:
             try:
                 folder.rename(final)
             except OSError:
-                if not final.exists():
+                if not os.path.lexists(final):
                     raise
                 if first := _read(final):
                     return first

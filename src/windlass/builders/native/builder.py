@@ -100,7 +100,7 @@ class NativeBuilder:
             return await subprocesses.in_thread(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
-        lock = self._busy.setdefault((order.group or order.service, order.key), asyncio.Lock())
+        lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
         async with lock:
             if artifact := await self.find(order.service, order.key):
                 say("This was built before, and is used again.")
@@ -111,9 +111,6 @@ class NativeBuilder:
                     return await subprocesses.in_thread(
                         take_files, ArtifactStore(self._folder, order.service), order, say
                     )
-                if artifact := await subprocesses.in_thread(self._shared.find, order):
-                    say("This was built for another application of this repository, and is used again.")
-                    return artifact
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
@@ -152,7 +149,7 @@ class NativeBuilder:
         await subprocesses.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        store = self._shared.store_of(order)
+        store = ArtifactStore(self._folder, order.service)
         async with _aside() as held:
             folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
             order = replace(order, source=caches.source)
@@ -212,7 +209,13 @@ class NativeBuilder:
         tools.hide(self._folder, "…")
         held.callback(tools.end_all)
         state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
-        return await subprocesses.in_thread(self._shared.put, order, artifact, await make_artifact(state))
+        return await subprocesses.in_thread(_put, store, artifact, await make_artifact(state))
+
+
+def _put(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
+    """Moves a built artifact to its final place, whole."""
+    store.complete(folder, artifact)
+    return store.put(folder, artifact)
 
 
 @asynccontextmanager

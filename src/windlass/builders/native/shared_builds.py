@@ -1,14 +1,13 @@
-"""Builds that the services of a group share: made once, and kept as long as a service has a link to it.
+"""Builds that services of one repository shared in earlier versions. They stay as long as a service has one,
+and no new ones are made: a step of one service could decide what another one runs.
 
     <folder>/shared-<group>/<key>/            an artifact, beside its dependencies, as a service has them
     <folder>/shared-<group>/.users/<service>  a service that may have links; its text says where the folder
                                               of the service was set aside, if it was
     <folder>/<service>/<key>                  the link of a service
 
-Links are made and artifacts removed under one lock, so that no artifact goes between the look for its links
-and its removal. Nothing else is done under it, least of all a build: another server of the data directory may
-be paused while it holds the lock, and then a build waits, and says for what. A server that is killed in
-between leaves an artifact without a link, which the next sweep removes.
+Links are looked for and artifacts removed under one lock. Nothing else is done under it: another server of
+the data directory may be paused while it holds the lock.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import filelock
-from windlass.builders.builder import Order
 from windlass.builders.native.artifacts import DEPS, PATIENCE, SHARED, ArtifactStore, name_of, not_kept
-from windlass.core.deploy.workload import Artifact
 
 _USERS: Final = ".users"
 
@@ -29,33 +26,6 @@ _USERS: Final = ".users"
 class SharedBuilds:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def store_of(self, order: Order) -> ArtifactStore:
-        """Returns the store that an order builds in."""
-        return ArtifactStore(self._folder, f"{SHARED}{order.group}" if order.group else order.service)
-
-    def find(self, order: Order) -> Artifact | None:
-        """Returns the artifact that another service of the group had built, and links to it."""
-        if not order.group:
-            return None
-        with self._lock():
-            artifact = self.store_of(order).find(order.key)
-            if artifact:
-                self._link(order)
-            else:
-                self._note_user(order)
-            return artifact
-
-    def put(self, order: Order, folder: Path, artifact: Artifact) -> Artifact:
-        """Moves a whole artifact to its final place."""
-        store = self.store_of(order)
-        store.complete(folder, artifact)
-        if not order.group:
-            return store.put(folder, artifact)
-        with self._lock():
-            stored = store.put(folder, artifact)
-            self._link(order)
-            return stored
 
     def groups_of(self, service: str) -> set[str]:
         """Returns the groups of a service: those of its links, and of a build that failed."""
@@ -81,19 +51,6 @@ class SharedBuilds:
         for group in self.groups_of(service):
             with self._lock():
                 (self._folder / group / _USERS / name_of(service)).write_text(str(to))
-
-    def _link(self, order: Order) -> None:
-        self._note_user(order)
-        link = ArtifactStore(self._folder, order.service).at(order.key)
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if link.is_symlink():
-            link.unlink()
-        link.symlink_to(Path("..", self.store_of(order).folder.name, name_of(order.key)))
-
-    def _note_user(self, order: Order) -> None:
-        users = self.store_of(order).folder / _USERS
-        users.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (users / name_of(order.service)).touch()
 
     def _names_with_links(self, group: str) -> set[str]:
         """Returns the names of artifacts that have links. Forgets services that have none left."""

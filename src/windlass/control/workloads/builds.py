@@ -123,7 +123,6 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
         org=service.org,
         name=spec.name,
         deployment=making.deployment.id,
-        group=_group_of(service, spec),
         key=_digest([base, values])[:40],
         commit=commit,
         source=folder,
@@ -141,13 +140,6 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
         with ctx.meters.building():
             artifact = await place.builder.build(order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
-
-
-def _group_of(service: Row, spec: Application) -> str:
-    """Returns the same text for all services of an organization that are built from one folder of a
-    repository. One without a repository is alone."""
-    url, root_path = _place_of(spec)
-    return _digest([service.org, url or service.id, root_path])[:40]
 
 
 def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:
