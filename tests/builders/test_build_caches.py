@@ -156,6 +156,7 @@ def test_caches_that_an_organization_shared_are_erased(store, tmp_path):
     held = filelock.try_hold(lock)
     store.sweep()
     assert folder.exists(), "a build of the earlier version uses them"
+    assert held is not None
     os.close(held)
     store.sweep()
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".services", "toolchains"]

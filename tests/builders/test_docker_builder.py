@@ -107,7 +107,7 @@ async def test_a_build_finds_no_cache_of_another_service(kit, id):
 
 
 async def test_a_build_takes_no_cached_step_of_another_service(kit):
-    """A step of the same words may have had another result there: BuildKit leaves the proxy out of its key."""
+    """The same step may have had another result there: BuildKit leaves the proxy out of its cache key."""
     text = f"FROM {BOX}\nRUN head -c 20 /dev/urandom | sha256sum > /made\n"
     first = await kit.runs((await kit.build(text, key="k1")).ref, "cat", "/made")
     other = kit.another_service()

@@ -73,7 +73,8 @@ async def test_a_build_that_fails_keeps_the_files_of_its_compiler(site, programs
 async def test_a_damaged_cache_is_thrown_away_and_the_build_succeeds(site, programs):
     programs("cargo", CARGO)
     await site.build(RUST)
-    (site.kept / "cache" / "org" / "cargo" / "damaged").touch()
+    [cargo] = site.kept.glob("cache/.services/*/*/*/downloads/cargo")
+    (cargo / "damaged").touch()
     await site.build(RUST)
     assert DAMAGED in site.log()
     # Negative control: without damage, nothing is thrown away, also if the build fails.

@@ -1,4 +1,4 @@
-"""Builds that services shared in earlier versions: they stay for each of them, and go with the last of them."""
+"""Builds that services shared in earlier versions stay for each of them, and go with the last one."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from windlass.builders.native.tools import ToolFailed
 SERVICES: Final = ".services"
 _DOWNLOADS: Final = "downloads"
 _FORMER_LOCKS: Final = ".locks"
-"""Locks of earlier versions, one for each organization, whose builds shared `<folder>/cache/<organization>`."""
+"""Locks of earlier versions, one for each organization: its builds shared `cache/<organization>`."""
 _BUSY: Final = ".busy"
 _KEPT: Final = "kept"
 TORN: Final = "The kept files of this service are thrown away: the last build was killed while it wrote."
