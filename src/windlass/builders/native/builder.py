@@ -156,7 +156,7 @@ class NativeBuilder:
             began = time.time()
 
             def written() -> Amount:
-                return measure([folder]) + measure([caches.shared, caches.own], began)
+                return measure([folder]) + measure([caches.own], began)
 
             with caches.trusted_at_the_end():
                 return await within_reserve(
