@@ -7,7 +7,7 @@ The limit of time is the negative control: an expression that backtracks takes h
 import pytest
 
 from tests.tables import rows
-from windlass.base.toml import parse_toml
+from windlass.base.toml import LONGEST, parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.docker.guard import Around, BuildRefused, rewritten
 from windlass.builders.native.dockerfile_hints import Shell
@@ -16,6 +16,7 @@ from windlass.core.words.webhook_payload import has_form
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 
 LONG = 900_000
+LONG_TOML = LONGEST - 100
 AROUND = Around(service="org", scope="scope", arguments={}, platform={}, heredocs=True)
 
 
@@ -48,7 +49,7 @@ def test_a_source_on_another_machine_is_refused(source):
 @pytest.mark.parametrize("part", ["a", '"a"', "'.'", '"\\""', " a "])
 @pytest.mark.parametrize("around", ["{}a = 1\n", "[{}a]\n", 'b = ["""\n""", {{ {}a = 1 }}]\n'])
 def test_a_key_with_many_parts_is_refused(part, around):
-    text = around.format(f"{part}." * (LONG // (len(part) + 1)))
+    text = around.format(f"{part}." * (LONG_TOML // (len(part) + 1)))
     with pytest.raises(ValueError, match="a key has more than"):
         parse_toml(text)
     assert parse_toml(around.format(f"{part}." * 10))
@@ -58,13 +59,19 @@ def test_a_key_with_many_parts_is_refused(part, around):
 @pytest.mark.parametrize("text", ['"', '"\\', '"\\"', "a. ", "'a", "["])
 def test_other_long_toml_is_refused(text):
     with pytest.raises(ValueError, match=r"line|nested|parts|document"):
-        parse_toml(f"a = {text * 100_000}")
+        parse_toml(f"a = {text * (LONG_TOML // len(text))}")
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ['a = "{}"', "# {}", "{} = 1", "a = '{}'"])
 def test_toml_with_a_long_word_is_read(text):
-    parse_toml(text.format("x" * 500_000))
+    parse_toml(text.format("x" * LONG_TOML))
+
+
+def test_toml_above_its_limit_is_refused():
+    with pytest.raises(ValueError, match="longer than 256 KiB"):
+        parse_toml("#" * (LONGEST + 1))
+    parse_toml("#" * LONGEST)  # negative control
 
 
 @pytest.mark.timeout(20)
