@@ -109,7 +109,7 @@ def _lead_out(file: str, kept: CellNetwork) -> None:
     keeper = NetworkKeeper.read(kept["outer"])
     pasta = _start_pasta(kept["program"], keeper.pid)
     until = time.monotonic() + _LED_OUT_WITHIN
-    while not network.is_led_out(keeper.pid) and time.monotonic() < until:
+    while not network.is_led_out(keeper.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_LOOK_OFTEN)
     _close_others()
     trunk = os.pidfd_open(keeper.pid)
@@ -119,6 +119,10 @@ def _lead_out(file: str, kept: CellNetwork) -> None:
         _wait([trunk], pause)
         began, pasta = time.monotonic(), _start_pasta(kept["program"], keeper.pid)
     os.kill(pasta, signal.SIGKILL)
+
+
+def _has_ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _start_pasta(program: str, trunk: int) -> int:
