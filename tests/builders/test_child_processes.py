@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.test_native_runs import until
 from windlass.base.subprocesses import running
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -51,7 +52,7 @@ async def test_a_process_that_a_program_leaves_ends_with_the_block():
         left = int(await process.stdout.readline())
         assert await process.wait() == 0
         assert is_running(left)
-    assert not is_running(left)
+    await until(lambda: not is_running(left))  # it closes its output a moment before it has ended
 
 
 async def test_output_ends_with_the_block_though_a_program_that_left_the_group_holds_it():
