@@ -11,6 +11,7 @@ import pytest
 
 from tests.postgres import chosen_database, running_postgres
 from tests.world import make_world
+from windlass.base import cgroups
 
 pytest_plugins = ["pytester", "tests.marks", "tests.skips", "tests.patience", "tests.tables", "tests.report"]
 
@@ -37,6 +38,14 @@ def pytest_collection_finish():
     """Thousands of tests and all modules stay to the end: looking through them costs a second each time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Removes control groups of builds that the kernel kept when a test ended: a worker of xdist
+    ends without the finalizers that would do it."""
+    for base in filter(None, [cgroups.find(), *cgroups.find_v1().values()]):
+        for group in base.glob(f"guests.*.{os.getpid()}.*"):
+            cgroups.remove(str(group))
 
 
 @pytest.fixture(scope="session")
