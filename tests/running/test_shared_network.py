@@ -33,6 +33,7 @@ async def shop(world: World) -> Shop:
     org, token = await world.organization()
     project = await world.made(f"/organization/{org}/project", {"name": "shop"}, token=token)
     environment = await world.made(f"/project/{project}/environment", {"name": "production"}, token=token)
+    world.clock.turn(1)  # the older one is the first
     body = {"name": "web", "git_repository": {"url": REPOSITORY, "branch": "main"}}
     return Shop(token, await world.made(f"/environment/{environment}/application", body, token=token))
 

@@ -86,6 +86,8 @@ class GuestGroups:
 
     def left(self) -> Iterator[str]:
         """Yields the paths of groups whose server has ended. Another one with the same folder may run."""
+        if not self._folder.exists():  # nothing was built yet
+            return
         prefix = self._prefix()
         for base in filter(None, [find(), *find_v1().values()]):
             for group in base.glob(f"{prefix}*"):
