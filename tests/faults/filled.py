@@ -37,7 +37,7 @@ import os, time
 print("here", flush=True)
 while True:  # slowly, once there is little room
     disk = os.statvfs("data")
-    time.sleep(0.01 if disk.f_bavail * disk.f_frsize > 16 << 20 else 0.1)
+    time.sleep(0.01 if disk.f_bavail * disk.f_frsize > 12 << 20 else 1)
     with open("data/zeros", "ab") as file:
         file.write(bytes(1 << 20))
 """
