@@ -108,7 +108,7 @@ def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, ma
     machine({**ALL, "exit": "pasta is not installed"})
     unstarted = Networks(tmp_path, isolation_of(settings(tmp_path)), Spawner)
     assert asyncio.run(unstarted.is_offered())
-    assert asyncio.run(unstarted.of_step()) is None
+    assert asyncio.run(unstarted.of_step("acme")) is None
 
 
 def test_the_start_and_the_doctor_report_that_isolation_is_off(tmp_path):

@@ -43,3 +43,25 @@ async def test_the_socket_of_a_killed_server_is_replaced_and_that_of_a_later_one
     assert await ask(path) == b"HELLO"
     await later.close()
     assert not path.exists()
+
+
+async def test_one_user_has_few_connections_at_a_time(tmp_path, port):
+    path = tmp_path / "socket"
+    forwarder = UnixForwarder(path, "127.0.0.1", port)
+    await forwarder.open()
+    held = [await connect(path) for _ in range(8)]
+    reader, writer = await connect(path)
+    async with asyncio.timeout(10):
+        assert await reader.read() == b"", "closed at once"
+    for _, one in (*held, (reader, writer)):
+        one.close()
+    async with asyncio.timeout(10):
+        while forwarder._open.total():  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0.01)
+    assert await ask(path) == b"HELLO"
+    await forwarder.close()
+
+
+async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    with short(path) as address:
+        return await asyncio.open_unix_connection(address)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from tests.certificates import Authority, authority, write_pair
 from tests.engines.test_hostile_engine import HERE
+from windlass.engines.docker import names
 
 VERSION = {"ApiVersion": "1.44", "MinAPIVersion": "1.24"}
 ID = "a" * 64
@@ -29,9 +30,12 @@ def says(found: Any, status: int = 200) -> Say:
 
 
 def streams(*found: Any, then: Callable[[], Awaitable[Any]] | None = None) -> Say:
-    """Sends objects, one a line, and then stays open."""
+    """Sends objects, one a line, and then stays open. Events bear the name that an instance has."""
 
     async def say(request: web.Request) -> web.StreamResponse:
+        for one in found:
+            if "Actor" in one:
+                _name(one["Actor"]["Attributes"], request)
         answer = web.StreamResponse()
         await answer.prepare(request)
         await answer.write(b"".join(json.dumps(one).encode() + b"\n" for one in found))
@@ -41,13 +45,22 @@ def streams(*found: Any, then: Callable[[], Awaitable[Any]] | None = None) -> Sa
     return say
 
 
+def _name(labels: dict[str, str], request: web.Request) -> None:
+    asked = json.loads(request.query["filters"])["label"]
+    (installation,) = (each.split("=")[1] for each in asked if each.startswith(names.INSTALLATION))
+    labels["name"] = names.container(installation, *names.identity(labels))
+
+
 async def hangs(request: web.Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError("it waits for ever")
 
 
 def event(container: str, action: str, service: str, **more: str) -> dict[str, Any]:
-    labels = {"windlass.service": service, "windlass.pod": "pod", "exitCode": "1"} | more
+    labels = {
+        "windlass.service": service, "windlass.generation": "1", "windlass.index": "0",
+        "windlass.pod": "pod", "exitCode": "1",
+    } | more  # fmt: skip
     return {"Action": action, "timeNano": 1, "Actor": {"ID": container, "Attributes": labels}}
 
 

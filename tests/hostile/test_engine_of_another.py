@@ -17,7 +17,7 @@ from tests.faults.inside import Inside, inside, until
 from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
 from windlass.control.context.place import Place
 from windlass.docker import EngineRefused
-from windlass.engines.docker import position, watch
+from windlass.engines.docker import names, position, watch
 from windlass.engines.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
 
@@ -190,9 +190,12 @@ def labels_of(place: Place, service: str, **more: str) -> dict[str, str]:
     } | more  # fmt: skip
 
 
-async def told(there: Inside, engine: HostileEngine, labels: dict[str, str], **state: Any) -> None:
+async def told(
+    there: Inside, engine: HostileEngine, labels: dict[str, str], called: str = "", **state: Any
+) -> None:
+    name = names.container(labels["windlass.installation"], labels["windlass.service"], 1, 0)
     engine.answers["/containers/json"] = says(
-        [{"Id": ID, "Names": ["/one"], "Labels": labels, "State": "running"}]
+        [{"Id": ID, "Names": [f"/{called or name}"], "Labels": labels, "State": "running"}]
     )
     engine.answers[f"{ID}/json"] = says(container(labels, **state))
 
@@ -209,6 +212,9 @@ async def test_only_containers_that_were_asked_for_are_believed(tmp_path):
         ):
             await told(there, engine, labels)
             assert (await place.engine.observe(SERVICE)).instances == ()
+        # As of a step of a Dockerfile that sets the labels of an instance.
+        await told(there, engine, labels_of(place, SERVICE), called="busy_lamport")
+        assert (await place.engine.observe(SERVICE)).instances == ()
 
 
 async def test_the_address_in_its_networks_that_an_engine_tells_is_called_by_no_probe(tmp_path):

@@ -80,6 +80,16 @@ async def test_a_port_that_is_held_already_stays_when_the_range_changes(tmp_path
         assert [await number(world, app) for app in apps] == [9432, before]
 
 
+async def test_a_service_cannot_take_all_ports_of_the_machine():
+    async with make_world() as world:
+        ports = [TCP | {"internal_port": number, "name": f"p{number}"} for number in range(1000, 1040)]
+        app = await world.application(ports=ports)
+        refused = await world.post(f"/application/{app}/deploy")
+        assert (refused.status, "32 public TCP ports" in refused.message) == (409, True)
+        few = await world.application(ports=ports[:32])
+        assert (await world.post(f"/application/{few}/deploy")).status == 202
+
+
 async def message(world: World, app: str) -> str:
     return str((await world.get(f"/application/{app}/status"))["message"])
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
-_MOST: Final = 64
-"""Connections at a time. A further one is closed at once."""
+_MOST, _MOST_OF_USER = 512, 8
+"""Connections at a time, in all and of one user. A further one is closed at once. Each service has a user
+where Windlass is root."""
+_PEER: Final = Struct("3i")
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
 
@@ -22,7 +26,8 @@ class UnixForwarder:
     def __init__(self, path: Path, host: str, port: int) -> None:
         self._path, self._to = path, (host, port)
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._open: Counter[int] = Counter()
+        """Connections by user."""
         self._inode = 0
 
     async def open(self) -> None:
@@ -46,23 +51,31 @@ class UnixForwarder:
                 self._path.unlink()
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= _MOST:
+        user = _user_at(writer)
+        if self._open[user] >= _MOST_OF_USER or self._open.total() >= _MOST:
             writer.close()
             return
-        self._open += 1
+        self._open[user] += 1
         try:
             async with asyncio.timeout(_PATIENCE):
                 further, onward = await asyncio.open_connection(*self._to)
         except (OSError, TimeoutError):
             writer.close()
-            self._open -= 1
+            self._open[user] -= 1
             return
         try:
             await asyncio.gather(_pass(reader, onward), _pass(further, writer))
         finally:
-            self._open -= 1
+            self._open[user] -= 1
             for each in (writer, onward):
                 each.close()
+
+
+def _user_at(writer: asyncio.StreamWriter) -> int:
+    """Returns the user who has connected."""
+    peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    user: int = _PEER.unpack(peer)[1]
+    return user
 
 
 async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:

@@ -17,6 +17,7 @@ from tests.engines.process.helpers import SERVICE
 from tests.engines.stations import Station, ask, until, wanted
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
+from windlass.engines.process import networks
 
 PORT = 8000
 OF_USERS = Path(__file__).with_name("networks_of_users.py")
@@ -89,3 +90,20 @@ async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, 
         for number, each in enumerate((station, other)):
             await each.apply(wanted(rig.made(programs.SLEEPS), service=f"{number}{SERVICE[1:]}"))
         assert len(hubs(rig)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "is_given"),
+    [
+        ("main-db", True), ("api2", True), ("localhost", False), ("LocalHost", False),
+        ("ip6-loopback", False), ("api.example.com", False), ("a b", False),
+    ],
+)  # fmt: skip
+def test_no_service_gets_the_name_of_this_machine_or_of_a_public_server(name: str, is_given: bool):
+    assert bool(networks._HOST_NAME.match(name.lower())) == is_given
+
+
+async def test_build_steps_of_two_organizations_share_no_limit_of_connections(rig, station):
+    steps = [await station.engine.network_of_steps(org) for org in ("acme", "globex", "acme")]
+    outer = [step["outer"] for step in steps]
+    assert outer[0] == outer[2] != outer[1]

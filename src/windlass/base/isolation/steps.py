@@ -18,10 +18,11 @@ from windlass.base.isolation.step import StepRequest
 from windlass.base.oom_score import STEPS
 from windlass.base.subprocesses import close_all
 
-NetworkOfSteps = Callable[[], Awaitable[CellNetwork | None]]
+NetworkOfSteps = Callable[[str], Awaitable[CellNetwork | None]]
+"""Returns the network of a step of this organization."""
 
 
-async def no_network() -> CellNetwork | None:
+async def no_network(_: str) -> CellNetwork | None:
     """Steps share the network of the machine."""
     return None
 
@@ -38,12 +39,13 @@ class StepLauncher:
         """Ends the launcher, and steps that still run."""
 
     @asynccontextmanager
-    async def running(self, request: StepRequest) -> AsyncIterator[ChildProcess]:
-        """Runs a step, whose processes are ended at the end of the block. May raise an OSError."""
+    async def running(self, request: StepRequest, org: str = "") -> AsyncIterator[ChildProcess]:
+        """Runs a step of an organization, whose processes are ended at the end of the block. May raise an
+        OSError."""
         (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
             with on_failure(partial(close_all, read_output, read_errors)):
-                process = ChildProcess(await self._start(request, output, errors))
+                process = ChildProcess(await self._start(request, org, output, errors))
         finally:
             close_all(output, errors)
         try:
@@ -52,9 +54,9 @@ class StepLauncher:
         finally:
             await process.end()
 
-    async def _start(self, request: StepRequest, output: int, errors: int) -> int:
+    async def _start(self, request: StepRequest, org: str, output: int, errors: int) -> int:
         """Starts a step. A caller that is cancelled leaves none running."""
-        if (network := await self._network()) is not None:
+        if (network := await self._network(org)) is not None:
             request["cell"]["network"] = network
         loop = asyncio.get_running_loop()
         starting = loop.run_in_executor(self._thread, self._launcher.start_step, request, output, errors)

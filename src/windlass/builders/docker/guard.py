@@ -41,6 +41,8 @@ _FLAGS: Final = {
 }
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _NETWORKS: Final = ("default", "none")
+_NOT_AS_TRIGGER: Final = ("ADD", "RUN")
+"""Instructions that would run before the scope of the cache is set, or without being read here."""
 _MOUNTS: Final = ("bind", "cache", "tmpfs")
 _MOUNT_HINTS: Final = {
     "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
@@ -119,7 +121,11 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             read = dockerfile.read(f"FROM scratch\n{trigger}\n").stages[0].instructions
         except DockerfileError:
             read = ()
-        if len(read) != 1 or read[0].name == "ADD" or (read[0].flags and read[0].name != "HEALTHCHECK"):
+        if (
+            len(read) != 1
+            or read[0].name in _NOT_AS_TRIGGER
+            or (read[0].flags and read[0].name != "HEALTHCHECK")
+        ):
             raise BuildError(
                 f"The image {ref} has ONBUILD {_short(trigger)}, which is not run here: use an image without "
                 "it, and write the step into the Dockerfile"
@@ -185,6 +191,11 @@ class _DockerfileWriter:
                 return f"RUN {_flags(flags)}{instruction.text}"
             case "ONBUILD":
                 inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
+                if inner.name == "RUN":
+                    raise BuildRefused(
+                        instruction.line,
+                        "write the step RUN into the stage that needs it: it is not run as ONBUILD here",
+                    )
                 return f"ONBUILD {self._instruction(stage, inner, variables)}"
         return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
 

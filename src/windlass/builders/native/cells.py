@@ -95,7 +95,7 @@ class Cells:
             cell=cell,
             groups=groups,
         )
-        async with self.launcher.running(request) as started:
+        async with self.launcher.running(request, self._org) as started:
             yield started, cell["processes"]
 
     def cell(self, environment: Mapping[str, str]) -> Cell | None:

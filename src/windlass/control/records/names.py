@@ -20,6 +20,7 @@ from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload, WorkloadPort
+from windlass.engines.engine import EngineError
 from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
@@ -27,6 +28,8 @@ from windlass.store import NameRow, Reads, Row, Tx
 FACT = "names"
 """Set when the services of an older Windlass have got their names."""
 _AT_ONCE = 200
+MOST_PUBLIC = 32
+"""Public TCP ports of one service. There are few of them on a machine, and all organizations share them."""
 
 
 async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
@@ -60,6 +63,9 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
         for index, port in enumerate(service.read(Listener).ports)
         if port.publicly_accessible and port.protocol == "TCP" and port.external_port
     }
+    ports = service.read(Listener).ports
+    if len(asked) + sum(map(_gets_number, ports)) > MOST_PUBLIC:
+        raise Conflict(f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports")
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():
         if f"{PORT}{number}" not in held and (advice := outside(ctx.settings, number)):
@@ -72,6 +78,10 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
     if not any(port.public for port in workload.ports):
         return workload
     held = await tx.names.of(workload.service)
+    if sum(port.public and not by_name(port) for port in workload.ports) > MOST_PUBLIC:
+        raise EngineError(
+            f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports"
+        )
     ports = [await _with_number(ctx, tx, workload.service, port, held) for port in workload.ports]
     return await _reserve_served_hosts(tx, replace(workload, ports=tuple(ports)))
 

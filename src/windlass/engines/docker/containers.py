@@ -16,7 +16,7 @@ from windlass.docker import Docker, EngineRefused
 from windlass.docker.decoding import NONSENSE
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
-from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears
+from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears, instances_of
 from windlass.engines.docker.files import pack, read_packed
 from windlass.engines.docker.images import DockerImages
 from windlass.engines.docker.resources import DockerResources
@@ -61,7 +61,8 @@ class ContainerClient:
         wanted = {"installation": self._installation, **labels}
         params = {"all": True, "filters": words.instances(**wanted)}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
-        return [container for container in listed if bears(container["Labels"], wanted)]
+        made = instances_of(self._installation, listed)
+        return [container for container in made if bears(container["Labels"], wanted)]
 
     async def inspect(self, container: str) -> Inspection | None:
         try:

@@ -6,7 +6,7 @@ answer is decoded, so that it takes neither time nor memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta, Struct
@@ -59,6 +59,13 @@ def bears(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
 def container_name(container: ContainerSummary) -> str:
     """Returns the name of a container. Its names in networks have one more slash."""
     return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
+
+
+def instances_of(installation: str, containers: Iterable[ContainerSummary]) -> list[ContainerSummary]:
+    """Returns those that Windlass has made."""
+    return [
+        each for each in containers if names.is_instance(installation, container_name(each), each["Labels"])
+    ]
 
 
 def generation_of(container: ContainerSummary) -> int:

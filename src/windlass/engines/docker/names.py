@@ -23,6 +23,7 @@ POD: Final = "windlass.pod"
 ALL_LABELS: Final = (INSTALLATION, SERVICE, ENVIRONMENT, GENERATION, INDEX, DEPLOYMENT, ALIAS, POD)
 """The labels of an instance. A container that is none gets them empty: it inherits those of its image."""
 
+_SURE: Final = re.compile(r"z[0-9a-f]{8}-")
 _LONGEST: Final = 63
 """Maximum length of a label of a host name: RFC 1035."""
 
@@ -60,6 +61,11 @@ def sure(service: str, name: str) -> str:
     return prefix + host(name, _LONGEST - len(prefix))
 
 
+def looks_sure(plain: str) -> bool:
+    """True for a plain name that could be the sure one of another service."""
+    return _SURE.match(plain) is not None
+
+
 def pod(wanted: Workload, index: int) -> str:
     tail = f"-{wanted.generation}-{index}"
     return host(wanted.name, _LONGEST - len(tail)) + tail
@@ -88,6 +94,15 @@ def instances(**labels: str) -> dict[str, list[str]]:
 def filters(**labels: str) -> dict[str, list[str]]:
     """Returns filters for objects with all these labels; `service` stands for `windlass.service`."""
     return {"label": [f"windlass.{name}={value}" for name, value in labels.items()]}
+
+
+def is_instance(installation: str, name: str, labels: Mapping[str, Any]) -> bool:
+    """True if a container has the name that follows from its labels. A Dockerfile may set any labels, which
+    the containers of its steps bear; their names the engine chooses."""
+    try:
+        return name == container(installation, *identity(labels))
+    except (KeyError, ValueError):
+        return False
 
 
 def identity(labels: Mapping[str, Any]) -> tuple[str, int, int]:

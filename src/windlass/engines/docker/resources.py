@@ -18,6 +18,7 @@ from windlass.engines.docker.descriptions import (
     NetworkSummary,
     VolumeList,
     bears,
+    instances_of,
 )
 from windlass.engines.engine import EngineError, VolumeLost
 
@@ -56,7 +57,9 @@ class DockerResources:
     async def _aliases(self, wanted: Workload) -> Sequence[str]:
         plain = words.host(wanted.name)
         named = await self._containers(environment=wanted.environment, alias=plain)
-        taken = any(network["Labels"][words.SERVICE] != wanted.service for network in named)
+        taken = words.looks_sure(plain) or any(
+            network["Labels"][words.SERVICE] != wanted.service for network in named
+        )
         names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
         return list(dict.fromkeys(names))
 
@@ -140,7 +143,8 @@ class DockerResources:
     async def _containers(self, **labels: str) -> list[ContainerSummary]:
         wanted = {"installation": self._installation, **labels}
         params = {"all": True, "filters": words.instances(**wanted)}
-        containers = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        containers = instances_of(self._installation, listed)
         return [container for container in containers if bears(container["Labels"], wanted)]
 
     async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:

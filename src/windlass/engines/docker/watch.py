@@ -14,7 +14,7 @@ from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.answers import LONGEST_EVENT, EngineAnswer
 from windlass.engines.docker import names as words
-from windlass.engines.docker.descriptions import ContainerList
+from windlass.engines.docker.descriptions import ContainerList, instances_of
 from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
 from windlass.engines.docker.inspection import LastExit, exit_code
 from windlass.engines.docker.position import Positions, is_container_id
@@ -203,7 +203,8 @@ class EventWatcher:
         """Listens to the containers that are there, and notices each service: events may be lost."""
         filters = words.instances(installation=self._installation)
         params = {"all": True, "filters": filters}
-        containers = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        containers = instances_of(self._installation, listed)
         self._begun_here.clear()
         for container in containers:
             self.listen(container["Id"], container["Labels"])
@@ -216,6 +217,8 @@ class EventWatcher:
         container, labels = event["Actor"]["ID"], event["Actor"]["Attributes"]
         nanoseconds = int(event["timeNano"])
         self._since = f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"
+        if not words.is_instance(self._installation, labels.get("name", ""), labels):
+            return
         match event["Action"]:
             case "start":
                 self.listen(container, labels)

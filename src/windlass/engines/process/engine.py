@@ -286,10 +286,10 @@ class ProcessEngine(EngineByHand):
     async def shared_network(self) -> str:
         return await asyncio.to_thread(self._isolation.why_shared_network)
 
-    async def network_of_steps(self) -> CellNetwork | None:
-        """Returns the network of a build step, which reaches no other one and no instance."""
+    async def network_of_steps(self, org: str) -> CellNetwork | None:
+        """Returns the network of a build step, which reaches no other step and no instance."""
         self._prepare()
-        return await self._starter.networks.of_step()
+        return await self._starter.networks.of_step(org)
 
     async def usage(self) -> Mapping[str, Usage]:
         table = await self._counting.now()

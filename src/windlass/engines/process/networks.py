@@ -36,13 +36,14 @@ T = TypeVar("T")
 _TRUNK, _EXIT, _MAKER = "trunk", "exit", "maker"
 _HUB, _HOSTS = ".hub", ".hosts"
 _STEPS: Final = "steps"
-"""Stands for an environment: the hub of all build steps."""
+"""Begins what stands for an environment: the hub of the build steps of an organization."""
 _UNUSED: Final = 3600.0
 """Seconds after which a hub without an instance goes: a first one may be starting, or a step running."""
 _PATIENCE: Final = 10.0
 """Seconds to wait for another engine that makes a network."""
 _LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
-_HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
+_HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+"""Names of services that others find them by. One with a dot could be that of a public server."""
 
 
 class Networks:
@@ -74,7 +75,7 @@ class Networks:
     async def hub(self, environment: str) -> str:
         """Returns the keeper of the hub of an environment, which is made if there is none."""
         hub = self._hubs.get(environment)
-        if hub is None or not kernel.lives(hub) or environment == _STEPS:
+        if hub is None or not kernel.lives(hub) or environment.startswith(_STEPS):
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment))
         return self._keeper(hub)
 
@@ -90,12 +91,14 @@ class Networks:
             own["service"] = service_address
         return own
 
-    async def of_step(self) -> CellNetwork | None:
-        """Returns the network of a build step; None, for the machine's, where networks lead to no others: a
-        step could fetch nothing."""
+    async def of_step(self, org: str) -> CellNetwork | None:
+        """Returns the network of a build step of an organization; None, for that of the machine, where
+        networks lead to no others: a step could fetch nothing."""
         if not await self.is_offered() or not self.leads_out:
             return None
-        return CellNetwork(kind="instance", outer=await self.hub(_STEPS), resolvers=network.resolvers())
+        return CellNetwork(
+            kind="instance", outer=await self.hub(f"{_STEPS}-{org}"), resolvers=network.resolvers()
+        )
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
         """Has all instances of an environment find a service by its name."""
@@ -146,7 +149,9 @@ class Networks:
             self._forget_networks()
             trunk = self._keep(_TRUNK, self._isolation.trunk(self._maker))
         self._lead_out(trunk)
-        return self._keep(name, self._isolation.hub(self._keeper(trunk), joins=environment != _STEPS))
+        return self._keep(
+            name, self._isolation.hub(self._keeper(trunk), joins=not environment.startswith(_STEPS))
+        )
 
     def _forget_networks(self) -> None:
         """Ends what led to a trunk that has ended: it leads nowhere any more."""
