@@ -45,6 +45,11 @@ class Inside:
         made = await self.call("POST", f"/project/{project}/environment", {"name": "environment"})
         self.environment = made["id"]
 
+    async def make_organization(self) -> None:
+        """What is called after it is called with the token of another organization."""
+        _, self._world.token = await self._world.organization()
+        await self.make_environment()
+
     async def application(self, program: str, **fields: Any) -> Service:
         self._names += 1
         repository = {"url": self.code.url, "branch": "main", "root_path": f"/{program}"}
