@@ -233,7 +233,7 @@ class Dockerd:
         """As after a boot at which the disk of the data root was not there: the same engine, without its
         containers, volumes and networks."""
         self._shut_down()
-        _unmount_below(self._home / "data")
+        _unmount(self._home / "data")
         shutil.rmtree(self._home / "data")
         host, self.host = self.host, f"unix://{self._folder}/aside.sock"
         self.start()  # gets the images of tests before others reach it
@@ -348,14 +348,14 @@ def own_engine(kind: type[Dockerd] = Dockerd) -> Iterator[Dockerd]:
         yield engine
     finally:
         engine.stop()
-        _unmount_below(folder)
+        _unmount(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unmount_below(folder: Path) -> None:
+def _unmount(folder: Path) -> None:
     for line in reversed(Path("/proc/mounts").read_text().splitlines()):
-        if (point := line.split()[1]).startswith(f"{folder}/"):
-            subprocess.run(["umount", "-l", point], check=False)
+        if f"{line.split()[1]}/".startswith(f"{folder}/"):
+            subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
 
 def _run(deed: Coroutine[Any, Any, T]) -> T:

@@ -34,6 +34,21 @@ def host() -> Iterator[DockerHost]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+async def _empty(host: DockerHost) -> AsyncIterator[None]:
+    """A server that ends may leave what it was about to delete."""
+    yield
+    containers, volumes = await on(host.host)
+    docker = Docker(host.host)
+    try:
+        for one in containers:
+            await docker.raw("DELETE", f"/containers/{one['Id']}", params={"force": True})
+        for volume in volumes:
+            await docker.raw("DELETE", f"/volumes/{volume['Name']}", params={"force": True})
+    finally:
+        await docker.close()
+
+
 def access(host: DockerHost, **other: Any) -> dict[str, Any]:
     certificate, key = write_pair(host.authority, "windlass")
     return {
