@@ -17,6 +17,7 @@ from tests.faults.programs import PYTHON
 from tests.needs import needs_root
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
+from windlass.operate import disk
 
 pytestmark = [pytest.mark.slow, needs_root]
 
@@ -59,6 +60,11 @@ def folders(data: Path) -> Iterator[tuple[Path, str]]:
 
 def _fits(word: str, name: str) -> bool:
     return re.fullmatch(PLACES.get(word, re.escape(word)), name) is not None
+
+
+def test_the_table_names_each_folder_that_the_doctor_measures():
+    named = {"/".join(row[: part.count("/") + 1]) for row in owners() for part in disk._PARTS}
+    assert set(disk._PARTS) <= named
 
 
 async def deployed(there: Inside) -> list[Service]:
