@@ -19,7 +19,7 @@ class Bench:
     def __init__(self, host: str, folder: Path, **given: Any) -> None:
         self.host = host
         self.source = folder / "source"
-        self.source.mkdir(exist_ok=True)
+        self.source.mkdir(parents=True, exist_ok=True)
         self.installation = f"test-{uuid.uuid4()}"
         self.builder = DockerBuilder(host=host, installation=self.installation, **given)
         self.service = str(uuid.uuid4())
@@ -30,6 +30,12 @@ class Bench:
         made = Bench(self.host, self.source.parent, **given)
         made.builder = DockerBuilder(host=self.host, installation=self.installation, **given)
         made.installation = self.installation
+        return made
+
+    def neighbour(self, folder: Path) -> Bench:
+        """Returns a bench for another service that is built by the same builder, with files of its own."""
+        made = Bench(self.host, folder)
+        made.installation, made.builder = self.installation, self.builder
         return made
 
     def file(self, name: str, text: str) -> None:

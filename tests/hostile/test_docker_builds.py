@@ -5,6 +5,7 @@ Each attack also runs without the guard, and works.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import socket
 import socketserver
@@ -12,7 +13,7 @@ import tarfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -291,3 +292,42 @@ async def test_no_registry_is_asked_for_a_reader_of_dockerfiles(attacker):
     text = f"# syntax=localhost:1/reader:1\nARG BUILDKIT_SYNTAX\nFROM {BOX}\nRUN echo built\n"
     await attacker.build(text, arguments=asked)
     assert not any("localhost:1" in line for line in attacker.log)
+
+
+LISTENING = (
+    "FROM {box}\nRUN {flag}ip -4 addr show eth0 | sed -n 's,.*inet \\([0-9.]*\\)/.*,at \\1,p'; "
+    "echo {word} | timeout 8 nc -l -p 4711 || true\n"
+)
+ASKING = "FROM {box}\nRUN {flag}echo {word}; timeout 2 nc {address} 4711 </dev/null > /x || echo none > /x\n"
+ONLY_BUILDKIT = "--mount=type=tmpfs,target=/t "
+
+
+@pytest.mark.parametrize(("kit", "flag"), [(True, ""), (True, ONLY_BUILDKIT), *nightly((False, ""))], ids=str)
+async def test_a_step_reaches_no_step_of_another_organization(host, tmp_path, kit, flag):
+    """Who reaches a step can also answer in the place of its gateway, since steps have NET_RAW."""
+    victim = Bench(host, tmp_path, buildkit=kit)
+    attacker, word = victim.neighbour(tmp_path / "attacker"), str(uuid.uuid4())
+    async with AsyncExitStack() as after:
+        after.push_async_callback(victim.close)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(victim.build(LISTENING.format(box=BOX, flag=flag, word=word), org="victim"))
+            given = {"box": BOX, "flag": flag, "address": await address_in(victim.log), "word": uuid.uuid4()}
+            built = await attacker.build(ASKING.format(**given), org="attacker")
+        assert word not in await attacker.runs(built.ref, "cat", "/x")
+        assert any("one organization at a time" in line for line in attacker.log) == kit
+
+
+async def test_without_turns_and_networks_a_step_reaches_all_others(engine, attacker):
+    word = str(uuid.uuid4())
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(attacker.build(LISTENING.format(box=BOX, flag="", word=word), org="victim"))
+        address = await address_in(attacker.log)
+        built = await engine.build(ASKING.format(box=BOX, flag="", address=address, word=uuid.uuid4()))
+    assert word in await attacker.runs(built, "cat", "/x")
+
+
+async def address_in(log: list[str]) -> str:
+    async with asyncio.timeout(60):
+        while not (said := next((line for line in log if line.startswith("at ")), "")):  # noqa: ASYNC110 (a step says it)
+            await asyncio.sleep(0.02)
+    return said.removeprefix("at ")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,6 +22,8 @@ from windlass.base.bounded import BoundedCalls
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
+from windlass.builders.docker.build_network import BuildNetworks
+from windlass.builders.docker.build_turns import BuildTurns
 from windlass.builders.docker.context import BuildContext, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
@@ -68,6 +70,8 @@ class DockerBuilder:
         self._calls = calls or bounded_detection()
         self._installation = installation
         self._buildkit = buildkit
+        self._networks = BuildNetworks(self._docker, installation)
+        self._turns = BuildTurns()
         self._building: list[tuple[str, str]] = []
         self._left: list[BuildProgress] = []
         """Progress of builds that failed because the engine went away."""
@@ -119,6 +123,7 @@ class DockerBuilder:
             left, self._left = self._left, []
             for progress in left:
                 await self._clean(progress)
+            await self._networks.sweep()
             for metadata in await self._images():
                 service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
                 if (service, key) in self._building:
@@ -128,23 +133,21 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
-        from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
-
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
-        chosen = await read_order(self._calls, choose_dockerfile, order, kit)
+        chosen, guarded = await self._read(order, kit)
+        if kit and not self._turns.is_free(order.org) and (plain := await self._read_plain(order)):
+            say("BuildKit builds for one organization at a time, and does so for another one now")
+            kit, (chosen, guarded) = False, plain
         say(_opening(kit))
         for line in chosen.lines:
             say(line)
-        guarded = await self._guard(order, chosen.files, kit)
         order = replace(order, arguments=guarded.arguments)
-        chosen = replace(chosen, files=replace(chosen.files, text=guarded.text))
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
         progress = BuildProgress(say)
-        async with AsyncExitStack() as undo:
+        async with self._apart(order.org, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress)))
-            await self._send(order, chosen, kit, progress)
+            await self._send(order, chosen, kit, network, progress)
             undo.pop_all()
         if progress.error:
             await self._clean(progress)
@@ -158,8 +161,39 @@ class DockerBuilder:
             say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
 
-    async def _send(self, order: Order, chosen: ChosenDockerfile, kit: bool, progress: BuildProgress) -> None:
-        params = self._build_options(order, chosen, kit)
+    async def _read(self, order: Order, kit: bool) -> tuple[ChosenDockerfile, Rewritten]:
+        """Returns the Dockerfile as it is sent."""
+        # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
+        from windlass.builders.docker.recipes import choose_dockerfile  # noqa: PLC0415
+
+        chosen = await read_order(self._calls, choose_dockerfile, order, kit)
+        guarded = await self._guard(order, chosen.files, kit)
+        return replace(chosen, files=replace(chosen.files, text=guarded.text)), guarded
+
+    async def _read_plain(self, order: Order) -> tuple[ChosenDockerfile, Rewritten] | None:
+        """Returns a Dockerfile that the classic builder knows as well; None if it needs BuildKit."""
+        try:
+            chosen, guarded = await self._read(order, kit=False)
+        except BuildError:
+            return None
+        return None if guarded.needs_buildkit else (chosen, guarded)
+
+    @asynccontextmanager
+    async def _apart(self, org: str, kit: bool, say: Say) -> AsyncIterator[str]:
+        """Yields the network for the steps of a build. No step of another organization is in it meanwhile."""
+        if not kit:
+            async with self._networks.made() as network:
+                yield network
+            return
+        if not self._turns.is_free(org):
+            say("Waiting: BuildKit builds for one organization at a time, and does so for another one now")
+        async with self._turns.of(org):
+            yield "default"
+
+    async def _send(
+        self, order: Order, chosen: ChosenDockerfile, kit: bool, network: str, progress: BuildProgress
+    ) -> None:
+        params = {**self._build_options(order, chosen, kit), "networkmode": network}
         async with packing(chosen.files) as parcel:
             try:
                 async with self._docker.stream(

@@ -39,6 +39,11 @@ _FLAGS: Final = {
     "FROM": {"platform"},
     "RUN": {"mount", "network", "security"},
 }
+_CLASSIC_FLAGS: Final[Mapping[str, frozenset[str]]] = {
+    "ADD": frozenset({"chown"}),
+    "COPY": frozenset({"chown", "from"}),
+    "RUN": frozenset(),
+}
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
@@ -76,6 +81,8 @@ class Rewritten(Struct, frozen=True):
     """Names of the images that it uses, without its own stages."""
     arguments: Mapping[str, str]
     """Build arguments, without those that tell the engine how to build."""
+    needs_buildkit: bool
+    """True if the classic builder cannot follow it, or would do something else."""
 
 
 class BuildRefused(BuildError):
@@ -98,7 +105,20 @@ def rewritten(text: str, around: Around) -> Rewritten:
         for name, value in around.arguments.items()
         if not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
-    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments)
+    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, _needs_buildkit(read, around))
+
+
+def _needs_buildkit(read: Dockerfile, around: Around) -> bool:
+    for instruction in (each for stage in read.stages for each in stage.instructions):
+        flags = {name for name, _ in instruction.flags}
+        known = _CLASSIC_FLAGS.get(instruction.name)
+        if instruction.heredocs or (known is not None and flags - known):
+            return True
+        if instruction.name == "ARG" and any(
+            argument.name in around.platform for argument in instructions.arguments(instruction, read.escape)
+        ):
+            return True
+    return False
 
 
 def check_image(ref: str, image: Mapping[str, Any], service: str, label: str) -> None:

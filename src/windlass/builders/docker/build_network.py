@@ -1,0 +1,78 @@
+"""The network of a build with the classic builder. Each build has one, because its steps can send anything.
+
+The bridge that an engine has by default connects the steps of all builds: with NET_RAW, which steps have, one
+takes the place of the gateway for the others, and answers what they ask the internet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.docker import Away, Docker, EngineRefused
+
+LABEL: Final = "windlass.build-network"
+"""The label of these networks, with the installation."""
+LEFT: Final = 24 * 3600
+"""Seconds after which a network belongs to no build any more: servers that share an engine build there."""
+
+
+class _LeftNetwork(Struct, rename="pascal"):
+    id: str
+    created: datetime
+
+
+class _LeftContainer(Struct, rename="pascal"):
+    id: str
+
+
+class BuildNetworks:
+    def __init__(self, docker: Docker, installation: str) -> None:
+        self._docker, self._installation = docker, installation
+
+    @asynccontextmanager
+    async def made(self) -> AsyncIterator[str]:
+        """Yields the name of a network that is there for the block. Containers that are left in it go with
+        it."""
+        name = f"wdl-build-{uuid.uuid4()}"
+        body = {
+            "Name": name,
+            "Labels": {LABEL: self._installation},
+            "Options": {"com.docker.network.bridge.enable_icc": "false"},
+        }
+        try:
+            await self._docker.json("POST", "/networks/create", body=body)
+            yield name
+        finally:
+            with suppress(Away):  # a sweep removes it
+                await asyncio.shield(self._remove(name))
+
+    async def sweep(self) -> None:
+        """Removes networks of builds that were cut off long ago."""
+        params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
+        for network in await self._docker.read_list("/networks", list[_LeftNetwork], params=params):
+            if time.time() - network.created.timestamp() > LEFT:
+                await self._remove(network.id)
+
+    async def _remove(self, network: str) -> None:
+        params = {"all": True, "filters": {"network": [network]}}
+        for container in await self._docker.read_list(
+            "/containers/json", list[_LeftContainer], params=params
+        ):
+            await self._delete(f"/containers/{container.id}", force=True, v=True)
+        await self._delete(f"/networks/{network}")
+
+    async def _delete(self, path: str, **params: bool) -> None:
+        try:
+            await self._docker.raw("DELETE", path, params=params)
+        except EngineRefused as refused:
+            # 404: it is gone. 403 and 409: the engine is removing what uses it, and a sweep looks again.
+            if refused.status not in (403, 404, 409):
+                raise
