@@ -19,7 +19,7 @@ from tests.engines.executions import Executions
 from tests.engines.lifecycle import PORT, Lifecycle
 from tests.engines.once import RunsOnce
 from tests.engines.rollouts import Rollouts
-from tests.engines.stations import Rig, Station, ask, needs, until, wanted
+from tests.engines.stations import Rig, Station, needs, until, wanted
 from tests.marks import either
 from windlass.core.deploy.workload import Phase, Volume
 from windlass.engines.engine import EngineError, VolumeLost
@@ -107,21 +107,6 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert len(set(found)) == len(found)
         async with Station(rig) as later:
             assert [await later.engine.neighbour_address(*each) for each in reversed(asked)] == found[::-1]
-
-    async def test_a_single_instance_is_reached_at_its_lasting_address(self, rig, station):
-        it = wanted(
-            await rig.artifact(programs.SERVES), ports=[PORT], alone=True, variables={"WHO": "the only one"}
-        )
-        address = await station.engine.neighbour_address(it.environment, it.service, it.name, PORT)
-        made = await station.apply(it)
-        await station.hears("listening")
-        found = await station.one(it.service)
-        if address.host == made.address:
-            assert found.ports[PORT] == address.port
-        assert await ask(found, PORT) == "hello from the only one"
-        await station.engine.remove(it.service)
-        again = await station.engine.neighbour_address(it.environment, it.service, it.name, PORT)
-        assert again == address
 
     # What it says.
 

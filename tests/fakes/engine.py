@@ -277,7 +277,7 @@ class FakeEngine(EngineByHand):
         return ServiceAddress("127.0.0.1", port)
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
-        if self.takes != "native" or workload.alone:
+        if self.takes != "native":
             return ()
         at = await self.neighbour_address(workload.environment, workload.service, workload.name, internal)
         return (RoutedAddress(at.host, at.port),)

@@ -29,15 +29,13 @@ _log = log("routes")
 
 
 async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
-    """Listens for both at once, or raises RouteError with nothing changed. One that runs alone may listen
-    itself where its neighbours find it: the router leaves these ports of the machine to it."""
+    """Listens for both at once, or raises RouteError with nothing changed."""
     workloads = [workload for workload in (new, old) if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
     sockets = {listen for workload in workloads for listen in _public(workload)}
     for workload in workloads:
-        inside = [listen for _, listen in await _inside(ctx, workload)]
-        sockets |= {listen for listen in inside if listen.inside or not new.alone}
+        sockets |= {listen for _, listen in await _inside(ctx, workload)}
     service = new.service
     place = await ctx.places.of(service)
     await _leave_former(ctx, place, service)
@@ -45,7 +43,8 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 
 async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
-    """Returns whether the router has to listen for the new one where instances of the old one listen."""
+    """Returns whether the router has to listen for the new one where an instance of the old one may listen:
+    what ran alone did so in earlier versions."""
     return old is not None and old.alone and any(not at.inside for _, at in await _inside(ctx, new))
 
 
@@ -256,21 +255,12 @@ async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[R
     """Used when the ports are not open in this process yet. If they cannot be opened now, because another
     replica or program of this machine has them, the service is still reached by name."""
     by_name_only = [replace(route, external=None) for route in routes if route.kind == "http"]
-    if not workload.alone and await _gives_way(ctx, workload.service):
-        return by_name_only
     try:
         await reserve(ctx, workload)
     except RouteError as error:
         _log.warning("routes are left out", extra={"service": workload.service, "why": str(error)})
         return by_name_only
     return routes
-
-
-async def _gives_way(ctx: Context, service: str) -> bool:
-    """Returns whether a release is under way that runs alone, and so listens itself for its neighbours."""
-    begun = await ctx.store.reads.deployments.open(service)
-    released = [decrypt_workload(ctx, row) for row in begun if row.status == Progress.DEPLOYING]
-    return any(workload is not None and workload.alone for workload in released)
 
 
 async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:

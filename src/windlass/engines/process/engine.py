@@ -99,7 +99,7 @@ class ProcessEngine(EngineByHand):
         self._counting = ProcessCounter(folder)
         self._output = OutputReader(self._records, clock, backlog)
         self._isolation = isolation or Isolation("auto", folder)
-        environment = InstanceEnvironment(self._records, self._claims, self._places)
+        environment = InstanceEnvironment(self._records, self._claims)
         self._builds = builds
         self._starter = InstanceStarter(
             self._records,
@@ -264,8 +264,6 @@ class ProcessEngine(EngineByHand):
         self._prepare()
         networks, service = self._starter.networks, workload.service
         if not await networks.is_offered():
-            if workload.alone:  # it listens there itself
-                return ()
             await self._places.learn(service, internal)
             return (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
         routed: list[RoutedAddress] = []
@@ -275,7 +273,7 @@ class ProcessEngine(EngineByHand):
             routed.append(RoutedAddress(address, internal, await networks.hub(workload.environment)))
         # For instances that began before there were networks.
         former = self._places.known(service).get(internal)
-        if former is not None and not workload.alone:
+        if former is not None:
             routed.append(RoutedAddress(ports.HOST, former))
         return routed
 

@@ -32,19 +32,17 @@ def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
 
 
 class InstanceEnvironment:
-    def __init__(self, records: RecordStore, claims: ports.PortClaims, places: ports.PortAddresses) -> None:
-        self._records, self._claims, self._places = records, claims, places
+    def __init__(self, records: RecordStore, claims: ports.PortClaims) -> None:
+        self._records, self._claims = records, claims
 
     def ports(
         self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
     ) -> dict[int, int]:
-        """Returns the port for each port inside: the same in a network of its own, else one of this machine.
-        One that runs alone keeps its ports."""
+        """Returns the port for each port inside: the same in a network of its own, else one of this
+        machine."""
         internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
         if has_network:
             return {port: port for port in internal}
-        if wanted.alone:
-            return {port: self._places.of(key.service, port) for port in internal}
         return {port: self._port(key, record.ports.get(port)) for port in internal}
 
     def _port(self, key: InstanceKey, before: int | None) -> int:

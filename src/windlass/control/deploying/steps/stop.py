@@ -1,4 +1,5 @@
-"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled."""
+"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled. The router
+goes on to listen at its ports, so that nothing else answers where it was."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ async def stop(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ledger.ctx.point("stopped")
-    await _end(ledger)
+    await ledger.end()
 
 
 async def uninstall(ledger: Ledger) -> None:
@@ -41,11 +42,6 @@ async def uninstall(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ctx.point("uninstalled")
-    await _end(ledger)
-
-
-async def _end(ledger: Ledger) -> None:
-    await ledger.place.router.reserve(ledger.service.id, [])
     await ledger.end()
 
 
