@@ -27,6 +27,7 @@ class Docker:
         self.host = f"unix://{place}"
         self.cached = 0
         """Bytes of its build cache."""
+        self.subnets: list[str] = []
         self._status = status
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(place))
@@ -50,6 +51,8 @@ class Docker:
                 nothing: object = {"Volumes": None} if b"/volumes" in asked else []
                 if b"/system/df" in asked:
                     nothing = {"BuildCache": None} if not self.cached else cache if self.cached > 0 else []
+                if b"/networks" in asked:
+                    nothing = [{"IPAM": {"Config": [{"Subnet": subnet}]}} for subnet in self.subnets]
                 is_general = b"/version" in asked or b"/_ping" in asked
                 said = json.dumps(version if is_general else nothing).encode()
                 line.sendall(
@@ -237,3 +240,14 @@ def test_a_build_cache_that_docker_does_not_tell_is_said(found, tmp_path):
 
 def test_where_no_docker_builds_no_build_cache_of_docker_is_told(found):
     assert "Build cache" not in found(engine="process")
+
+
+@pytest.mark.parametrize(
+    ("taken", "level"), [(["172.17.0.0/16", "10.199.2.0/25"], "ok"), (["10.199.0.0/17"], "warn")]
+)
+def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, taken, level):
+    docker.subnets = taken
+    told = found(docker_host=docker.host, docker_networks="10.199.0.0/20")["Docker networks"]
+    used = {"ok": 1, "warn": 32}[level]
+    assert told == (level, f"{used} of 32 subnets of 10.199.0.0/20 are in use")
+    assert found(docker_host=docker.host, docker_networks="")["Docker networks"][0] == "warn"

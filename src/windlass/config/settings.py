@@ -318,6 +318,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     docker_host: Annotated[
         str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
     ] = ""
+    docker_networks: Annotated[
+        str,
+        _says(
+            "Range of the networks of environments and builds on Docker engines; one organization has an "
+            "eighth of it at most. Empty: an engine takes its own, of which it has about 30",
+            pattern=r"^([0-9.]{7,15}/[0-9]{1,2})?\Z",
+        ),
+    ] = "10.199.0.0/16"
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
     outbound_ca_file: Annotated[

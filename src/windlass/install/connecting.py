@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.subnets import read_range
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
 from windlass.gateway.files import folder_of
@@ -61,6 +62,14 @@ def _is_own(address: Address) -> bool:
     return False
 
 
+def docker_pool(settings: Settings) -> IPv4Network | None:
+    """Returns the range of the networks on Docker engines; None if engines take their own."""
+    try:
+        return read_range(settings.docker_networks)
+    except ValueError as error:
+        raise BadSetting(f"docker_networks: name a range such as 10.199.0.0/16: {error}") from error
+
+
 def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
     """Returns a link to the gateway of a data directory. It starts with its first use."""
     return GatewayLink(folder_of(settings.data_dir), started)
@@ -91,6 +100,7 @@ class DockerConnector:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation, self._link = settings, installation, link
         self._calls = calls
+        self._pool = docker_pool(settings)
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
@@ -107,8 +117,8 @@ class DockerConnector:
         return replace(
             local,
             id=access.cluster,
-            engine=DockerEngine(host=docker, folder=folder / "docker", installation=label),
-            builder=DockerBuilder(host=docker, installation=label, calls=self._calls),
+            engine=DockerEngine(host=docker, folder=folder / "docker", installation=label, pool=self._pool),
+            builder=DockerBuilder(host=docker, installation=label, calls=self._calls, pool=self._pool),
             servers=NativeDatabases(folder / "databases"),
             is_connected=True,
             reconnect=reconnect,

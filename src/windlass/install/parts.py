@@ -31,7 +31,7 @@ from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine
 from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
-from windlass.install.connecting import DockerConnector, gateway_access_log, gateway_link
+from windlass.install.connecting import DockerConnector, docker_pool, gateway_access_log, gateway_link
 from windlass.install.server_id import home_of, owner_id
 from windlass.store import FIRST_PLACE
 
@@ -146,8 +146,13 @@ async def _engine(
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
 
         built = settings.build_registry
-        docker = DockerEngine(host=host, folder=folder / "docker", installation=installation, registry=built)
-        return docker, DockerBuilder(host=host, installation=installation, registry=built, calls=calls)
+        pool = docker_pool(settings)
+        docker = DockerEngine(
+            host=host, folder=folder / "docker", installation=installation, registry=built, pool=pool
+        )
+        return docker, DockerBuilder(
+            host=host, installation=installation, registry=built, calls=calls, pool=pool
+        )
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
 
 

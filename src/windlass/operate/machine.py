@@ -28,6 +28,7 @@ from windlass.install.parts import (
     process_folder,
 )
 from windlass.operate.build_cache import build_cache
+from windlass.operate.docker_networks import docker_networks
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of
@@ -53,8 +54,9 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
     else:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
-        async for finding in build_cache(settings):
-            yield finding
+        for check in (build_cache, docker_networks):
+            async for finding in check(settings):
+                yield finding
     yield _git()
     yield _node(settings, chosen)
     yield _images_of_terraform(settings) if chosen == "docker" else await asyncio.to_thread(_terraform)

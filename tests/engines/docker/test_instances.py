@@ -197,8 +197,9 @@ async def test_a_network_is_there_as_long_as_something_of_its_environment_is(eng
 
 async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_start(raw):
     place, environment = DockerResources(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
-    async with place.network(environment) as network:
-        async with asyncio.timeout(SECONDS), place.network(environment) as same:
+    it = wanted(environment=environment)
+    async with place.network(it) as network:
+        async with asyncio.timeout(SECONDS), place.network(it) as same:
             assert same == network
         await place.discard_networks()
         assert (await raw.json("GET", f"/networks/{network}"))["Id"] == network

@@ -12,14 +12,18 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from ipaddress import IPv4Network
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.subnets import make_network
 
 LABEL: Final = "windlass.build-network"
 """The label of these networks, with the installation."""
+PREFIX: Final = 28
+"""The size of the network of a build, whose steps run one after the other."""
 LEFT: Final = 24 * 3600
 """Seconds after which a network belongs to no build any more: servers that share an engine build there."""
 
@@ -34,8 +38,8 @@ class _LeftContainer(Struct, rename="pascal"):
 
 
 class BuildNetworks:
-    def __init__(self, docker: Docker, installation: str) -> None:
-        self._docker, self._installation = docker, installation
+    def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None) -> None:
+        self._docker, self._installation, self._pool = docker, installation, pool
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[str]:
@@ -48,7 +52,7 @@ class BuildNetworks:
             "Options": {"com.docker.network.bridge.enable_icc": "false"},
         }
         try:
-            await self._docker.json("POST", "/networks/create", body=body)
+            await make_network(self._docker, body, self._pool, PREFIX)
             yield name
         finally:
             with suppress(Away):  # a sweep removes it

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -34,6 +35,7 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
 from windlass.docker.images import image, pull, why_not_pulled
+from windlass.docker.subnets import SubnetsUsedUp
 
 if TYPE_CHECKING:
     from windlass.builders.docker.recipes import ChosenDockerfile
@@ -61,16 +63,17 @@ class DockerBuilder:
         buildkit: bool | None = None,
         registry: BuildRegistry | None = None,
         calls: BoundedCalls | None = None,
+        pool: IPv4Network | None = None,
     ) -> None:
         """`installation` tells our images from those of another Windlass on the same engine. The engine
         decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set. `calls`
-        read the files of commits."""
+        read the files of commits. `pool` has the subnets of networks."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._built = BuiltImages(self._docker, registry)
         self._calls = calls or bounded_detection()
         self._installation = installation
         self._buildkit = buildkit
-        self._networks = BuildNetworks(self._docker, installation)
+        self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns = BuildTurns()
         self._building: list[tuple[str, str]] = []
         self._left: list[BuildProgress] = []
@@ -305,6 +308,8 @@ class DockerBuilder:
             yield
         except Away as away:
             raise BuilderAway(self._docker.advice(away)) from away
+        except SubnetsUsedUp as used_up:
+            raise BuildError(str(used_up)) from used_up
         except EngineRefused as refused:
             raise BuildError(f"{REFUSES}: {refused.message}") from refused
 

@@ -142,7 +142,7 @@ class ContainerClient:
         image = await self._images.have(workload.artifact.ref)
         await resources.volumes(workload)
         async with (
-            resources.network(workload.environment) as network,
+            resources.network(workload) as network,
             resources.names(workload) as aliases,
         ):
             body = create.container(

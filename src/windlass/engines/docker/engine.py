@@ -12,6 +12,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
@@ -85,17 +86,23 @@ class DockerEngine(EngineByHand):
     has_go_between = True
 
     def __init__(
-        self, *, host: str | Docker, folder: Path, installation: str, registry: BuildRegistry | None = None
+        self,
+        *,
+        host: str | Docker,
+        folder: Path,
+        installation: str,
+        registry: BuildRegistry | None = None,
+        pool: IPv4Network | None = None,
     ) -> None:
         """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
-        what must outlive Windlass and belongs to this engine alone."""
+        what must outlive Windlass and belongs to this engine alone. `pool` has the subnets of networks."""
         super().__init__()
         self.limits = UNKNOWN
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._machine = DockerMachine(self._docker, folder / "identity")
         self.identity = self._machine.remembered()
         self._installation = installation
-        self._resources = DockerResources(self._docker, installation)
+        self._resources = DockerResources(self._docker, installation, pool)
         self._images = DockerImages(self._docker, registry)
         self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
         self._removed = RemovedGenerations(folder / "removed", durable=True)

@@ -19,6 +19,8 @@ DEPLOYMENT: Final = "windlass.deployment"
 ALIAS: Final = "windlass.alias"
 """The plain name under which the service is found in its network."""
 POD: Final = "windlass.pod"
+ORGANIZATION: Final = "windlass.organization"
+"""A label of networks: each organization has a bounded number of them."""
 
 ALL_LABELS: Final = (INSTALLATION, SERVICE, ENVIRONMENT, GENERATION, INDEX, DEPLOYMENT, ALIAS, POD)
 """The labels of an instance. A container that is none gets them empty: it inherits those of its image."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
 from typing import Final
 
 from windlass.base.locks import Locks
 from windlass.core.deploy.workload import Volume, Workload
 from windlass.docker import Docker, EngineRefused
+from windlass.docker.subnets import SubnetsUsedUp, make_network
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import (
     ContainerList,
@@ -23,22 +25,28 @@ from windlass.engines.docker.descriptions import (
 from windlass.engines.engine import EngineError, VolumeLost
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
+PREFIX: Final = 25
+"""The size of the network of an environment: 125 instances."""
+SHARE: Final = 8
+"""The part of the range that one organization may have: an eighth."""
 
 
 class DockerResources:
-    def __init__(self, docker: Docker, installation: str) -> None:
-        self._docker = docker
+    def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None = None) -> None:
+        """`pool` is the range of the subnets of networks; None if the engine chooses them."""
+        self._docker, self._pool = docker, pool
         self._installation = installation
         self._locks = Locks()
         self._entering: Counter[str] = Counter()
         """By environment: how many are about to be put into its network."""
 
     @asynccontextmanager
-    async def network(self, environment: str) -> AsyncIterator[str]:
+    async def network(self, wanted: Workload) -> AsyncIterator[str]:
         """Its id; it does not go away before the block has put something into it. Others may do so at once:
         the engine takes its time to make a container."""
+        environment = wanted.environment
         async with self._locks[environment]:
-            id = await self._network(environment)
+            id = await self._network(wanted)
             self._entering[environment] += 1
         try:
             yield id
@@ -98,10 +106,11 @@ class DockerResources:
     async def volumes_by_service(self) -> Counter[str]:
         return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
 
-    async def _network(self, environment: str) -> str:
+    async def _network(self, wanted: Workload) -> str:
+        environment = wanted.environment
         networks = await self._networks(environment=environment)
         if not networks:
-            await self._make_network(environment)
+            await self._make_network(wanted)
             networks = await self._networks(environment=environment)
         # The engine allows two of one name. Where two of us made one each, both take the elder.
         if not networks:
@@ -113,15 +122,22 @@ class DockerResources:
             await self._remove(f"/networks/{other['Id']}")
         return str(eldest["Id"])
 
-    async def _make_network(self, environment: str) -> None:
-        labels = {words.INSTALLATION: self._installation, words.ENVIRONMENT: environment}
+    async def _make_network(self, wanted: Workload) -> None:
+        await self._refuse_too_many(wanted.org)
+        labels = {
+            words.INSTALLATION: self._installation,
+            words.ENVIRONMENT: wanted.environment,
+            words.ORGANIZATION: wanted.org,
+        }
         body = {
-            "Name": words.network(self._installation, environment),
+            "Name": words.network(self._installation, wanted.environment),
             "Labels": labels,
             "CheckDuplicate": False,
         }
         try:
-            await self._docker.json("POST", "/networks/create", body=body)
+            await make_network(self._docker, body, self._pool, PREFIX)
+        except SubnetsUsedUp as used_up:
+            raise EngineError(str(used_up)) from used_up
         except EngineRefused as refused:
             if NO_ADDRESSES in refused.message:
                 raise EngineError(
@@ -130,6 +146,17 @@ class DockerResources:
                 ) from refused
             if refused.status != 409:
                 raise
+
+    async def _refuse_too_many(self, org: str) -> None:
+        if self._pool is None:
+            return
+        most = max(1, self._pool.num_addresses // SHARE >> (self._pool.max_prefixlen - PREFIX))
+        if len(await self._networks(organization=org)) >= most:
+            raise EngineError(
+                "Delete environments, or stop and remove what runs in them, or ask the operator for a larger "
+                f"range in docker_networks: an organization has at most {most} environments at a time of "
+                f"{self._pool}"
+            )
 
     async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
         """Returns networks with their environments."""

@@ -1,0 +1,89 @@
+"""Networks have small subnets of a range, of which no organization can take all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from contextlib import AsyncExitStack
+from ipaddress import IPv4Network
+
+import pytest
+
+from tests.engines.docker.watched import wanted
+from windlass.docker.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
+from windlass.engines.docker.resources import DockerResources
+from windlass.engines.engine import EngineError
+
+
+@pytest.fixture
+def pool():
+    """A range for eight networks of environments."""
+    return IPv4Network((0x0AC80000 + random.randrange(512) * 1024, 22))
+
+
+@pytest.mark.slow
+async def test_one_organization_has_an_eighth_of_the_range(raw, pool):
+    place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
+    async with place.network(wanted(org="attacker")) as network:
+        assert await subnet_of(raw, network) in pool.subnets(new_prefix=25)
+        with pytest.raises(EngineError, match=r"^Delete environments.* docker_networks: .* at most 1 env"):
+            async with place.network(wanted(org="attacker")):
+                pass
+        async with place.network(wanted(org="victim")):
+            pass
+    await place.discard_networks()
+
+
+@pytest.mark.slow
+async def test_without_a_range_one_organization_takes_what_it_likes(raw):
+    place = DockerResources(raw, f"test-{uuid.uuid4()}")
+    async with (
+        place.network(wanted(org="attacker")) as first,
+        place.network(wanted(org="attacker")) as second,
+    ):
+        assert first != second
+    await place.discard_networks()
+
+
+@pytest.mark.slow
+async def test_two_servers_that_choose_at_once_have_different_subnets(raw, pool):
+    installation = f"test-{uuid.uuid4()}"
+    places = [DockerResources(raw, installation, pool) for _ in range(4)]
+    async with AsyncExitStack() as held:
+        networks = await asyncio.gather(
+            *(held.enter_async_context(place.network(wanted(org=str(n)))) for n, place in enumerate(places))
+        )
+        subnets = [await subnet_of(raw, network) for network in networks]
+    assert len(set(subnets)) == len(places)
+    assert all(subnet.subnet_of(pool) for subnet in subnets)
+    await places[0].discard_networks()
+
+
+@pytest.mark.slow
+async def test_a_range_that_is_used_up_names_the_setting(raw, pool):
+    name = f"wdl-test-{uuid.uuid4()}"
+    await make_network(raw, {"Name": name}, pool, pool.prefixlen)
+    try:
+        with pytest.raises(SubnetsUsedUp, match=r"^Ask the operator for a larger range in docker_networks"):
+            await make_network(raw, {"Name": f"{name}-2"}, pool, 25)
+    finally:
+        await raw.raw("DELETE", f"/networks/{name}")
+
+
+def test_subnets_that_overlap_others_are_left_out():
+    pool = IPv4Network("10.199.0.0/24")
+    taken = [IPv4Network("10.199.0.0/28"), IPv4Network("10.199.0.80/29")]
+    assert list(map(str, free_subnets(pool, 26, taken))) == ["10.199.0.128/26", "10.199.0.192/26"]
+    assert list(map(str, free_subnets(pool, 26, taken, 3))) == ["10.199.0.192/26", "10.199.0.128/26"]
+
+
+@pytest.mark.parametrize("text", ["10.199.0.0/25", "10.199.0.1/16", "10.299.0.0/16"])
+def test_a_range_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match=r"10\."):
+        read_range(text)
+
+
+async def subnet_of(raw, network):
+    described = await raw.json("GET", f"/networks/{network}")
+    return IPv4Network(described["IPAM"]["Config"][0]["Subnet"])
