@@ -106,6 +106,11 @@ ROWS: Final = {
         "windlass.base.isolation.isolation:NetworkRules.connections",
         "hostile/test_networks.py::test_an_environment_cannot_fill_the_table_of_connections_of_the_machine",
     ),
+    "connections of the trunk, and its ports for UDP": SharedResource(
+        "organizations on one machine",
+        "windlass.base.isolation.network:SHARES",
+        "hostile/test_networks.py::test_an_organization_with_many_environments_leaves_connections_for_others",
+    ),
     "room on the disk": SharedResource(
         "services on one machine",
         "windlass.config.settings:Settings.disk_reserve_bytes",

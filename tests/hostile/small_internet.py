@@ -1,8 +1,8 @@
 """A machine in a network of its own with a small internet beside it, where an engine runs hostile programs.
 
-Run as a program: `python -m tests.hostile.small_internet FOLDER networks|shared [USER…]`. It prints what each
-attempt of an instance came to, as JSON. `USER…` begins a command that runs the engine as another user. The
-machine on which the tests run is reached by none of it.
+Run as a program: `python -m tests.hostile.small_internet FOLDER MODE [USER…]`, with a mode of MODES. It
+prints what each attempt of an instance came to, as JSON. `USER…` begins a command that runs the engine as
+another user. The machine on which the tests run is reached by none of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
@@ -39,6 +39,8 @@ INSIDE = "SMALL_INTERNET"
 PORT, GATEWAY = 7001, 7002
 MOST, MANY = 20, 30
 """Connections that an environment may have, and those that are tried."""
+CROWD: Final = 9
+"""Environments of one organization, which together open more connections than all may have."""
 VICTIM, ATTACKER = (f"{digit * 8}-aaaa-4aaa-8aaa-000000000001" for digit in "12")
 HOME, ELSEWHERE = (f"{digit * 8}-bbbb-4bbb-8bbb-000000000002" for digit in "12")
 
@@ -56,6 +58,7 @@ print("serves", flush=True)
 
 TRIES = """
 import json, os, socket, time
+held = []
 def reach(kind, address, port, own=0):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
@@ -70,8 +73,9 @@ def reach(kind, address, port, own=0):
         return f"closed: {error}"
 def open_many(address, port, number):
     tried = [socket.socket() for _ in range(number)]
+    held.extend(tried)
     for each in tried:
-        each.settimeout(0.2)
+        each.settimeout(0.1)
         each.connect_ex((address, port))
     return f"{sum(is_connected(each) for each in tried)} connected"
 def is_connected(each):
@@ -90,7 +94,8 @@ ways = {"bind": bind, "many": open_many}
 found = {}
 for name, (kind, *what) in attempts.items():
     found[name] = ways[kind](*what) if kind in ways else reach(kind, *what)
-found["name"] = reach("tcp", "victim", 7001)
+if "victim" in attempts:
+    found["name"] = reach("tcp", "victim", 7001)
 print("found " + json.dumps(found), flush=True)
 time.sleep(1000)
 """
@@ -188,7 +193,8 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
             "gateway of the machine": ("tcp", MACHINE, GATEWAY),
             "machine behind its hub": ("tcp", "198.18.0.1", PORT),
             "machine behind its trunk": ("tcp", "198.19.0.0", PORT),
-            "victim": ("tcp", address.host, address.port),
+            # Without networks, the gateway would hold the lasting address.
+            "victim": ("tcp", address.host, address.port if networks else made.ports[7001]),
             "port of the machine": ("bind", PORT),
             "many connections": ("many", PUBLIC, PORT, MANY),
         }
@@ -209,6 +215,34 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
         found["address"] = address.host
         found["ports by udp"] = bound_by_udp()
         await engine.sweep(await engine.services())
+    return found
+
+
+async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
+    """Many environments of so many organizations open as many connections as they can; then another
+    organization tries one."""
+    rules = NetworkRules(connections=MOST)
+    rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
+    tries = {"private": ("many", PRIVATE, PORT, MANY), "many": ("many", PUBLIC, PORT, MANY)}
+    found: dict[str, Any] = {}
+    async with Station(rig) as station:
+        for number in range(CROWD + 1):
+            is_other = number == CROWD
+            attempts = {"public": ("tcp", PUBLIC, PORT)} if is_other else tries
+            if is_other:
+                await until(partial(said, station, CROWD))
+            await station.apply(
+                wanted(
+                    rig.made(TRIES), service=f"{number}{ATTACKER[1:]}", environment=f"{number}{HOME[1:]}",
+                    variables={"ATTEMPTS": json.dumps(attempts)},
+                    org="other" if is_other else f"crowd{number % organizations}",
+                )
+            )  # fmt: skip
+        await until(partial(said, station, CROWD + 1))
+        answers = [json.loads(line[6:]) for line in station.said if line.startswith("found ")]
+        found["crowd"] = sum(int(each["many"].split()[0]) for each in answers[:-1])
+        found["other"] = answers[-1]["public"]
+        await station.engine.sweep(await station.engine.services())
     return found
 
 
@@ -240,6 +274,14 @@ async def said(station: Station, count: int) -> bool:
     return sum(line.startswith("found ") for line in station.said) >= count
 
 
+MODES: Final = {
+    "networks": partial(attack, networks=True),
+    "shared": partial(attack, networks=False),
+    "crowd": partial(crowd, organizations=1),
+    "crowd of many organizations": partial(crowd, organizations=CROWD),
+}
+
+
 if __name__ == "__main__":
     _, place, mode, *as_user = sys.argv
     if os.environ.get(INSIDE) is None:
@@ -250,5 +292,5 @@ if __name__ == "__main__":
             again = [sys.executable, "-m", "tests.hostile.small_internet", place, mode]
             # Not instead of this process: the kernel lets only root end its children.
             os._exit(subprocess.run([*as_user, *again], check=False).returncode)
-    print("RESULT " + json.dumps(asyncio.run(attack(Path(place), networks=mode == "networks"))))
+    print("RESULT " + json.dumps(asyncio.run(MODES[mode](Path(place)))))
     os._exit(0)

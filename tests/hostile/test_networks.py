@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.small_internet import CHOSEN, MANY, MOST
+from tests.hostile.small_internet import CHOSEN, CROWD, MANY, MOST
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
@@ -105,3 +105,16 @@ def test_an_environment_cannot_fill_the_table_of_connections_of_the_machine(foun
     connected = int(found["stranger"]["many connections"].split()[0])
     assert 0 < connected <= MOST
     assert shared["stranger"]["many connections"] == f"{MANY} connected"
+
+
+def test_an_organization_with_many_environments_leaves_connections_for_others():
+    """What is refused counts nowhere: each environment tries private addresses first."""
+    found = attempts("crowd")
+    assert MOST < found["crowd"] <= 2 * MOST
+    assert found["other"] == "internet"
+
+
+def test_as_many_environments_of_many_organizations_would_take_all_connections():
+    found = attempts("crowd of many organizations")
+    assert found["crowd"] >= (CROWD - 1) * MOST
+    assert found["other"].startswith(CLOSED)

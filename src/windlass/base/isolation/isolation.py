@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Final, Literal
+from zlib import crc32
 
 from msgspec import Struct
 
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
-from windlass.base.isolation.network import CellNetwork, resolvers
+from windlass.base.isolation.network import SHARES, CellNetwork, resolvers
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
 
@@ -74,8 +75,8 @@ class NetworkRules(Struct, frozen=True):
     ports: tuple[int, ...] = ()
     """TCP ports of this machine: those of the gateway and the API."""
     connections: int = 8192
-    """Connections of one environment to public networks that may be open at once. All environments together
-    may have eight times as many, a quarter of what kernels usually remember."""
+    """Connections of one environment to public networks that may be open at once. One organization may have
+    twice as many, and all together eight times as many, a quarter of what kernels usually remember."""
 
 
 class MissingPart(Struct, frozen=True):
@@ -190,15 +191,25 @@ class Isolation:
             closed=list(CLOSED),
             ports=[port for port in rules.ports if port],
             most=8 * rules.connections,
+            most_of_group=8 * rules.connections // SHARES,
         )
         if maker:
             trunk["maker"] = maker
         return trunk
 
-    def hub(self, trunk: str, *, joins: bool) -> CellNetwork:
+    def hub(self, trunk: str, org: str, *, joins: bool) -> CellNetwork:
         """Returns the network of an environment. `joins`: its instances reach each other."""
-        most = (self._rules or NetworkRules()).connections
-        return CellNetwork(kind="hub", outer=trunk, joins=joins, most=most)
+        rules = self._rules or NetworkRules()
+        return CellNetwork(
+            kind="hub",
+            outer=trunk,
+            joins=joins,
+            resolvers=resolvers(),
+            open=list(rules.open),
+            closed=list(CLOSED),
+            most=rules.connections,
+            group=crc32(org.encode()),
+        )
 
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""

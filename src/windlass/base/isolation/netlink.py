@@ -25,7 +25,7 @@ _DUMP: Final = 0x300
 _DONE: Final = 3
 ROUTES_CHANGE: Final = 0x40
 """The group of those who hear of changed IPv4 routes."""
-_IFNAME, _LINK_INFO, _NS_FD = 3, 18, 28
+_IFNAME, _LINK_INFO, _GROUP, _NS_FD = 3, 18, 27, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 LOCAL_TABLE: Final = 255
@@ -105,11 +105,13 @@ class Netlink:
 
     # Interfaces, addresses, routes
 
-    def make_pair(self, name: str, peer: str, network: int) -> None:
-        """Makes a pair of connected interfaces: one here, its peer in the network of the descriptor."""
+    def make_pair(self, name: str, peer: str, network: int, group: int = 0) -> None:
+        """Makes a pair of connected interfaces: one here, its peer in the network of the descriptor. `group`:
+        that of the interface here."""
         there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network)
         info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
-        self.ask(_NEW_LINK, _CREATE | _EXCL, _link() + _text(_IFNAME, name) + info)
+        own = _text(_IFNAME, name) + _number(_GROUP, group)
+        self.ask(_NEW_LINK, _CREATE | _EXCL, _link() + own + info)
 
     def remove(self, name: str) -> None:
         self.ask(_DELETE_LINK, 0, _link() + _text(_IFNAME, name))
@@ -183,15 +185,18 @@ def suppress_overrun() -> Iterator[None]:
 
 _TABLES: Final = 10
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
-_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
+_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE, _NEW_SET = 0, 2, 3, 6, 9
 _IPV4: Final = 2
-_HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "postrouting": (4, 100)}
-"""Number and priority of the points where a packet is looked at."""
+_HOOKS: Final = {"input": (1, 0), "forward": (2, 0), "counted": (2, 1), "postrouting": (4, 100)}
+"""Number and priority of the points where a packet is looked at. `counted` gets what `forward` accepts."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
 _RANDOM_PORTS: Final = 2 | 16
 _STATE_NEW: Final = 8
 """Bits of established and related connections, and of new ones."""
+_ARRIVAL_GROUP: Final = 21
+_GROWS: Final = 0x20
+"""A set to which packets add."""
 
 Rule = Sequence[bytes]
 """Expressions: conditions, and what happens to a packet that meets them all."""
@@ -239,9 +244,27 @@ def is_known() -> Rule:
 
 def exceeds(connections: int) -> Rule:
     """It begins a connection, and there are more of this rule than so many."""
+    return (*_begins(), _expression("connlimit", *_above(connections)))
+
+
+def exceeds_in_group(groups: str, connections: int) -> Rule:
+    """It begins a connection, and there are more than so many of this rule that arrive by interfaces of one
+    group. `groups` is the name of a set of the table."""
+    count = _nested(7, _text(1, "connlimit"), _nested(2, *_above(connections)))
+    return (
+        *_begins(),
+        _expression("meta", _big(1, 1), _big(2, _ARRIVAL_GROUP)),
+        _expression("dynset", _text(1, groups), _big(3, 0), _big(4, 1), count),
+    )
+
+
+def _begins() -> Rule:
     state = _expression("ct", _big(1, 1), _big(2, 0))
-    begins = (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
-    return (*begins, _expression("connlimit", _big(1, connections), _big(2, 1)))
+    return (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
+
+
+def _above(connections: int) -> Sequence[bytes]:
+    return _big(1, connections), _big(2, 1)
 
 
 def goes_to(network: str) -> Rule:
@@ -293,12 +316,17 @@ def masquerade(ports: range | None = None) -> Rule:
     return (*edges, _expression("masq", _big(1, _RANDOM_PORTS), _big(2, 1), _big(3, 2)))
 
 
-def write_table(name: str, chains: dict[str, Sequence[Rule]], *, closed: Iterable[str] = ()) -> None:
+def write_table(
+    name: str, chains: dict[str, Sequence[Rule]], *, closed: Iterable[str] = (), groups: Iterable[str] = ()
+) -> None:
     """Replaces a table of the network of this thread, as a whole. `chains` are named after their points;
-    those in `closed` drop what no rule decides."""
+    those in `closed` drop what no rule decides. `groups` are sets for `exceeds_in_group`."""
     closed = frozenset(closed)
     messages = [_change(_NEW_TABLE, _CREATE, _text(1, name)), _change(_DELETE_TABLE, 0, _text(1, name))]
     messages.append(_change(_NEW_TABLE, _CREATE, _text(1, name)))
+    for number, group in enumerate(groups, 1):
+        kind = _big(3, _GROWS), _big(4, 0), _big(5, 4), _big(10, number)
+        messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *kind))
     for chain, rules in chains.items():
         hook, priority = _HOOKS[chain]
         at = _nested(4, _big(1, hook), _big(2, priority))

@@ -40,6 +40,10 @@ _GET_ADDRESS: Final = 0x8915
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """Above those that Linux gives to programs, and that operators give to services."""
+SHARES: Final = 4
+"""One organization may have no more than one of so many shares of what all have."""
+_ALL, _SENT = "all", "sent"
+"""Counts of connections of each organization: all of them, and those by UDP."""
 _PASTA: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
 _PASTA_OPTIONS: Final = (
     "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", _UP, "--no-dhcp", "--no-map-gw",
@@ -77,6 +81,10 @@ class CellNetwork(TypedDict):
     most: NotRequired[int]
     """Connections to public networks that may be open at once. The machine remembers all of them, and has
     room for so many."""
+    group: NotRequired[int]
+    """Of a hub: stands for its organization."""
+    most_of_group: NotRequired[int]
+    """Of a trunk: connections to public networks that one organization may have open at once."""
     ports: NotRequired[list[int]]
     """TCP ports of this machine that are reached: those of the gateway and the API."""
 
@@ -170,10 +178,11 @@ def _try_pair() -> None:
         here.make_pair("a", "b", before)
     forward = [
         (*arrives_by("a"), *netlink.is_known(), *verdict(ACCEPT)),
-        (*netlink.exceeds(1), *verdict(DROP)),
         (*netlink.goes_to("10.0.0.0/8"), *netlink.refuse()),
     ]
-    netlink.write_table("a", {"forward": forward, "postrouting": [_scattered_at("a"), _masked_at("a")]})
+    counted = [(*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)), (*netlink.exceeds(1), *verdict(DROP))]
+    chains = {"forward": forward, "counted": counted, "postrouting": [_scattered_at("a"), _masked_at("a")]}
+    netlink.write_table("a", chains, groups=[_ALL])
 
 
 def pasta() -> str | None:
@@ -287,14 +296,30 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
         (*arrives_by(_UP), *netlink.is_known(), *verdict(ACCEPT)),
         (*arrives_by(_UP), *verdict(DROP)),
         (*leaves_by(_UP, inverted=True), *verdict(DROP)),
-        *_limit(network),
-        *((*query, *verdict(ACCEPT)) for query in _queries(network)),
-        *((*netlink.goes_to(to), *verdict(ACCEPT)) for to in network.get("open", [])),
-        *((*netlink.goes_to(to), *netlink.refuse()) for to in network.get("closed", [])),
+        *_closed(network),
         verdict(ACCEPT),
     ]
     masked = [_masked_at(_UP)] if is_routed else [_scattered_at(_UP), _masked_at(_UP)]
-    netlink.write_table("windlass", {"forward": forward, "postrouting": masked}, closed=["forward"])
+    by_group = [_limit_of_group(_ALL, network.get("most_of_group", 0))]
+    if not is_routed:
+        most = len(_UDP_PORTS) // SHARES
+        by_group.append((*netlink.has_protocol(_UDP), *_limit_of_group(_SENT, most)))
+    netlink.write_table(
+        "windlass",
+        {"forward": forward, "counted": [*by_group, *_limit(network)], "postrouting": masked},
+        closed=["forward"],
+        groups=[_ALL, _SENT],
+    )
+
+
+def _closed(network: CellNetwork) -> list[netlink.Rule]:
+    """Returns the rules that refuse what is not open, of all that leaves outwards."""
+    passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
+    closed = [netlink.goes_to(to) for to in network.get("closed", [])]
+    return [
+        *((*leaves_by(_UP), *rule, *verdict(ACCEPT)) for rule in passed),
+        *((*leaves_by(_UP), *rule, *netlink.refuse()) for rule in closed),
+    ]
 
 
 def _connect_machine(network: CellNetwork, machine: int) -> None:
@@ -389,7 +414,8 @@ def _run(*command: str) -> str:
 def _arrange_hub(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(NetworkKeeper.read(network["outer"]).open()), Netlink() as there:
-        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", _UP, own))
+        group = network.get("group", 0)
+        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", _UP, own, group))
         there.add_address(f"h{number}", _offset("198.19.128.0", 2 * number), 31)
         there.raise_link(f"h{number}")
     _close_ipv6()
@@ -401,16 +427,23 @@ def _arrange_hub(network: CellNetwork) -> None:
         here.route("0.0.0.0", 0, _UP, via=_offset("198.19.128.0", 2 * number))  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
     _forward()
-    forward = _limit(network)
+    forward: list[netlink.Rule] = []
     if not network.get("joins", True):
         between = (*arrives_by(_UP, inverted=True), *leaves_by(_UP, inverted=True))
         forward.append((*between, *verdict(DROP)))
-    netlink.write_table("windlass", {"forward": forward, "postrouting": [_masked_at(_UP)]})
+    # Here as well as in the trunk: what is refused must not count there.
+    forward += _closed(network)
+    chains = {"forward": forward, "counted": _limit(network), "postrouting": [_masked_at(_UP)]}
+    netlink.write_table("windlass", chains)
 
 
 def _limit(network: CellNetwork) -> list[netlink.Rule]:
     most = network.get("most")
     return [(*leaves_by(_UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
+
+
+def _limit_of_group(groups: str, most: int) -> netlink.Rule:
+    return (*leaves_by(_UP), *netlink.exceeds_in_group(groups, most), *verdict(DROP))
 
 
 def _masked_at(name: str) -> netlink.Rule:

@@ -270,7 +270,9 @@ class ProcessEngine(EngineByHand):
         if not workload.direct:
             await self._places.learn(service)
             address = service_address(self._places.number_of(service))
-            routed.append(RoutedAddress(address, internal, await networks.hub(workload.environment)))
+            routed.append(
+                RoutedAddress(address, internal, await networks.hub(workload.environment, workload.org))
+            )
         # For instances that began before there were networks.
         former = self._places.known(service).get(internal)
         if former is not None:

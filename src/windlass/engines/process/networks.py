@@ -72,19 +72,20 @@ class Networks:
                 self.leads_out = not self._isolation.why_no_exit()
         return self._is_offered
 
-    async def hub(self, environment: str) -> str:
-        """Returns the keeper of the hub of an environment, which is made if there is none."""
+    async def hub(self, environment: str, org: str) -> str:
+        """Returns the keeper of the hub of an environment of an organization, which is made if there is
+        none."""
         hub = self._hubs.get(environment)
         if hub is None or not kernel.lives(hub) or environment.startswith(_STEPS):
-            hub = self._hubs[environment] = await self._run(lambda: self._open(environment))
+            hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
         return self._keeper(hub)
 
     def _keeper(self, process: Process) -> str:
         return str(NetworkKeeper(process.pid, process.start, self._maker))
 
-    async def of_instance(self, environment: str, service_address: str) -> CellNetwork:
+    async def of_instance(self, environment: str, org: str, service_address: str) -> CellNetwork:
         """Returns the network that a new instance gets."""
-        hub = await self.hub(environment)
+        hub = await self.hub(environment, org)
         own = CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
         own["hosts"] = str(self._hosts(environment))
         if service_address:
@@ -97,7 +98,7 @@ class Networks:
         if not await self.is_offered() or not self.leads_out:
             return None
         return CellNetwork(
-            kind="instance", outer=await self.hub(f"{_STEPS}-{org}"), resolvers=network.resolvers()
+            kind="instance", outer=await self.hub(f"{_STEPS}-{org}", org), resolvers=network.resolvers()
         )
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
@@ -134,7 +135,7 @@ class Networks:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         return filelock.holding(self._folder / "lock", _PATIENCE)
 
-    def _open(self, environment: str) -> Process:
+    def _open(self, environment: str, org: str) -> Process:
         name = f"{safe(environment)}{_HUB}"
         if kernel.lives(hub := self._read(name)):
             assert hub is not None
@@ -149,9 +150,8 @@ class Networks:
             self._forget_networks()
             trunk = self._keep(_TRUNK, self._isolation.trunk(self._maker))
         self._lead_out(trunk)
-        return self._keep(
-            name, self._isolation.hub(self._keeper(trunk), joins=not environment.startswith(_STEPS))
-        )
+        joins = not environment.startswith(_STEPS)
+        return self._keep(name, self._isolation.hub(self._keeper(trunk), org, joins=joins))
 
     def _forget_networks(self) -> None:
         """Ends what led to a trunk that has ended: it leads nowhere any more."""

@@ -114,7 +114,7 @@ class InstanceStarter:
         if workload.direct:
             await self._places.learn(key.service)
         own = service_address(self._places.number_of(key.service)) if workload.direct else ""
-        return await self.networks.of_instance(workload.environment, own)
+        return await self.networks.of_instance(workload.environment, workload.org, own)
 
     async def _spawn_request(
         self, key: InstanceKey, home: Path, workload: Workload, record: Record, network: CellNetwork | None
