@@ -331,3 +331,27 @@ async def address_in(log: list[str]) -> str:
         while not (said := next((line for line in log if line.startswith("at ")), "")):  # noqa: ASYNC110 (a step says it)
             await asyncio.sleep(0.02)
     return said.removeprefix("at ")
+
+
+async def test_ids_that_a_step_prints_are_not_deleted(host, tmp_path, engine):
+    """Layers and containers of a failed build of the classic builder go; those of others stay."""
+    attacker = Bench(host, tmp_path, buildkit=False)
+    docker = Docker(host)
+    async with AsyncExitStack() as after:
+        after.push_async_callback(docker.close)
+        after.push_async_callback(attacker.close)
+        theirs = await engine.id_of(await engine.build(f"FROM {BOX}\nRUN echo {uuid.uuid4()} > /x\n"))
+        body = {"Image": BOX, "Cmd": ["sleep", "1000"]}
+        container = (await docker.json("POST", "/containers/create", body=body))["Id"]
+        after.push_async_callback(lambda: docker.raw("DELETE", f"/containers/{container}"))
+        mark = uuid.uuid4()
+        prints = f"echo ' ---> Running in {container}'; echo ' ---> {theirs}'"
+        with pytest.raises(BuildError):
+            await attacker.build(f"FROM {BOX}\nENV OURS={mark}\nRUN {prints}\nRUN {prints}; exit 1\n")
+        assert await engine.id_of(theirs) == theirs
+        assert (await docker.json("GET", f"/containers/{container}/json"))["Id"] == container
+        left = await docker.json("GET", "/images/json", params={"all": True})
+        layers = [
+            await docker.json("GET", f"/images/{one['Id']}/json") for one in left if not one["RepoTags"]
+        ]
+        assert not any(f"OURS={mark}" in (layer["Config"]["Env"] or ()) for layer in layers)

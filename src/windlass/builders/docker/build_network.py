@@ -40,6 +40,8 @@ class _LeftContainer(Struct, rename="pascal"):
 class BuildNetworks:
     def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None) -> None:
         self._docker, self._installation, self._pool = docker, installation, pool
+        self._left: set[str] = set()
+        """Networks of builds that ended because the engine went away."""
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[str]:
@@ -55,11 +57,14 @@ class BuildNetworks:
             await make_network(self._docker, body, self._pool, PREFIX)
             yield name
         finally:
+            self._left.add(name)
             with suppress(Away):  # a sweep removes it
                 await asyncio.shield(self._remove(name))
 
     async def sweep(self) -> None:
-        """Removes networks of builds that were cut off long ago."""
+        """Removes networks of builds that ended without the engine, or were cut off long ago."""
+        for name in list(self._left):
+            await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
         for network in await self._docker.read_list("/networks", list[_LeftNetwork], params=params):
             if time.time() - network.created.timestamp() > LEFT:
@@ -71,12 +76,16 @@ class BuildNetworks:
             "/containers/json", list[_LeftContainer], params=params
         ):
             await self._delete(f"/containers/{container.id}", force=True, v=True)
-        await self._delete(f"/networks/{network}")
+        if await self._delete(f"/networks/{network}"):
+            self._left.discard(network)
 
-    async def _delete(self, path: str, **params: bool) -> None:
+    async def _delete(self, path: str, **params: bool) -> bool:
+        """Returns whether it is gone."""
         try:
             await self._docker.raw("DELETE", path, params=params)
         except EngineRefused as refused:
             # 404: it is gone. 403 and 409: the engine is removing what uses it, and a sweep looks again.
             if refused.status not in (403, 404, 409):
                 raise
+            return refused.status == 404
+        return True

@@ -16,6 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import subprocesses
@@ -26,7 +27,7 @@ from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.docker.build_network import BuildNetworks
 from windlass.builders.docker.build_turns import BuildTurns
 from windlass.builders.docker.context import BuildContext, packing
-from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
+from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
@@ -50,6 +51,13 @@ UNNAMED: Final = "<none>:<none>"
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _log = log("builders.docker")
+
+
+class _Origin(Struct, rename="pascal"):
+    """What made an image, or one of those that it is based on."""
+
+    created_by: str = ""
+    tags: list[str] | None = None
 
 
 class DockerBuilder:
@@ -76,8 +84,8 @@ class DockerBuilder:
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns = BuildTurns()
         self._building: list[tuple[str, str]] = []
-        self._left: list[BuildProgress] = []
-        """Progress of builds that failed because the engine went away."""
+        self._left: list[tuple[BuildProgress, str]] = []
+        """Progress and scope of builds that failed because the engine went away."""
 
     async def stop(self) -> None:
         await self._docker.close()
@@ -124,8 +132,8 @@ class DockerBuilder:
     async def sweep(self, erase: Collection[str]) -> None:
         with self._translated():
             left, self._left = self._left, []
-            for progress in left:
-                await self._clean(progress)
+            for progress, scope in left:
+                await self._clean(progress, scope)
             await self._networks.sweep()
             for metadata in await self._images():
                 service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
@@ -147,13 +155,13 @@ class DockerBuilder:
         order = replace(order, arguments=guarded.arguments)
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
-        progress = BuildProgress(say)
+        progress, scope = BuildProgress(say), self._scope(order.service)
         async with self._apart(order.org, kit, say) as network, AsyncExitStack() as undo:
-            undo.push_async_callback(lambda: asyncio.shield(self._clean(progress)))
+            undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             await self._send(order, chosen, kit, network, progress)
             undo.pop_all()
         if progress.error:
-            await self._clean(progress)
+            await self._clean(progress, scope)
             raise BuildError(progress.failure)
         artifact = await self._artifact(order.service, order.key)
         if artifact is None:
@@ -239,16 +247,18 @@ class DockerBuilder:
 
     async def _guard(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
         version = await self._docker.json("GET", "/version")
-        scope = hashlib.sha256(f"{self._installation}/{order.service}".encode()).hexdigest()[:32]
         text = files.text.decode(errors="surrogateescape")
         around = Around(
             service=order.service,
-            scope=scope,
+            scope=self._scope(order.service),
             arguments=order.arguments,
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
         )
         return await subprocesses.in_thread(rewritten, text, around)
+
+    def _scope(self, service: str) -> str:
+        return hashlib.sha256(f"{self._installation}/{service}".encode()).hexdigest()[:32]
 
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.
@@ -282,16 +292,24 @@ class DockerBuilder:
         for name in _names(metadata) or [metadata["Id"]]:
             await self._delete(f"/images/{name}", force)
 
-    async def _clean(self, progress: BuildProgress) -> None:
+    async def _clean(self, progress: BuildProgress, scope: str) -> None:
         """Removes layers that the classic builder left of a failed build, the last first: each is based on
         the one before."""
         try:
-            for container in progress.containers:
-                await self._delete(f"/containers/{container}", force=True)
-            for layer in reversed(progress.made):
-                await self._delete(f"/images/{layer}")
+            for layer in reversed(progress.named):
+                if await self._is_layer_of(scope, layer):
+                    await self._delete(f"/images/{layer}")
         except Away:
-            self._left.append(progress)
+            self._left.append((progress, scope))
+
+    async def _is_layer_of(self, scope: str, layer: str) -> bool:
+        """True if builds of a service made an image, which has no name. A step can print ids of others."""
+        try:
+            history = await self._docker.read_list(f"/images/{layer}/history", list[_Origin])
+        except EngineRefused:
+            return False
+        is_named = bool(history and history[0].tags)
+        return not is_named and any(f"ARG {MARK}={scope}" in origin.created_by for origin in history)
 
     async def _delete(self, path: str, force: bool = False) -> None:
         try:

@@ -16,6 +16,8 @@ LONGEST: Final = 16 * 1024
 KEPT: Final = 200
 """Lines of output that are searched for the reason of a failure."""
 LONGEST_KEPT: Final = 1000
+MOST_NAMED: Final = 500
+"""Layers of one build, whose steps are fewer."""
 SHOWN: Final = 200
 """Most characters of a step in a message."""
 _HIDDEN: Final = ("[internal]", "copy /context")
@@ -24,7 +26,6 @@ _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
 _LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
-_RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\Z")
 _MOUNTS = re.compile(r"--mount=\S+ +")
 _CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
@@ -71,10 +72,8 @@ class BuildProgress:
         self._step = ""
         self._layer_is_ours = False
         self.error = ""
-        self.made: list[str] = []
-        """Layers of the classic builder, in order: they stay when it fails."""
-        self.containers: list[str] = []
-        """Containers of steps of the classic builder."""
+        self.named: deque[str] = deque(maxlen=MOST_NAMED)
+        """Layers that the log of the classic builder names, in order. A step may have printed any of them."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         if "stream" in message:
@@ -118,10 +117,8 @@ class BuildProgress:
             self._last.clear()
         elif line == " ---> Using cache":
             self._layer_is_ours = False
-        elif match := _RUNNING.match(line):
-            self.containers.append(match[1])
         elif (match := _LAYER.match(line)) and self._layer_is_ours:
-            self.made.append(match[1])
+            self.named.append(match[1])
         if line.strip():
             self._last.append(line[:LONGEST_KEPT])
             self._say(line)
