@@ -53,7 +53,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _log = log("builders.docker")
 
 
-class _Origin(Struct, rename="pascal"):
+class _LayerOrigin(Struct, rename="pascal"):
     """What made an image, or one of those that it is based on."""
 
     created_by: str = ""
@@ -305,7 +305,7 @@ class DockerBuilder:
     async def _is_layer_of(self, scope: str, layer: str) -> bool:
         """True if builds of a service made an image, which has no name. A step can print ids of others."""
         try:
-            history = await self._docker.read_list(f"/images/{layer}/history", list[_Origin])
+            history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])
         except EngineRefused:
             return False
         is_named = bool(history and history[0].tags)
