@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -317,7 +317,11 @@ def masquerade(ports: range | None = None) -> Rule:
 
 
 def write_table(
-    name: str, chains: dict[str, Sequence[Rule]], *, closed: Iterable[str] = (), groups: Iterable[str] = ()
+    name: str,
+    chains: Mapping[str, Sequence[Rule]],
+    *,
+    closed: Iterable[str] = (),
+    groups: Iterable[str] = (),
 ) -> None:
     """Replaces a table of the network of this thread, as a whole. `chains` are named after their points;
     those in `closed` drop what no rule decides. `groups` are sets for `exceeds_in_group`."""
@@ -325,8 +329,8 @@ def write_table(
     messages = [_change(_NEW_TABLE, _CREATE, _text(1, name)), _change(_DELETE_TABLE, 0, _text(1, name))]
     messages.append(_change(_NEW_TABLE, _CREATE, _text(1, name)))
     for number, group in enumerate(groups, 1):
-        kind = _big(3, _GROWS), _big(4, 0), _big(5, 4), _big(10, number)
-        messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *kind))
+        keys = _big(3, _GROWS), _big(4, 0), _big(5, 4), _big(10, number)
+        messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *keys))
     for chain, rules in chains.items():
         hook, priority = _HOOKS[chain]
         at = _nested(4, _big(1, hook), _big(2, priority))

@@ -176,12 +176,16 @@ def _try_pair() -> None:
     calls.unshare(calls.CLONE_NEWNET)
     with Netlink() as here:
         here.make_pair("a", "b", before)
-    forward = [
+    forward: list[netlink.Rule] = [
         (*arrives_by("a"), *netlink.is_known(), *verdict(ACCEPT)),
         (*netlink.goes_to("10.0.0.0/8"), *netlink.refuse()),
     ]
-    counted = [(*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)), (*netlink.exceeds(1), *verdict(DROP))]
-    chains = {"forward": forward, "counted": counted, "postrouting": [_scattered_at("a"), _masked_at("a")]}
+    counted: list[netlink.Rule] = [
+        (*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)),
+        (*netlink.exceeds(1), *verdict(DROP)),
+    ]
+    masked = [_scattered_at("a"), _masked_at("a")]
+    chains = {"forward": forward, "counted": counted, "postrouting": masked}
     netlink.write_table("a", chains, groups=[_ALL])
 
 
