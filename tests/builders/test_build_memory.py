@@ -96,6 +96,17 @@ async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_
     assert not any(group.exists() for group in groups)
 
 
+async def test_an_earlier_builder_of_the_same_process_leaves_the_control_groups_of_a_later_one(tmp_path):
+    earlier, later = Guests(tmp_path, 150), Guests(tmp_path, 150)
+    async with earlier.of("org"):
+        pass
+    async with earlier.of("org") as ending, later.of("org") as organization:
+        for group in ending.groups:  # as when the earlier builder is collected
+            cgroups.remove(group)
+        earlier.close()
+        assert all(Path(group).is_dir() for group in organization.groups), "no step has entered it yet"
+
+
 async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
     killed = await asyncio.create_subprocess_exec("true")
     await killed.wait()

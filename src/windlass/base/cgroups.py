@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ _log = log("base.cgroups")
 _OWN: Final = "windlass"
 _PERIOD: Final = 100_000
 _UNLIMITED: Final = 1 << 60
+_NUMBERS: Final = count()
 _GUEST_WEIGHT: Final = 50
 """Processor weight of guests, of the usual 100."""
 
@@ -66,13 +68,14 @@ class GuestGroups:
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
         """`folder` tells groups of several installations apart, and `server`, a process id, those of servers
-        with one folder. `memory` is in MiB."""
+        with one folder. `memory` is in MiB. Two objects of a process have no group in common: one could
+        remove it when the other has made it, but has no process in it yet."""
         self._folder, self._memory, self._processes = folder, memory, processes
-        self._server = server or os.getpid()
+        self._server, self._number = server or os.getpid(), next(_NUMBERS)
 
     def make(self, name: str) -> tuple[str, ...]:
         """Returns the paths of the groups of this name; none where this machine has none for us."""
-        name = f"{self._prefix()}{self._server}.{name}"
+        name = f"{self._prefix()}{self._server}.{self._number}.{name}"
         base = find()
         if base is None or "memory" not in _hand_on(base):  # version 1 may have it
             return tuple(str(_make_v1(name, at, self._limits_v1())) for at in find_v1().values())
