@@ -6,6 +6,7 @@ Each attack also runs without the guard, and works.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import socket
 import socketserver
@@ -22,6 +23,7 @@ from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from windlass.builders.builder import BuildError
+from windlass.builders.docker.guard import MARK
 from windlass.docker import Docker
 
 pytestmark = pytest.mark.slow
@@ -355,3 +357,22 @@ async def test_ids_that_a_step_prints_are_not_deleted(host, tmp_path, engine):
             await docker.json("GET", f"/images/{one['Id']}/json") for one in left if not one["RepoTags"]
         ]
         assert not any(f"OURS={mark}" in (layer["Config"]["Env"] or ()) for layer in layers)
+
+
+DRAWN = "FROM {box}\n{argument}RUN head -c 20 /dev/urandom | sha256sum > /made; echo {word}\n"
+
+
+@pytest.mark.parametrize("secret", ["", "known to the server alone"])
+async def test_only_a_secret_keeps_the_cached_steps_of_a_service_apart(host, tmp_path, secret):
+    """Ids of an installation and of services are no secrets. Without one, the name of the cache follows."""
+    victim = Bench(host, tmp_path)
+    attacker, word = victim.neighbour(tmp_path / "attacker"), uuid.uuid4()
+    guessed = hashlib.sha256(f"{victim.installation}/{victim.service}/".encode()).hexdigest()[:32]
+    async with AsyncExitStack() as after:
+        after.push_async_callback(victim.close)
+        given = {"box": BOX, "word": word}
+        theirs = await victim.build(DRAWN.format(argument="", **given), cache_secret=secret)
+        argument = f"ARG {MARK}={guessed}\n"
+        built = await attacker.build(DRAWN.format(argument=argument, **given), org="attacker")
+        found = await victim.runs(theirs.ref, "cat", "/made") == await victim.runs(built.ref, "cat", "/made")
+    assert found == (not secret)

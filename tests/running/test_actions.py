@@ -201,3 +201,10 @@ async def test_a_deleted_project_stops_its_services(world: World):
     await world.delete(f"/project/{project}")
     await world.settle()
     assert generations(world, app) == []
+
+
+async def test_each_service_has_a_secret_for_its_cached_steps(world: World):
+    apps = [await deployed(world), await deployed(world)]
+    secrets = {order.service: order.cache_secret for order in world.builder.built}
+    assert set(secrets) == set(apps)
+    assert len(set(secrets.values()) - {""}) == 2

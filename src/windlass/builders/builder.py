@@ -45,6 +45,8 @@ class Order(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments: the variables of the service, without secrets."""
     settings: BuildSettings = BuildSettings()
+    cache_secret: str = ""
+    """A secret of the service: a builder that caches steps for all services alike keeps them apart by it."""
     cpu: int = 2000
     memory: int = 2048
 

@@ -155,7 +155,7 @@ class DockerBuilder:
         order = replace(order, arguments=guarded.arguments)
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
-        progress, scope = BuildProgress(say), self._scope(order.service)
+        progress, scope = BuildProgress(say), self._scope(order)
         async with self._apart(order.org, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             await self._send(order, chosen, kit, network, progress)
@@ -250,15 +250,16 @@ class DockerBuilder:
         text = files.text.decode(errors="surrogateescape")
         around = Around(
             service=order.service,
-            scope=self._scope(order.service),
+            scope=self._scope(order),
             arguments=order.arguments,
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
         )
         return await subprocesses.in_thread(rewritten, text, around)
 
-    def _scope(self, service: str) -> str:
-        return hashlib.sha256(f"{self._installation}/{service}".encode()).hexdigest()[:32]
+    def _scope(self, order: Order) -> str:
+        named = f"{self._installation}/{order.service}/{order.cache_secret}"
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
 
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.

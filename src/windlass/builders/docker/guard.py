@@ -103,7 +103,7 @@ def rewritten(text: str, around: Around) -> Rewritten:
     arguments = {
         name: value
         for name, value in around.arguments.items()
-        if not name.upper().startswith(_SELECTS_A_FRONTEND)
+        if name != MARK and not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
     return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, _needs_buildkit(read, around))
 

@@ -131,6 +131,7 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
         stage=spec.docker_target_build_stage or None,
         arguments=used,
         settings=settings,
+        cache_secret=cache_secret_of(ctx, service.id),
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)
@@ -140,6 +141,10 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
         with ctx.meters.building():
             artifact = await place.builder.build(order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
+
+
+def cache_secret_of(ctx: Context, service: str) -> str:
+    return ctx.encryption.mark(b"cached steps", service.encode())
 
 
 def _chosen_arguments(making: Making, names: Collection[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from windlass.builders.builder import Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars
-from windlass.control.workloads.builds import commit_record
+from windlass.control.workloads.builds import cache_secret_of, commit_record
 from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.control.workloads.work_folders import work_folder
@@ -57,6 +57,7 @@ async def fetch_module(
                 source=folder,
                 root=root,
                 settings=BuildSettings(builder=FILES, base=base),
+                cache_secret=cache_secret_of(ctx, service.id),
             )
             artifact = await place.builder.build(order, making.say)
     return BuiltArtifact(BuildResult(artifact), record, branch)
