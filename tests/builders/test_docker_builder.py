@@ -74,6 +74,16 @@ async def test_an_image_is_built_found_again_and_says_its_ports(bench):
     assert await bench.runs(built.ref) == "hello"
 
 
+async def test_an_image_exposes_a_bounded_number_of_ports(kit):
+    """The engine starts two programs for each port that is published."""
+    built = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1999\n")
+    assert built.ports == tuple(range(1000, 1020))
+    assert "EXPOSE names 1000 ports, and the lowest 20 are published" in kit.log[-1]
+    few = await kit.build(f"FROM {BOX}\nEXPOSE 1000-1019\n", key="k2")
+    assert few.ports == built.ports
+    assert "are published" not in kit.log[-1]
+
+
 async def test_the_build_log_has_the_steps_and_what_they_write(bench):
     await bench.build(f"FROM {BOX}\nRUN echo out {bench.service}; echo err >&2; sleep 0.5; printf 'no end'\n")
     assert bench.log[0].startswith("Building with ")

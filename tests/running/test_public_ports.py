@@ -101,3 +101,13 @@ async def links(world: World, app: str) -> list[Any]:
 async def number(world: World, app: str) -> int:
     (link,) = await links(world, app)
     return int(link["external_port"])
+
+
+async def test_a_service_has_a_bounded_number_of_ports(world):
+    ports = [{"internal_port": number} for number in range(1000, 1065)]
+    app = await world.application(ports=ports[1:])
+    refused = await world.patch(f"/application/{app}", {"ports": ports})
+    assert (refused.status, refused.message) == (
+        400,
+        "ports: name at most 64 ports: a service cannot have 65",
+    )

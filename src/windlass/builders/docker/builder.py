@@ -31,7 +31,7 @@ from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image,
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.registries import BuildRegistry
-from windlass.core.deploy.workload import Artifact
+from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
@@ -163,7 +163,7 @@ class DockerBuilder:
         if progress.error:
             await self._clean(progress, scope)
             raise BuildError(progress.failure)
-        artifact = await self._artifact(order.service, order.key)
+        artifact = await self._artifact(order.service, order.key, say)
         if artifact is None:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and did not say why"
@@ -274,7 +274,7 @@ class DockerBuilder:
             raise BuildError(why_not_pulled(ref, refused.message)) from refused
         return await image(self._docker, ref) or {}
 
-    async def _artifact(self, service: str, key: str) -> Artifact | None:
+    async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
         ref = _ref(service, key)
         metadata = await image(self._docker, ref)
         if metadata is None:
@@ -282,7 +282,12 @@ class DockerBuilder:
         config = metadata.get("Config") or {}
         exposed = config.get("ExposedPorts") or {}
         ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
-        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports))
+        if say and len(ports) > MOST_EXPOSED:
+            say(
+                f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the lowest "
+                f"{MOST_EXPOSED} are published"
+            )
+        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MOST_EXPOSED]))
         return notes_of(config.get("Labels") or {}).added_to(artifact)
 
     async def _images(self, *labels: str) -> list[dict[str, Any]]:

@@ -44,6 +44,8 @@ MaxInstances = Annotated[
     int, Meta(ge=-1, le=10_000, description="Never more than so many, whatever their load; -1 is no limit")
 ]
 VOLUME_DIGITS: Final = 8
+MOST_PORTS: Final = 64
+"""Ports of one service: an engine starts programs for each."""
 """The digits of a storage id that name its volume."""
 
 
@@ -145,6 +147,8 @@ def normalise_autoscaling(policy: Autoscaling) -> None:
 def normalise_ports(ports: Sequence[PortRequest]) -> None:
     """Names every port. If none is marked as default, the first public one without a mark becomes it."""
     names: set[str] = set()
+    if len(ports) > MOST_PORTS:
+        raise clash("ports", f"name at most {MOST_PORTS} ports: a service cannot have {len(ports)}")
     check_ids("ports", ports)
     for index, port in enumerate(ports):
         port.name = port.name or f"p{port.internal_port}"

@@ -18,6 +18,8 @@ OUTPUT_VARIABLE: Final = "WINDLASS_OUTPUT"
 """The variable with the path of that file."""
 LONGEST_OUTPUT: Final = 1_048_576
 """Bytes of that file."""
+MOST_EXPOSED: Final = 20
+"""Ports of an image that are published without being declared as ports of the service."""
 RELEASE_INDEX: Final = 100_000
 """The index of the run of a release command, and of a one-off run: none of the instances of its generation
 has it."""

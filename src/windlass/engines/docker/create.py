@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from windlass.base.oom_score import INSTANCES
 from windlass.core.deploy.engine_limits import EngineLimits
-from windlass.core.deploy.workload import OUTPUT_FILE, OUTPUT_VARIABLE, Workload
+from windlass.core.deploy.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 from windlass.engines.docker import names as words
 from windlass.engines.docker.descriptions import MachineSummary
 
@@ -119,9 +119,9 @@ def variables(wanted: Workload) -> Mapping[str, str]:
 
 
 def published_ports(wanted: Workload) -> list[str]:
-    """As the engine writes them: `80/tcp`."""
+    """As the engine writes them: `80/tcp`. It starts two programs for each, so an image has a bounded number."""
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
-    return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports)]))
+    return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MOST_EXPOSED])]))
 
 
 def _mount(target: str, name: str) -> dict[str, Any]:
