@@ -284,8 +284,8 @@ class DockerBuilder:
         ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
         if say and len(ports) > MOST_EXPOSED:
             say(
-                f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the lowest "
-                f"{MOST_EXPOSED} are published"
+                f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the "
+                f"lowest {MOST_EXPOSED} are published"
             )
         artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MOST_EXPOSED]))
         return notes_of(config.get("Labels") or {}).added_to(artifact)

@@ -119,7 +119,7 @@ def variables(wanted: Workload) -> Mapping[str, str]:
 
 
 def published_ports(wanted: Workload) -> list[str]:
-    """As the engine writes them: `80/tcp`. It starts two programs for each, so an image has a bounded number."""
+    """Returns ports as the engine writes them: `80/tcp`. It starts two programs for each."""
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
     return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MOST_EXPOSED])]))
 
