@@ -17,6 +17,7 @@ from tests.world import make_world
 from windlass.config import Settings
 from windlass.install import mark
 from windlass.install.parts import choose_engine
+from windlass.operate.kernel_limits import kernel_limits
 from windlass.routers.builtin import BuiltinRouter
 
 
@@ -251,3 +252,24 @@ def test_a_range_of_docker_networks_that_is_nearly_used_is_told(found, docker, t
     used = {"ok": 1, "warn": 32}[level]
     assert told == (level, f"{used} of 32 subnets of 10.199.0.0/20 are in use")
     assert found(docker_host=docker.host, docker_networks="")["Docker networks"][0] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("engine", "aio", "inotify", "small"),
+    [
+        ("docker", 65_536, 128, ["fs.aio-max-nr=1048576", "fs.inotify.max_user_instances=1024"]),
+        ("process", 65_536, 128, ["fs.aio-max-nr=1048576"]),
+        ("docker", 1_048_576, 8192, []),
+    ],
+)
+def test_small_limits_of_the_kernel_are_told_with_the_command(tmp_path, engine, aio, inotify, small):
+    (tmp_path / "fs" / "inotify").mkdir(parents=True)
+    (tmp_path / "fs" / "aio-max-nr").write_text(f"{aio}\n")
+    (tmp_path / "fs" / "inotify" / "max_user_instances").write_text(f"{inotify}\n")
+    (told,) = kernel_limits(engine, tmp_path)
+    assert told.level == ("warn" if small else "ok")
+    assert f"sysctl -w {' '.join(small)}`" in told.advice or not small
+
+
+def test_the_doctor_looks_at_the_limits_of_the_kernel(found):
+    assert "Kernel limits" in found(engine="process")

@@ -30,6 +30,7 @@ from windlass.install.parts import (
 from windlass.operate.build_cache import build_cache
 from windlass.operate.docker_networks import docker_networks
 from windlass.operate.findings import SECONDS, Finding, fail, first_line_from, ok, warn
+from windlass.operate.kernel_limits import kernel_limits
 from windlass.operate.listeners import is_gateway, is_kept, is_windlass
 from windlass.operate.port_holder import holder_of
 from windlass.serve.server import listen
@@ -57,6 +58,8 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
         for check in (build_cache, docker_networks):
             async for finding in check(settings):
                 yield finding
+    for finding in kernel_limits(chosen):
+        yield finding
     yield _git()
     yield _node(settings, chosen)
     yield _images_of_terraform(settings) if chosen == "docker" else await asyncio.to_thread(_terraform)
