@@ -26,15 +26,25 @@ from windlass.install.parts import concerns, isolation_of
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
 
-ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "network": True, "why": {}}
+ALL = {
+    "identity": "namespace",
+    "mounts": True,
+    "processes": True,
+    "landlock": 6,
+    "families": True,
+    "network": True,
+    "why": {},
+}
+PARTS = ("identity", "mounts", "processes", "landlock", "families", "network")
 NOBODY = 65_534
 NONE = {
     "identity": "none",
     "mounts": False,
     "processes": False,
     "landlock": 0,
+    "families": False,
     "network": False,
-    "why": dict.fromkeys(("identity", "mounts", "processes", "landlock", "network"), "it is switched off"),
+    "why": dict.fromkeys(PARTS, "it is switched off"),
 }
 
 
@@ -59,7 +69,7 @@ def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machin
     assert isolation_of(settings(tmp_path, isolation="required")).missing() == []
 
 
-@pytest.mark.parametrize("part", ["identity", "mounts", "processes", "landlock"])
+@pytest.mark.parametrize("part", PARTS[:-1])
 def test_the_start_and_the_doctor_name_each_missing_part(tmp_path, machine, part):
     machine({**ALL, "why": {part: "it is switched off"}})
     [said, *_] = concerns(isolation_of(settings(tmp_path)))
@@ -138,6 +148,7 @@ def test_complete_isolation_gives_no_warning(tmp_path, machine):
         "a view of the file system of its own",
         "a view of processes of its own",
         "Landlock rules for its files",
+        "sockets of networks alone",
         "a network of its own",
     ]
 

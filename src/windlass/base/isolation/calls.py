@@ -43,9 +43,9 @@ _CAPABILITY_VERSION: Final = 0x20080522
 
 # Numbers by architecture: older calls differ, newer ones are the same everywhere.
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
-    "x86_64": {"clone": 56, "keyctl": 250},
-    "aarch64": {"clone": 220, "keyctl": 219},
-    "riscv64": {"clone": 220, "keyctl": 219},
+    "x86_64": {"clone": 56, "keyctl": 250, "seccomp": 317},
+    "aarch64": {"clone": 220, "keyctl": 219, "seccomp": 277},
+    "riscv64": {"clone": 220, "keyctl": 219, "seccomp": 277},
 }
 _OPEN_TREE: Final = 428
 _MOVE_MOUNT: Final = 429
@@ -73,7 +73,7 @@ def fork_sibling() -> int:
     """Forks a process that is a child of our parent: only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)
-    pid = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
+    pid = _bare.syscall(ctypes.c_long(number("clone")), flags, none, none, none, none)
     if pid < 0:
         raise_failure("clone")
     return int(pid)
@@ -122,7 +122,7 @@ def prctl(option: int, value: int) -> None:
 def new_keyring() -> None:
     """Joins a new session keyring, without the keys of the parent. Does nothing where the kernel has no
     keyrings, as in most containers."""
-    syscall(_number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
+    syscall(number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def bound_capabilities(kept: int = 0) -> None:
@@ -176,5 +176,6 @@ def set_attributes(where: int | str, attributes: int, *, private: bool = False, 
         raise_failure("mount_setattr")
 
 
-def _number(name: str) -> int:
+def number(name: str) -> int:
+    """Returns the number of a system call on this machine."""
     return _NUMBERS[os.uname().machine][name]

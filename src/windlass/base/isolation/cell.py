@@ -40,5 +40,7 @@ class Cell(TypedDict):
     most_memory: NotRequired[int]
     """Limit of private memory of each process, in bytes."""
     largest_file: NotRequired[int]
+    families: NotRequired[bool]
+    """True if it opens only sockets of families that networks keep apart."""
     network: NotRequired[CellNetwork]
     """Its own network; without one, it has that of the machine."""

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from windlass.base.isolation import calls, landlock, mounts, network
+from windlass.base.isolation import calls, families, landlock, mounts, network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import NetworkKeeper
 
@@ -157,6 +157,8 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
     if rules is not None:
         landlock.restrict(rules)
         os.close(rules)
+    if cell and cell.get("families"):
+        families.restrict()
 
 
 def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:

@@ -54,6 +54,10 @@ _MEANING: Final = {
         "Landlock rules for its files",
         "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
     ),
+    "families": (
+        "sockets of networks alone",
+        "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER), on x86-64, ARM64 or RISC-V",
+    ),
     "network": (
         "a network of its own",
         "use a kernel with network namespaces, veth and nf_tables, which this user may use",
@@ -249,6 +253,7 @@ class Isolation:
             most_memory=most_memory,
             largest_file=largest_file,
         )
+        cell["families"] = findings["families"]
         if network is not None:
             cell["network"] = network
         return cell
@@ -277,6 +282,11 @@ def _means(part: str, findings: Findings) -> str:
             return (
                 "it shares the ports of this machine with all others: one that listens where another one did "
                 "gets what is sent there, and only one organization may deploy here (share_network)"
+            )
+        case "families":
+            return (
+                "it reaches other services and the machine by sockets that no network keeps apart, such as "
+                "AF_VSOCK"
             )
         case "landlock" if findings["mounts"]:
             return "nothing but its view of the file system hides files of others from it"

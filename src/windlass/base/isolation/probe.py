@@ -6,9 +6,10 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Final, NotRequired, TypedDict
 
-from windlass.base.isolation import calls, inside, landlock, network
+from windlass.base.isolation import calls, families, inside, landlock, network
 from windlass.base.isolation.cell import Cell, Identity
 
 # Capabilities that root needs to give each service a user of its own and to manage its files.
@@ -23,6 +24,7 @@ class Findings(TypedDict):
     mounts: bool
     processes: bool
     landlock: int
+    families: bool
     network: bool
     exit: NotRequired[str]
     """Why networks lead to no others; absent or empty if they do."""
@@ -66,12 +68,17 @@ def try_all(uid: int, last: int) -> Findings:
         why["network"] = "needs a view of processes of its own"
     elif failure := network.try_all(as_root=identity == "user"):
         why["network"] = failure
+    if not calls.known_machine():
+        why["families"] = why["identity"]
+    elif failure := _fails(_try_families):
+        why["families"] = failure
     leads_out = identity == "user" or "network" in why
     return Findings(
         identity=identity,
         mounts=mounts,
         processes=processes,
         landlock=version,
+        families="families" not in why,
         network="network" not in why,
         exit="" if leads_out else network.try_exit(),
         why=why,
@@ -115,10 +122,20 @@ def _cell(
 
 def _failure(cell: Cell) -> str:
     """Returns why no cell like this one can be created; empty if it can."""
+    return _fails(lambda: _try(cell))
+
+
+def _try_families() -> None:
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    families.restrict()
+
+
+def _fails(work: Callable[[], None]) -> str:
+    """Returns why this fails in a process of its own; empty if it does not."""
     hear, tell = os.pipe()
     child = os.fork()
     if not child:
-        calls.run_to_exit(lambda: _try(cell), lambda error: os.write(tell, _words(error).encode()), 0)
+        calls.run_to_exit(work, lambda error: os.write(tell, _words(error).encode()), 0)
     os.close(tell)
     with open(hear) as pipe:  # noqa: PTH123 (a descriptor)
         failure = pipe.read()

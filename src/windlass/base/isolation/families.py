@@ -1,0 +1,85 @@
+"""Refuses sockets of families that networks do not keep apart, such as AF_VSOCK and AF_ALG, by seccomp(2).
+
+AF_VSOCK reaches the machine's hypervisor and all that listens on this machine, whatever network it is in. The
+kernel runs the filter below for each system call of the program. io_uring is refused as on a kernel without
+it, because it opens sockets that no filter sees.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from windlass.base.isolation import calls
+
+FAMILIES: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
+"""Those whose sockets belong to a network, or to a file."""
+_IO_URING: Final = 425
+_NUMBER, _ARCHITECTURE, _FIRST_WORD = 0, 4, 16
+"""Where a system call has its number, its binary interface and its first argument."""
+_LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_NOT_X32: Final = 0xBFFFFFFF
+"""Programs of x32 have the numbers of x86_64, with one bit more."""
+_SET_FILTER: Final = 1
+_SPECULATION_ALLOWED: Final = 4
+"""Otherwise, older kernels slow the program down."""
+
+
+class _Interface(NamedTuple):
+    """How programs call the kernel: 64-bit ones, or 32-bit ones of the same machine."""
+
+    architecture: int
+    opening: tuple[int, ...]
+    """The calls `socket` and `socketpair`."""
+    hidden: tuple[int, ...] = ()
+    """Calls whose family a filter cannot see."""
+
+
+_INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
+    "x86_64": (_Interface(0xC000003E, (41, 53)), _Interface(0x40000003, (359, 360), (102,))),
+    "aarch64": (_Interface(0xC00000B7, (198, 199)), _Interface(0x40000028, (281, 288))),
+    "riscv64": (_Interface(0xC00000F3, (198, 199)), _Interface(0x400000F3, (198, 199))),
+}
+
+
+def restrict() -> None:
+    """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError."""
+    code = _program(_INTERFACES[os.uname().machine])
+    kept = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
+    flags = ctypes.c_uint(_SPECULATION_ALLOWED)
+    if calls.syscall(calls.number("seccomp"), ctypes.c_uint(_SET_FILTER), flags, program):
+        calls.raise_failure("seccomp")
+
+
+def _program(interfaces: tuple[_Interface, ...]) -> bytes:
+    """Returns the filter. A call by another interface is allowed: this machine has none."""
+    refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
+    usual = b"".join(_if(family, _return(_ALLOW)) for family in FAMILIES)
+    opened = _step(_LOAD, _FIRST_WORD) + usual + refused
+    program = _step(_LOAD, _ARCHITECTURE)
+    for interface in interfaces:
+        block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32) + _if(_IO_URING, missing)
+        block += b"".join(_if(number, refused) for number in interface.hidden)
+        block += b"".join(_if(number, opened) for number in interface.opening)
+        program += _if(interface.architecture, block + _return(_ALLOW))
+    return program + _return(_ALLOW)
+
+
+def _if(value: int, steps: bytes) -> bytes:
+    """These steps are skipped unless the word that was loaded last is this value."""
+    return _step(_IF_EQUAL, value, len(steps) // 8) + steps
+
+
+def _return(answer: int) -> bytes:
+    return _step(_RETURN, answer)
+
+
+def _step(code: int, value: int, skipped: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, 0, skipped, value)

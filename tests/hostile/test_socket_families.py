@@ -1,0 +1,95 @@
+"""Programs open only sockets that belong to a network or a file: those of other families reach the machine
+and all services, whatever networks they have. Without the filter, the same program opens them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import isolation
+from windlass.base.isolation.isolation import Isolation
+from windlass.builders.native.cells import BuildStep, Cells
+
+TRIES = """
+import ctypes, errno, json, socket
+def tried(family):
+    try:
+        socket.socket(family, socket.SOCK_STREAM if family != 38 else socket.SOCK_SEQPACKET).close()
+        return "opened"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+found = {str(family): tried(family) for family in (1, 2, 10, 38, 40)}
+socket.socketpair()
+libc = ctypes.CDLL(None, use_errno=True)
+ring = libc.syscall(425, 1, ctypes.create_string_buffer(256))
+found["io_uring"] = "opened" if ring >= 0 else errno.errorcode[ctypes.get_errno()]
+print("found " + json.dumps(found), flush=True)
+"""
+USUAL = {"1": "opened", "2": "opened", "10": "opened"}
+REFUSED = {**USUAL, "38": "EAFNOSUPPORT", "40": "EAFNOSUPPORT", "io_uring": "ENOSYS"}
+
+
+@pytest.fixture(params=[True, False], ids=["filtered", "without the filter"])
+def filtered(request, monkeypatch):
+    real = Isolation("auto", Path("/nowhere"))._findings()
+    if not real["families"]:
+        pytest.skip("needs a kernel with seccomp filters")
+    found = {**real, "families": request.param}
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
+    return request.param
+
+
+def check(said: str, *, filtered: bool) -> None:
+    found = json.loads(said.partition("found ")[2])
+    if filtered:
+        assert found == REFUSED
+    else:
+        assert USUAL.items() <= found.items()
+        assert found["io_uring"] != "ENOSYS"
+        if has_vsock():
+            assert found["40"] == "opened"
+
+
+async def found(station: Station) -> str:
+    async def is_there() -> bool:
+        return bool(station.said)
+
+    await until(is_there)
+    return station.said[0]
+
+
+def has_vsock() -> bool:
+    with suppress(OSError), socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM):
+        return True
+    return False
+
+
+async def test_an_instance(tmp_path, filtered):
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        await station.apply(wanted(rig.made(TRIES + "import time; time.sleep(100)")))
+        check(await found(station), filtered=filtered)
+
+
+async def test_a_run(tmp_path, filtered):
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        await station.engine.once(wanted(rig.made(TRIES)))
+        check(await found(station), filtered=filtered)
+
+
+async def test_a_build_step(tmp_path, filtered):
+    home = tmp_path / "home"
+    home.mkdir()
+    cells = Cells(Isolation("auto", tmp_path), "service", home, home)
+    program = [sys.base_prefix + "/bin/python3", "-c", TRIES]
+    async with cells.running(BuildStep(program, home, {"PATH": "/usr/bin:/bin"}, {})) as (process, _):
+        said = await process.stdout.read()
+        check(said.decode(), filtered=filtered)
