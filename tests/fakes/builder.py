@@ -103,6 +103,8 @@ class FakeBuilder:
         """If set, nothing can be built, for this reason."""
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
+        self.turn: asyncio.Event | None = None
+        """If set, building waits for builds of others until then."""
         self.names: dict[str, Any] = {"command": ("run",)}
         """Fields of all artifacts: what the repository says of its processes."""
         self.pruned: list[str] = []
@@ -118,6 +120,9 @@ class FakeBuilder:
         self.built.append(order)
         for line in (f"Building {order.commit[:12]}", *self.lines):
             say(line)
+        if self.turn is not None:
+            with order.paused():
+                await self.turn.wait()
         if self.gate is not None:
             await self.gate.wait()
         if self.broken:

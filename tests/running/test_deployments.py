@@ -210,6 +210,16 @@ async def test_a_build_that_never_ends_is_ended(make_world_with):
         assert "longer than 1 seconds" in (await world.get(f"/application/{app}/status"))["message"]
 
 
+async def test_the_time_of_a_build_stands_still_while_it_waits_for_builds_of_others(make_world_with):
+    async with make_world_with(build_seconds=1) as world:
+        world.builder.turn = asyncio.Event()
+        app = await world.application()
+        await deploy(world, app)
+        asyncio.get_running_loop().call_later(1.2, world.builder.turn.set)
+        await world.settle()
+        assert generations(world, app) == [1]
+
+
 async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_the_others(make_world_with):
     async with make_world_with(kept_artifacts=1) as world:
         app = await deployed(world)

@@ -4,6 +4,7 @@ commit."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -47,6 +48,8 @@ class Order(Struct, frozen=True, kw_only=True):
     settings: BuildSettings = BuildSettings()
     cache_secret: str = ""
     """A secret of the service: a builder that caches steps for all services alike keeps them apart by it."""
+    paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the time of the build for a block that waits for builds of others."""
     cpu: int = 2000
     memory: int = 2048
 

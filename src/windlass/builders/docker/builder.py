@@ -156,7 +156,7 @@ class DockerBuilder:
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
         progress, scope = BuildProgress(say), self._scope(order)
-        async with self._apart(order.org, kit, say) as network, AsyncExitStack() as undo:
+        async with self._apart(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             await self._send(order, chosen, kit, network, progress)
             undo.pop_all()
@@ -190,15 +190,21 @@ class DockerBuilder:
         return None if guarded.needs_buildkit else (chosen, guarded)
 
     @asynccontextmanager
-    async def _apart(self, org: str, kit: bool, say: Say) -> AsyncIterator[str]:
+    async def _apart(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
         """Yields the network for the steps of a build. No step of another organization is in it meanwhile."""
         if not kit:
             async with self._networks.made() as network:
                 yield network
             return
-        if not self._turns.is_free(org):
-            say("Waiting: BuildKit builds for one organization at a time, and does so for another one now")
-        async with self._turns.of(org):
+        async with AsyncExitStack() as turn:
+            if not self._turns.is_free(order.org):
+                say(
+                    "Waiting: BuildKit builds for one organization at a time, and does so for another one now"
+                )
+                with order.paused():
+                    await turn.enter_async_context(self._turns.of(order.org))
+            else:
+                await turn.enter_async_context(self._turns.of(order.org))
             yield "default"
 
     async def _send(

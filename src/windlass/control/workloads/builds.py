@@ -132,6 +132,7 @@ async def _build_commit(ctx: Context, making: Making, commit: str, folder: Path)
         arguments=used,
         settings=settings,
         cache_secret=cache_secret_of(ctx, service.id),
+        paused=making.paused,
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 
 from msgspec import Struct, field
 
@@ -29,5 +30,7 @@ class Making(Struct, frozen=True, kw_only=True):
     say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
     """Filled before the build begins."""
+    paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the time of the build for a block that waits for builds of others."""
     cleanup: AsyncExitStack | None = None
     """Takes what a build cleans up once its success is recorded; without it, a build cleans up at its end."""

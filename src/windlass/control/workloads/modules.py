@@ -58,6 +58,7 @@ async def fetch_module(
                 root=root,
                 settings=BuildSettings(builder=FILES, base=base),
                 cache_secret=cache_secret_of(ctx, service.id),
+                paused=making.paused,
             )
             artifact = await place.builder.build(order, making.say)
     return BuiltArtifact(BuildResult(artifact), record, branch)

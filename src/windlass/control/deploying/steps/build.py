@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -75,7 +77,21 @@ async def _prepare(ledger: Ledger, making: Making) -> tuple[BuiltArtifact, Workl
     kind = ctx.kinds[making.service.family]
     if why := ledger.place.refusal or kind.hindrance(ledger.place):
         raise BuildError(why)
-    async with asyncio.timeout(ctx.settings.build_seconds):
+    async with asyncio.timeout(ctx.settings.build_seconds) as limit:
+        making = replace(making, paused=partial(_paused, limit))
         return await wait_while_away(
             ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making), ledger.note_waiting
         )
+
+
+@contextmanager
+def _paused(limit: asyncio.Timeout) -> Iterator[None]:
+    """Stops a time limit for a block."""
+    now = asyncio.get_running_loop().time
+    deadline, began = limit.when(), now()
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        if deadline is not None and not limit.expired():
+            limit.reschedule(deadline + now() - began)
