@@ -40,6 +40,8 @@ class Cell(TypedDict):
     most_memory: NotRequired[int]
     """Limit of private memory of each process, in bytes."""
     largest_file: NotRequired[int]
+    shared_memory: NotRequired[int]
+    """Bytes that /dev/shm and System V memory may each hold."""
     families: NotRequired[bool]
     """True if it opens only sockets of families that networks keep apart."""
     network: NotRequired[CellNetwork]

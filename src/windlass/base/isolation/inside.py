@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from windlass.base.isolation import calls, families, landlock, mounts, network
@@ -54,7 +55,15 @@ def enter(cell: Cell) -> None:
     if cell["identity"] == "namespace":
         calls.map_user(cell["inner"], *outside)
     if cell["mounts"]:
+        if memory := cell.get("shared_memory", 0):
+            _limit_shared_memory(memory)
         mounts.arrange(cell)
+
+
+def _limit_shared_memory(memory: int) -> None:
+    """Limits the System V memory of this cell, which has its own. Does nothing if the kernel refuses."""
+    with suppress(OSError), open("/proc/sys/kernel/shmall", "w") as limit:  # noqa: PTH123
+        limit.write(str(memory // resource.getpagesize()))
 
 
 def join(cell: Cell, process: int) -> None:

@@ -230,6 +230,7 @@ class Isolation:
         temporary: Path,
         most_memory: int = 0,
         largest_file: int = 0,
+        shared_memory: int = 0,
         network: CellNetwork | None = None,
     ) -> Cell | None:
         """Returns the cell of a service; None if isolation is off."""
@@ -253,6 +254,8 @@ class Isolation:
             most_memory=most_memory,
             largest_file=largest_file,
         )
+        if shared_memory:
+            cell["shared_memory"] = shared_memory
         cell["families"] = findings["families"]
         if network is not None:
             cell["network"] = network

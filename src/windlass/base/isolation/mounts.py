@@ -39,7 +39,8 @@ def arrange(cell: Cell) -> None:
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
-    covers = [place.path for place in places if _put(place, copies)]
+    memory = cell.get("shared_memory", 0)
+    covers = [place.path for place in places if _put(place, copies, memory)]
     if cell["name"] and covers:
         _introduce(cell, covers[0])
     if "network" in cell and covers:
@@ -99,8 +100,9 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
                 break
 
 
-def _put(place: _MountPoint, copies: dict[_MountPoint, int]) -> bool:
-    """Mounts one place; returns True for a cover, which is made read-only at the end."""
+def _put(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
+    """Mounts one place; returns True for a cover, which is made read-only at the end. `memory`: bytes of a
+    writable folder in memory."""
     if not place.source:
         if not _is_folder(place.path):
             if not _below(place.path, PRIVATE):
@@ -109,7 +111,7 @@ def _put(place: _MountPoint, copies: dict[_MountPoint, int]) -> bool:
         if place.path == QUEUES:
             calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
         else:
-            calls.mount("tmpfs", place.path, _PLAIN, f"mode={'755' if place.kind == 'cover' else '1777'}")
+            calls.mount("tmpfs", place.path, _PLAIN, _options(place, memory))
         return place.kind == "cover"
     copy = copies[place]
     if not os.path.lexists(place.path):
@@ -118,6 +120,13 @@ def _put(place: _MountPoint, copies: dict[_MountPoint, int]) -> bool:
     calls.mount_at(copy, place.path)
     os.close(copy)
     return False
+
+
+def _options(place: _MountPoint, memory: int) -> str:
+    if place.kind == "cover":
+        return "mode=755"
+    # Each file needs memory of its own.
+    return f"mode=1777,size={memory},nr_inodes={memory >> 12}" if memory else "mode=1777"
 
 
 def _introduce(cell: Cell, cover: str) -> None:

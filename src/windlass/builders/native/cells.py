@@ -117,6 +117,7 @@ class Cells:
             temporary=self._temporary,
             most_memory=_MOST_MEMORY,
             largest_file=_LARGEST_FILE,
+            shared_memory=self.guests.memory << 20,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from windlass.base import cgroups
-from windlass.base.process_memory import proportional
+from windlass.base.process_memory import are_above
 from windlass.core.deploy.workload import Usage
 from windlass.engines.process import kernel
 from windlass.engines.process.process_table import OwnedProcess
@@ -21,15 +21,16 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
     )
 
 
-def looks_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
-    """Returns whether the sum over its processes, shared memory counted for each, is above the limit."""
-    return 0 < record.memory << 20 < _resident(processes)
+def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int) -> bool:
+    """Returns whether the sum over its processes, shared memory counted for each, is above the limit, if they
+    hold all `hidden_files`."""
+    return 0 < record.memory << 20 < _resident(processes) + hidden
 
 
 def is_heavy(record: Record, processes: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
     checked only for those that look heavy."""
-    return record.memory << 20 < sum(proportional(process.stat.pid) for process in processes)
+    return are_above({process.stat.pid: process.stat.memory for process in processes}, record.memory << 20)
 
 
 def _resident(processes: Collection[OwnedProcess]) -> int:

@@ -11,6 +11,7 @@ from windlass.base import disk_reserve
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import DiskShare, DiskWatch
 from windlass.base.log import log
+from windlass.base.process_memory import hidden_files
 from windlass.engines.process import exit_reason, kernel, memory
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
@@ -116,13 +117,13 @@ class Patrol:
         keys = self._instances.supervisors.watched()
         if not keys or "memory" in self._groups.controllers or not self._output.holds:
             return
-        table = await self._counting.now()
+        table, hidden = await self._counting.now(), await asyncio.to_thread(hidden_files)
         for key in keys:
             record = self._records.known(key)
             if record is None or record.process is None:
                 continue
             processes = members(table, self._records.home(key), record.process, record)
-            if memory.looks_heavy(record, processes) and await asyncio.to_thread(
+            if memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
                 memory.is_heavy, record, processes
             ):
                 verdict = exit_reason.too_much(record.memory)

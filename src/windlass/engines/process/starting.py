@@ -151,6 +151,7 @@ class InstanceStarter:
             ),
             writable=files.writable(home, workload, self._records.volumes, cache, once=once),
             temporary=home / "tmp",
+            shared_memory=workload.memory << 20,
             network=network,
         )
 
