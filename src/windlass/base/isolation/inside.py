@@ -21,6 +21,7 @@ from windlass.base.isolation.network import NetworkKeeper
 
 SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
 _FILES: Final = 65_536
+_FILES_OF_SHARED_USER: Final = 16_384
 _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
@@ -207,6 +208,10 @@ def leave(cell: Cell) -> None:
 def _limit(cell: Cell | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
+    if cell is None or cell["identity"] != "user":
+        # The kernel counts what all programs of a user have in flight in sockets, and refuses whoever sends
+        # more than its own limit: the server and the gateway, which have the larger one, can always go on.
+        files = min(files // 2, _FILES_OF_SHARED_USER)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if cell:

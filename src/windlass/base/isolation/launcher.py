@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -70,6 +71,8 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     """`oom_score` is that of all that it starts. `after`: a module, and arguments of its `main`, which runs
     when the server has ended."""
     set_oom_score(int(oom_score))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # keepers pass descriptors; programs get less
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # it ends with the server
