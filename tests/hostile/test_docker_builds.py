@@ -23,6 +23,8 @@ from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from windlass.builders.builder import BuildError
+from windlass.builders.docker import DockerBuilder, engine_turn
+from windlass.builders.docker.engine_turn import EngineTurn
 from windlass.builders.docker.guard import MARK
 from windlass.docker import Docker
 
@@ -304,13 +306,25 @@ ASKING = "FROM {box}\nRUN {flag}echo {word}; timeout 2 nc {address} 4711 </dev/n
 ONLY_BUILDKIT = "--mount=type=tmpfs,target=/t "
 
 
-@pytest.mark.parametrize(("kit", "flag"), [(True, ""), (True, ONLY_BUILDKIT), *nightly((False, ""))], ids=str)
-async def test_a_step_reaches_no_step_of_another_organization(host, tmp_path, kit, flag):
+@pytest.mark.parametrize(
+    ("kit", "flag", "server"),
+    [
+        (True, "", "same"),
+        (True, ONLY_BUILDKIT, "same"),
+        (True, ONLY_BUILDKIT, "another"),
+        *nightly((True, "", "another"), (False, "", "same")),
+    ],
+    ids=str,
+)
+async def test_a_step_reaches_no_step_of_another_organization(host, tmp_path, kit, flag, server):
     """Who reaches a step can also answer in the place of its gateway, since steps have NET_RAW."""
     victim = Bench(host, tmp_path, buildkit=kit)
     attacker, word = victim.neighbour(tmp_path / "attacker"), str(uuid.uuid4())
     async with AsyncExitStack() as after:
         after.push_async_callback(victim.close)
+        if server == "another":
+            attacker.builder = DockerBuilder(host=host, installation=victim.installation, buildkit=kit)
+            after.push_async_callback(attacker.builder.stop)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(victim.build(LISTENING.format(box=BOX, flag=flag, word=word), org="victim"))
             given = {"box": BOX, "flag": flag, "address": await address_in(victim.log), "word": uuid.uuid4()}
@@ -376,3 +390,18 @@ async def test_only_a_secret_keeps_the_cached_steps_of_a_service_apart(host, tmp
         built = await attacker.build(DRAWN.format(argument=argument, **given), org="attacker")
         found = await victim.runs(theirs.ref, "cat", "/made") == await victim.runs(built.ref, "cat", "/made")
     assert found == (not secret)
+
+
+async def test_the_turn_of_a_server_that_was_killed_ends(host, monkeypatch):
+    """Its volume is left, and nobody renews it."""
+    docker, installation = Docker(host), f"test-{uuid.uuid4()}"
+    monkeypatch.setattr(engine_turn, "STALE", 1)
+    async with AsyncExitStack() as after:
+        after.push_async_callback(docker.close)
+        killed, other = (EngineTurn(docker, installation) for _ in range(2))
+        await after.enter_async_context(killed.of("gone"))
+        assert not await other.is_free("here")
+        killed.abandon()
+        async with asyncio.timeout(60), other.of("here"):
+            assert not await killed.is_free("gone")
+        assert await killed.is_free("gone")

@@ -27,6 +27,7 @@ from windlass.builders.detecting import bounded_detection, read_order
 from windlass.builders.docker.build_network import BuildNetworks
 from windlass.builders.docker.build_turns import BuildTurns
 from windlass.builders.docker.context import BuildContext, packing
+from windlass.builders.docker.engine_turn import EngineTurn
 from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.image_notes import NOTES, notes_of
 from windlass.builders.docker.progress import BuildProgress
@@ -82,7 +83,7 @@ class DockerBuilder:
         self._installation = installation
         self._buildkit = buildkit
         self._networks = BuildNetworks(self._docker, installation, pool)
-        self._turns = BuildTurns()
+        self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
         self._building: list[tuple[str, str]] = []
         self._left: list[tuple[BuildProgress, str]] = []
         """Progress and scope of builds that failed because the engine went away."""
@@ -146,7 +147,7 @@ class DockerBuilder:
     async def _build(self, order: Order, say: Say) -> Artifact:
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         chosen, guarded = await self._read(order, kit)
-        if kit and not self._turns.is_free(order.org) and (plain := await self._read_plain(order)):
+        if kit and not await self._is_free(order.org) and (plain := await self._read_plain(order)):
             say("BuildKit builds for one organization at a time, and does so for another one now")
             kit, (chosen, guarded) = False, plain
         say(_opening(kit))
@@ -197,15 +198,17 @@ class DockerBuilder:
                 yield network
             return
         async with AsyncExitStack() as turn:
-            if not self._turns.is_free(order.org):
+            if not await self._is_free(order.org):
                 say(
                     "Waiting: BuildKit builds for one organization at a time, and does so for another one now"
                 )
-                with order.paused():
-                    await turn.enter_async_context(self._turns.of(order.org))
-            else:
+            with order.paused():
                 await turn.enter_async_context(self._turns.of(order.org))
+                await turn.enter_async_context(self._engine_turn.of(order.org))
             yield "default"
+
+    async def _is_free(self, org: str) -> bool:
+        return self._turns.is_free(org) and await self._engine_turn.is_free(org)
 
     async def _send(
         self, order: Order, chosen: ChosenDockerfile, kit: bool, network: str, progress: BuildProgress
