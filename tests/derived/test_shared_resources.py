@@ -66,6 +66,12 @@ ROWS: Final = {
         "running/test_uploads.py::test_archives_of_one_organization_are_not_all_checked_before_one_of_another",
         ("control.context.upload_files",),
     ),
+    "threads that wait for the disk": SharedResource(
+        "organizations on one server",
+        "windlass.base.worker_threads:worker_threads",
+        "test_worker_threads.py::test_work_of_organizations_leaves_threads_for_requests",
+        ("base.worker_threads",),
+    ),
     "slots of deployments": SharedResource(
         "organizations on one place",
         "windlass.config.settings:Settings.parallel_deployments",

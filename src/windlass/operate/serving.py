@@ -23,6 +23,7 @@ from windlass.base.oom_score import SERVER, set_oom_score
 from windlass.base.private import private_file
 from windlass.base.service_manager import ServiceManager
 from windlass.base.subprocesses import in_thread
+from windlass.base.worker_threads import use_worker_threads
 from windlass.config import Settings, take_secrets, to_type
 from windlass.gateway.api_sockets import ApiSockets, PortInUse, take_sockets
 from windlass.gateway.files import folder_of
@@ -55,6 +56,7 @@ def keep_secrets() -> None:
 
 
 async def _serve(settings: Settings, manager: ServiceManager, adopt: bool, gateway: int) -> None:
+    use_worker_threads(settings.parallel_deployments)
     sockets = take_passed_port(settings, manager) or take_port(settings)
     # A port that was left to the system is known now, and is a part of the built-in issuer's name.
     host, port = sockets.listening.getsockname()[:2]

@@ -1,0 +1,28 @@
+"""The threads in which the server waits for the disk: enough that no organization takes all of them.
+
+What one organization may have in threads at a time is bounded where it begins: deployments, reads of
+repositories, checks of archives. The usual number of Python depends on the processors alone, six on a small
+machine, and is less than the sum of these bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+OF_A_DEPLOYMENT: Final = 2
+"""Its work, and what watches its size."""
+_FOR_OTHERS: Final = 32
+"""Reads, checks, and short looks of requests and of the engine."""
+
+
+def worker_threads(deployments: int) -> int:
+    """Returns how many there are for so many deployments at once."""
+    return deployments * OF_A_DEPLOYMENT + _FOR_OTHERS
+
+
+def use_worker_threads(deployments: int) -> None:
+    """Has this event loop run what waits in as many threads."""
+    threads = ThreadPoolExecutor(worker_threads(deployments), "windlass-work")
+    asyncio.get_running_loop().set_default_executor(threads)
