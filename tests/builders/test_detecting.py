@@ -1,0 +1,36 @@
+"""Orders are read in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from pathlib import Path
+
+from windlass.builders.builder import Order
+from windlass.builders.detecting import bounded_detection, read_order
+
+
+def secret_of(order: Order) -> tuple[str, str]:
+    return order.service, order.cache_secret
+
+
+async def test_the_process_that_reads_an_order_gets_no_secret_and_nothing_of_the_server():
+    lock = asyncio.Lock()  # cannot be sent
+
+    @contextmanager
+    def paused():
+        assert not lock.locked()
+        yield
+
+    order = Order(
+        service="s1",
+        org="acme",
+        name="shop",
+        deployment="d1",
+        key="k1",
+        commit="c" * 40,
+        source=Path("/nowhere"),
+        cache_secret="secret",
+        paused=paused,
+    )
+    assert await read_order(bounded_detection(), secret_of, order) == ("s1", "")
