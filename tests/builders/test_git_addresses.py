@@ -236,6 +236,20 @@ async def test_an_address_that_is_not_public_is_refused(make_git, harmless, refu
         assert "has no public address" in said or "WINDLASS_GIT_ALLOW_LOCAL=1" in said, text
 
 
+async def test_a_repository_in_the_data_directory_is_refused_however_its_path_is_written(
+    make_git, refused, tmp_path
+):
+    kept = tmp_path / "data" / "git" / "kept" / "shop" / "copy"
+    kept.mkdir(parents=True)
+    plain_git(kept, "init", "-q")
+    (tmp_path / "link").symlink_to(kept)
+    git = make_git(closed=tmp_path / "data")
+    for path in (kept, tmp_path / "link", f"{tmp_path}//data/git/kept/shop/copy"):
+        assert "outside of the data directory" in await refused(git, GitSource(f"file://{path}"))
+    # Negative control: it is found where nothing is closed.
+    assert "outside of" not in await refused(make_git(), GitSource(f"file://{kept}"))
+
+
 @pytest.mark.parametrize(
     "found",
     [

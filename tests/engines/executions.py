@@ -32,8 +32,12 @@ async def read_until(execution: Execution, words: bytes) -> bytes:
 
 
 async def sleepers(station: Station, instance: Instance) -> int:
-    _, listed = await station.engine.execute(instance, ("sh", "-c", LISTS), LONG)
-    return listed.count(f"\n{SLEEP}")
+    return await _sleepers(station.engine, instance)
+
+
+async def _sleepers(engine: Any, instance: Instance) -> int:
+    _, listed = await engine.execute(instance, ("sh", "-c", LISTS), LONG)
+    return int(listed.count(f"\n{SLEEP}"))
 
 
 class Executions(AtStation):
@@ -142,4 +146,9 @@ async def _open_and_be_killed(opener: Opener, instance: Instance) -> Any:
     request = ExecutionRequest(("sh", "-c", f"trap '' HUP; {LEAVES}"), TerminalSize(80, 24))
     execution = await engine.open_execution(instance, request)
     await read_until(execution, b"ready")
+
+    async def all_run() -> bool:
+        return await _sleepers(engine, instance) == 3
+
+    await until(all_run)  # one that has yet to begin its program does not show its variables
     os.kill(os.getpid(), signal.SIGKILL)

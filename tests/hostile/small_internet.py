@@ -168,7 +168,8 @@ async def attack(folder: Path, *, networks: bool) -> dict[str, Any]:
     async with Station(rig) as station:
         engine = station.engine
         victim = wanted(
-            rig.made(SERVES), ports=[7001], service=VICTIM, environment=HOME, name="victim", direct=True,
+            rig.made(SERVES), ports=[7001], service=VICTIM, environment=HOME, name="victim",
+            known_as="victim", direct=True,
             alone=True, variables={"WHO": "victim"},
         )  # fmt: skip
         address = await engine.neighbour_address(HOME, VICTIM, "victim", 7001)

@@ -74,6 +74,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             allow_local=settings.git_allow_local,
             outbound_allow=settings.outbound_allow,
             home=folder / "git",
+            closed=folder,
         )
     except ValueError as error:
         raise BadSetting(f"outbound_allow: {error}") from error

@@ -89,43 +89,16 @@ async def test_connections_of_an_ended_instance_are_not_taken_for_unseen_ones(en
 
 async def test_services_of_one_environment_find_each_other_by_name_and_others_do_not(engine):
     page = "mkdir /tmp/www; echo hello > /tmp/www/index.html; httpd -f -p 8000 -h /tmp/www"
-    shop = wanted(page, name="Böok Shop!", aliases=("app-z1",))
+    shop = wanted(page, name="Böok Shop!", known_as="book-shop")
     await engine.run(shop, 0)
     friend = await engine.run(wanted(environment=shop.environment), 0)
     stranger = await engine.run(wanted(), 0)
     address = await engine.neighbour_address(shop.environment, shop.service, shop.name, 8000)
     sure, port = address.host, address.port
-    for name in ("book-shop", "app-z1", sure):
+    for name in ("book-shop", sure):
         asks = ["wget", "-qO-", f"http://{name}:{port}/"]
         assert await engine.execute(friend, asks, 20) == (0, "hello\n")
         assert (await engine.execute(stranger, asks, 20))[0] != 0
-
-
-async def test_the_first_of_two_services_with_similar_names_keeps_its_host(engine, raw):
-    first = wanted(name="my shop")
-    second = wanted(name="My-Shop", environment=first.environment)
-    for it in (first, second):
-        await engine.run(it, 0)
-    names = [await _names_of(engine, raw, it) for it in (first, second)]
-    assert "my-shop" in names[0]
-    assert "my-shop" not in names[1]
-    address = await engine.neighbour_address(second.environment, second.service, second.name, 1)
-    assert address.host in names[1]
-
-
-async def test_one_of_two_simultaneous_starts_with_similar_names_has_the_plain_name(engine, raw):
-    first = wanted(name="my shop")
-    second = wanted(name="My-Shop", environment=first.environment)
-    await asyncio.gather(engine.run(first, 0), engine.run(second, 0))
-    names = [await _names_of(engine, raw, it) for it in (first, second)]
-    assert ["my-shop" in each for each in names].count(True) == 1
-
-
-async def _names_of(engine, raw, it) -> set[str]:
-    (made,) = await engine.copies(it.service)
-    said = await raw.json("GET", f"/containers/{made.id}/json")
-    (network,) = said["NetworkSettings"]["Networks"].values()
-    return set(network["Aliases"])
 
 
 async def test_a_published_port_is_reached_on_this_machine_alone(engine, raw):

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from windlass.base import addresses, subprocesses
 from windlass.base.addresses import Address, Reach, Resolve
@@ -59,13 +60,16 @@ class Git:
         allow_local: bool,
         outbound_allow: Sequence[str],
         home: Path,
+        closed: Path | None = None,
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home` is a folder for nothing else. The keys of ssh servers stay in it, and kept copies."""
+        """`home` is a folder for nothing else. The keys of ssh servers stay in it, and kept copies. `closed`
+        is a folder below which no repository is fetched: it has kept copies of all services."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
+        self._closed = None if closed is None else closed.resolve()
         self._limits = limits or Limits()
         self._resolve = resolve
         self._usable = False
@@ -197,6 +201,9 @@ class Git:
                     "Name a repository of a git server, or start Windlass with "
                     "WINDLASS_GIT_ALLOW_LOCAL=1: without it, file:// is refused."
                 )
+            folder = Path(unquote(urlsplit(where.url).path))
+            if self._closed and (await asyncio.to_thread(folder.resolve)).is_relative_to(self._closed):
+                raise GitError("Name a repository outside of the data directory of Windlass.")
             return ()
         addresses = await self._addresses(where)
         if not all(map(self._reach.admits, addresses)):

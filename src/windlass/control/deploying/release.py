@@ -19,6 +19,7 @@ from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve, takes_ports_of
 from windlass.control.deploying.sites import put_in_place
+from windlass.control.records.served_names import known_as
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
 from windlass.routers.router import RouteError
@@ -89,9 +90,16 @@ async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> N
         await ctx.point("about to remove what is too many")
         await check()
 
-    await place.engine.apply(await with_known_volumes(ctx, workload), count, leave)
+    await place.engine.apply(await _as_others_know_it(ctx, workload), count, leave)
     if left:
         await ctx.point("removed what was too many")
+
+
+async def _as_others_know_it(ctx: Context, workload: Workload) -> Workload:
+    """Returns it with the name that it holds in its environment, and with what is known of its volumes."""
+    held = known_as(workload.name, await ctx.store.reads.names.of(workload.service))
+    name = held.name.rpartition(" ")[2] if held else ""
+    return await with_known_volumes(ctx, replace(workload, known_as=name))
 
 
 async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:

@@ -20,6 +20,7 @@ from windlass.control.records import sole_organization
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.run_results import measure_run_of_deployment
+from windlass.control.records.served_names import host_names
 from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
@@ -207,7 +208,7 @@ async def nudge_names(tx: Tx, service: str) -> None:
     """Makes routers look at a service that does not serve, or has no instances, because they answer whether
     it is being deployed."""
     status = await tx.statuses.get(service)
-    if status and not (status.serving and status.instances) and await tx.names.of(service):
+    if status and not (status.serving and status.instances) and host_names(await tx.names.of(service)):
         tx.nudge(route_word(service))
 
 

@@ -1,4 +1,5 @@
-"""Names that services hold: labels of host names on the gateway, and ports of the machine.
+"""Names that services hold: labels of host names on the gateway, names in their environment, and ports of the
+machine.
 
 A name is reserved in the store, for one service, before anything is served under it: the first service to
 ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.
@@ -15,7 +16,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.records.ports import API, PORT, outside, take_public_port
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.served_names import host_names, row_of
+from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
@@ -25,7 +26,7 @@ from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
 
-FACT = "names"
+FACT = "held names"
 """Set when the services of an older Windlass have got their names."""
 _AT_ONCE = 200
 MOST_PUBLIC = 32
@@ -38,7 +39,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     if service is None:
         return
     held = _HeldNames(service, await tx.names.of(service.id))
-    fitting = await _reserve_declared(tx, held)
+    fitting = [await _reserve_inside(tx, held), *await _reserve_declared(tx, held)]
     numberless = {port.name for port in service.read(Listener).ports if _gets_number(port)}
     kept = [
         row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
@@ -198,6 +199,19 @@ class _HeldNames:
         raise AssertionError  # candidates have no end
 
 
+async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
+    """Reserves the name by which others of its environment find the service, whichever family they are of."""
+    service, name = held.service, held.service.read(NamedDocument).name
+    if row := known_as(name, held.rows):
+        return row
+    for each in candidates(label(name), service.id):
+        wanted = f"{INSIDE}{service.parent} {each}"
+        if taken := await tx.names.take(wanted, service.id, "", label(name)):
+            held.rows.append(taken)
+            return taken
+    raise AssertionError  # candidates have no end
+
+
 async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
     service = held.service.read(Listener)
     asked = host_keys(service.ports)
@@ -233,6 +247,6 @@ async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[Name
     for deployment in deployments:
         if workload := decrypt_workload(ctx, deployment):
             holders = [row_of(port, rows) for port in workload.ports if by_name(port)]
-            names |= {row.name for row in holders if row}
+            names |= {row.name for row in (*holders, known_as(workload.name, rows)) if row}
             names |= {f"{PORT}{number}" for port in workload.ports if (number := listens(port)) is not None}
     return names

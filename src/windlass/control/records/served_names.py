@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.control.records.ports import PORT
-from windlass.core.deploy.hosts import key_of
+from windlass.core.deploy.hosts import key_of, label
 from windlass.core.deploy.workload import WorkloadPort
 from windlass.store import NameRow
+
+INSIDE = "inside "
+"""Prefix of names that hold in one environment; its id follows, and a blank."""
 
 
 def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
@@ -24,4 +26,11 @@ def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:
 
 
 def host_names(rows: Sequence[NameRow]) -> list[NameRow]:
-    return [row for row in rows if not row.name.startswith(PORT)]
+    return [row for row in rows if " " not in row.name]
+
+
+def known_as(name: str, rows: Sequence[NameRow]) -> NameRow | None:
+    """Returns the name by which others of its environment find a service, as it was called when it was
+    deployed."""
+    wish = label(name)
+    return next((row for row in rows if row.name.startswith(INSIDE) and row.wish == wish), None)

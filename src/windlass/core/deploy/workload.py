@@ -118,9 +118,9 @@ class Workload(Struct, frozen=True, kw_only=True):
     service: str
     family: str
     name: str
-    """The name for people; also the name in the network of its environment."""
-    aliases: tuple[str, ...] = ()
-    """Other names in that network, where the engine has one."""
+    """The name for people."""
+    known_as: str = ""
+    """The name by which others of its environment find it, if it holds one."""
     environment: str
     org: str
     generation: int

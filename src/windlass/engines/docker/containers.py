@@ -141,16 +141,13 @@ class ContainerClient:
         resources = self._resources
         image = await self._images.have(workload.artifact.ref)
         await resources.volumes(workload)
-        async with (
-            resources.network(workload) as network,
-            resources.names(workload) as aliases,
-        ):
+        async with resources.network(workload) as network:
             body = create.container(
                 workload,
                 index,
                 installation=self._installation,
                 network=network,
-                aliases=() if once else aliases,  # neighbours look for what serves
+                aliases=() if once else words.aliases(workload),  # neighbours look for what serves
                 publish=self._docker.address,
                 init=not create.begins_by_itself(workload, image),
                 once=once,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from windlass.core.deploy.workload import Volume, Workload
@@ -63,9 +63,11 @@ def sure(service: str, name: str) -> str:
     return prefix + host(name, _LONGEST - len(prefix))
 
 
-def looks_sure(plain: str) -> bool:
-    """True for a plain name that could be the sure one of another service."""
-    return _SURE.match(plain) is not None
+def aliases(wanted: Workload) -> Sequence[str]:
+    """Returns the names of instances in their network, but none that could be the sure one of another
+    service."""
+    plain = [] if not wanted.known_as or _SURE.match(wanted.known_as) else [wanted.known_as]
+    return (sure(wanted.service, wanted.name), *plain)
 
 
 def pod(wanted: Workload, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from typing import Final
@@ -54,22 +54,6 @@ class DockerResources:
             self._entering[environment] -= 1
             if not self._entering[environment]:
                 del self._entering[environment]
-
-    @asynccontextmanager
-    async def names(self, wanted: Workload) -> AsyncIterator[Sequence[str]]:
-        """Yields the names of the instances in their network. Of two services with one plain name, the first
-        gets it: the block creates a container with that name before the lock is released."""
-        async with self._locks[f"{wanted.environment}/{words.host(wanted.name)}"]:
-            yield await self._aliases(wanted)
-
-    async def _aliases(self, wanted: Workload) -> Sequence[str]:
-        plain = words.host(wanted.name)
-        named = await self._containers(environment=wanted.environment, alias=plain)
-        taken = words.looks_sure(plain) or any(
-            network["Labels"][words.SERVICE] != wanted.service for network in named
-        )
-        names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
-        return list(dict.fromkeys(names))
 
     async def volumes(self, wanted: Workload) -> None:
         """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises

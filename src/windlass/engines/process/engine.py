@@ -256,9 +256,7 @@ class ProcessEngine(EngineByHand):
             await self._places.learn(service, internal)
             return ServiceAddress(ports.HOST, self._places.of(service, internal))
         await self._places.learn(service)
-        address = service_address(self._places.number_of(service))
-        await self._starter.networks.introduce(environment, name, address)
-        return ServiceAddress(address, internal)
+        return ServiceAddress(service_address(self._places.number_of(service)), internal)
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
         self._prepare()
@@ -410,6 +408,8 @@ class ProcessEngine(EngineByHand):
             await asyncio.to_thread(erase, self._records.caches / service)
         except OSError as error:
             raise not_erased(error) from error
+        if service in await asyncio.to_thread(self._places.services):
+            await self._starter.networks.forget(service_address(self._places.number_of(service)))
         self._places.forget(service)
 
     async def _set_aside(self, service: str, into: Path) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -62,7 +62,7 @@ class Networks:
         self._children: set[int] = set()
         """Keepers that this process has started."""
         self._names: dict[str, dict[str, str]] = {}
-        """Names in the hosts file of each environment, with their addresses."""
+        """Addresses in the hosts file of each environment, with their names."""
 
     async def is_offered(self) -> bool:
         if self._is_offered is None:
@@ -102,11 +102,18 @@ class Networks:
         )
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
-        """Has all instances of an environment find a service by its name."""
+        """Has all instances of an environment find a service by its name, and by no other that it had."""
         known = self._names.setdefault(environment, {})
-        if _HOST_NAME.match(name := name.lower()) and known.get(name) != address:
+        if _HOST_NAME.match(name) and known.get(address) != name:
             await self._run(lambda: self._write_name(environment, name, address))
-            known[name] = address
+            known[address] = name
+
+    async def forget(self, address: str) -> None:
+        """Has nobody find a service any more."""
+        for known in self._names.values():
+            known.pop(address, None)
+        if self._folder.exists():
+            await self._run(lambda: self._forget_address(address))
 
     def has_ended(self, hub: str) -> bool:
         keeper = NetworkKeeper.read(hub)
@@ -187,12 +194,15 @@ class Networks:
     def _write_name(self, environment: str, name: str, address: str) -> None:
         file = self._hosts(environment)
         lines = file.read_text().splitlines() if file.exists() else _LOCALHOST.splitlines()
-        others = [line for line in lines if line.split()[1:] != [name]]
-        # In place: instances see this very file.
-        with file.open("r+" if file.exists() else "w") as written:
-            written.write("\n".join([*others, f"{address} {name}", ""]))
-            written.truncate()
-        file.chmod(0o644)
+        others = [line for line in lines if line.split()[0] != address and line.split()[1:] != [name]]
+        _write_hosts(file, [*others, f"{address} {name}"])
+
+    def _forget_address(self, address: str) -> None:
+        for file in self._folder.glob(f"*{_HOSTS}"):
+            lines = file.read_text().splitlines()
+            others = [line for line in lines if line.split()[0] != address]
+            if others != lines:
+                _write_hosts(file, others)
 
     def _tidy(self, used: frozenset[str]) -> None:
         now, hubs, trunk = time.time(), 0, self._read(_TRUNK)
@@ -234,6 +244,14 @@ class Networks:
 
     def _hosts(self, environment: str) -> Path:
         return self._folder / f"{safe(environment)}{_HOSTS}"
+
+
+def _write_hosts(file: Path, lines: Sequence[str]) -> None:
+    # In place: instances see this very file.
+    with file.open("r+" if file.exists() else "w") as written:
+        written.write("\n".join([*lines, ""]))
+        written.truncate()
+    file.chmod(0o644)
 
 
 def _keeper_cell(kept: CellNetwork) -> Cell:

@@ -111,10 +111,13 @@ class InstanceStarter:
             return None
         if workload.calls_server and not self.networks.leads_out:
             return None
-        if workload.direct:
-            await self._places.learn(key.service)
-        own = service_address(self._places.number_of(key.service)) if workload.direct else ""
-        return await self.networks.of_instance(workload.environment, workload.org, own)
+        await self._places.learn(key.service)
+        address = service_address(self._places.number_of(key.service))
+        own = address if workload.direct else ""
+        network = await self.networks.of_instance(workload.environment, workload.org, own)
+        if workload.known_as and not record.once:
+            await self.networks.introduce(workload.environment, workload.known_as, address)
+        return network
 
     async def _spawn_request(
         self, key: InstanceKey, home: Path, workload: Workload, record: Record, network: CellNetwork | None

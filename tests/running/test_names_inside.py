@@ -1,0 +1,69 @@
+"""The name by which others of an environment find a service is held by one of them, until it is deleted."""
+
+from __future__ import annotations
+
+from tests.world import REPOSITORY, World, make_world
+
+GIT = {"git_repository": {"url": REPOSITORY, "branch": "main"}}
+DATABASE = {"type": "POSTGRESQL", "version": "16", "mode": "CONTAINER"}
+
+
+async def made(world: World, environment: str, name: str) -> str:
+    return await world.made(f"/environment/{environment}/application", {"name": name, **GIT})
+
+
+async def known_as(world: World, service: str) -> str:
+    """Deploys a service; returns the name by which its neighbours find it then."""
+    answer = await world.post(f"/application/{service}/deploy")
+    assert answer.status == 202, answer
+    await world.settle()
+    return [workload.known_as for workload in world.engine.applied if workload.service == service][-1]
+
+
+async def rename(world: World, service: str, name: str) -> None:
+    answer = await world.call("PUT", f"/application/{service}", {"name": name, **GIT})
+    assert answer.status == 200, answer
+
+
+async def test_the_first_of_two_services_with_one_name_keeps_it_also_while_it_is_stopped():
+    async with make_world() as world:
+        environment = await world.environment()
+        first, second = [await made(world, environment, name) for name in ("API Server", "api-server")]
+        assert await known_as(world, second) == f"api-server-{second[:8]}"
+        assert await known_as(world, first) == "api-server"
+        assert (await world.post(f"/application/{first}/stop")).status == 202
+        await world.settle()
+        assert await known_as(world, second) == f"api-server-{second[:8]}"
+
+
+async def test_a_service_cannot_be_renamed_to_what_leads_to_another():
+    async with make_world() as world:
+        environment = await world.environment()
+        await world.made(f"/environment/{environment}/database", {"name": "main-db", **DATABASE})
+        thief = await made(world, environment, "mine")
+        assert await known_as(world, thief) == "mine"
+        await rename(world, thief, "main-db")
+        assert await known_as(world, thief) == f"main-db-{thief[:8]}"
+
+
+async def test_a_name_is_free_when_its_service_is_called_differently_or_deleted():
+    async with make_world() as world:
+        environment = await world.environment()
+        first = await made(world, environment, "shop")
+        assert await known_as(world, first) == "shop"
+        await rename(world, first, "store")
+        # What runs is still found by it.
+        second = await made(world, environment, "Shop!")
+        assert await known_as(world, second) == f"shop-{second[:8]}"
+        assert await known_as(world, first) == "store"
+        third = await made(world, environment, "SHOP")
+        assert await known_as(world, third) == "shop"
+        assert (await world.call("DELETE", f"/application/{third}")).status in {202, 204}
+        await world.settle()
+        assert await known_as(world, await made(world, environment, "shop.")) == "shop"
+
+
+async def test_environments_have_their_names_apart():
+    async with make_world() as world:
+        for environment in (await world.environment(), await world.environment()):
+            assert await known_as(world, await made(world, environment, "shop")) == "shop"
