@@ -313,3 +313,19 @@ def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_pa
         store.write(InstanceKey(name, 1, 0), record)
     lines = [one.found for one in asyncio.run(findings(tmp_path)) if "network of the machine" in one.found]
     assert lines == ["in the network of the machine: old-1-0"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "ports"),
+    [
+        (("127.0.0.1", "127.0.0.1"), ()),
+        (("127.0.0.1", "0.0.0.0"), (8081,)),
+        (("192.0.2.1", "::1"), (8080,)),
+        (("localhost", "::"), (8081,)),
+    ],
+)
+def test_ports_at_the_loopback_address_alone_are_open_to_no_instance(tmp_path, machine, hosts, ports):
+    machine(ALL)
+    host, gateway_host = hosts
+    given = settings(tmp_path, host=host, gateway_host=gateway_host)
+    assert isolation_of(given).trunk("").get("ports") == [*ports]

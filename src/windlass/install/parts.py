@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Final, cast
 
@@ -189,7 +189,17 @@ def _network_rules(settings: Settings) -> NetworkRules | None:
             IPv4Network(network)
         except ValueError as error:
             raise BadSetting(f"network_allow: {network} is not a network, such as 10.0.0.0/8") from error
-    return NetworkRules(open=tuple(settings.network_allow), ports=(settings.port, settings.gateway_port))
+    # Where they listen at the loopback address alone, another program may have their ports elsewhere.
+    places = (settings.host, settings.port), (settings.gateway_host, settings.gateway_port)
+    ports = tuple(port for host, port in places if not _is_loopback(host))
+    return NetworkRules(open=tuple(settings.network_allow), ports=ports)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _readable(settings: Settings) -> tuple[str, ...]:

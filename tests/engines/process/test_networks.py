@@ -107,3 +107,14 @@ async def test_build_steps_of_two_organizations_share_no_limit_of_connections(ri
     steps = [await station.engine.network_of_steps(org) for org in ("acme", "globex", "acme")]
     outer = [step["outer"] for step in steps]
     assert outer[0] == outer[2] != outer[1]
+
+
+async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(rig, station):
+    made = await station.engine.network_of_steps("acme")
+    await station.engine._starter.networks.hub("empty", "acme")
+    folder = rig.folder / "networks"
+    for name in hubs(rig):
+        os.utime(folder / name, (0, 0))
+    assert await station.engine.network_of_steps("acme") == made
+    await station.engine._patrol.tidy_networks()
+    assert hubs(rig) == ["steps-acme.hub"]

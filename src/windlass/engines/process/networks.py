@@ -37,8 +37,9 @@ _TRUNK, _EXIT, _MAKER = "trunk", "exit", "maker"
 _HUB, _HOSTS = ".hub", ".hosts"
 _STEPS: Final = "steps"
 """Begins what stands for an environment: the hub of the build steps of an organization."""
-_UNUSED: Final = 3600.0
-"""Seconds after which a hub without an instance goes: a first one may be starting, or a step running."""
+_UNUSED: Final = 600.0
+"""Seconds after which a hub without an instance goes: a first one may be starting, or a step running. They
+count from the last time that it was asked for."""
 _PATIENCE: Final = 10.0
 """Seconds to wait for another engine that makes a network."""
 _LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
@@ -76,9 +77,17 @@ class Networks:
         """Returns the keeper of the hub of an environment of an organization, which is made if there is
         none."""
         hub = self._hubs.get(environment)
-        if hub is None or not kernel.lives(hub) or environment.startswith(_STEPS):
+        if hub is None or not kernel.lives(hub) or not self._note_use(environment):
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
         return self._keeper(hub)
+
+    def _note_use(self, environment: str) -> bool:
+        """Has a hub stay for a while. Returns whether it is there."""
+        try:
+            os.utime(self._folder / f"{safe(environment)}{_HUB}")
+        except FileNotFoundError:
+            return False
+        return True
 
     def _keeper(self, process: Process) -> str:
         return str(NetworkKeeper(process.pid, process.start, self._maker))
