@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
+import shutil
 import subprocess
 import sys
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.hostile.ordinary import USER
 from tests.needs import needs, needs_root, ordinary_user
 
 OF_USERS = Path(__file__).with_name("what_users_share.py")
 
 
+@pytest.fixture
+def private():
+    """Files that the ordinary user alone may read, in folders that all users may enter."""
+    with ExitStack() as stack:
+        there = [Path(stack.enter_context(TemporaryDirectory(dir=at))) for at in ("/etc", "/opt", "/var/lib")]
+        files = {
+            "settings": there[0] / "settings.toml",
+            "of a group": there[1] / "log",
+            "in the home": there[2] / "secret",
+        }
+        for file in files.values():
+            file.parent.chmod(0o755)
+            file.write_text("secret")
+            shutil.chown(file, USER, pwd.getpwnam(USER).pw_gid)
+            file.chmod(0o600)
+        files["of a group"].chmod(0o040)
+        shutil.chown(files["of a group"], "root")
+        files["in the home"].chmod(0o644)
+        yield {**files, "home": there[2]}
+
+
 @pytest.mark.slow
 @needs_root
 @needs("pasta")
-def test_services_of_an_ordinary_user_leave_the_server_what_it_needs():
-    with tempfile.TemporaryDirectory() as folder:
+def test_services_of_an_ordinary_user_leave_the_server_what_it_needs(private):
+    files = json.dumps({name: str(path) for name, path in private.items()})
+    with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         tried = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
         command = [*ordinary_user(), *tried, f"--basetemp={folder}/made", str(OF_USERS)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": folder})
+        known = {**os.environ, "HOME": folder, "PRIVATE_FILES": files}
+        done = subprocess.run(command, capture_output=True, text=True, env=known)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

@@ -17,6 +17,8 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import isolation
+from windlass.base.isolation.isolation import Isolation
 
 SENDS = """
 import os, signal, socket
@@ -35,6 +37,16 @@ except OSError:
     print("found 1", flush=True)
 signal.pause()
 """
+READS = """
+import json, os
+def tried(path):
+    try:
+        return open(path).read()
+    except OSError as error:
+        return type(error).__name__
+print("found " + json.dumps({path: tried(path) for path in json.loads(os.environ["PATHS"])}), flush=True)
+"""
+ALL_READ = "/etc/passwd"
 
 
 @pytest.fixture
@@ -94,3 +106,51 @@ async def test_descriptors_in_flight_leave_room_for_those_of_the_server(rig, sta
 def test_a_program_with_the_limit_of_the_server_would_leave_no_room():
     with outside(SENDS), pytest.raises(OSError, match="Too many references"):
         pass_one()
+
+def private_files() -> dict[str, str]:
+    """Returns files that this user alone may read, by what they stand for (test_shared_user.py)."""
+    found: dict[str, str] = json.loads(os.environ["PRIVATE_FILES"])
+    return found
+
+
+async def reads(rig: ProcessRig, paths: list[str]) -> dict[str, str]:
+    async with Station(rig) as station:
+        it = wanted(rig.made(READS), variables={"PATHS": json.dumps(paths)})
+        await station.engine.once(it)
+
+        async def has_said() -> bool:
+            return any(line.startswith("found ") for line in station.said)
+
+        await until(has_said, lambda: f"it said {station.said}")
+        await station.engine.sweep(await station.engine.services())
+    said: dict[str, str] = json.loads(next(line for line in station.said if line.startswith("found "))[6:])
+    return said
+
+
+@pytest.fixture(params=["mounts", "Landlock alone"])
+def apart(request, monkeypatch, tmp_path):
+    """An isolation that hides the files named; one whose mounts or Landlock rules do it."""
+    files = private_files()
+    made = Isolation("auto", tmp_path / "engine", private=[files["settings"], files["home"]])
+    real = made._findings()
+    if request.param == "mounts":
+        real = {**real, "landlock": 0}
+    else:
+        parts = {"identity": "none", "mounts": False, "processes": False, "network": False}
+        real = {**real, **parts, "why": {**real["why"], "network": "none"}}
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: real)
+    return made
+
+
+async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(apart, tmp_path):
+    private = [*private_files().values(), f"{private_files()['home']}/secret"]
+    said = await reads(ProcessRig(tmp_path, isolation=apart), [*private, ALL_READ])
+    assert "root" in said.pop(ALL_READ)
+    assert not [path for path, text in said.items() if "secret" in text]
+
+
+async def test_a_service_would_read_them_if_cells_did_not_hide_them(apart, tmp_path, monkeypatch):
+    monkeypatch.setattr(isolation, "private_paths", lambda named: [])
+    files = [files for name, files in private_files().items() if name != "home"]
+    said = await reads(ProcessRig(tmp_path, isolation=apart), files)
+    assert all("secret" in text for text in said.values())

@@ -21,8 +21,9 @@ from windlass.config.settings import Settings
 
 PREFIX = "WINDLASS_"
 _FILE = PREFIX + "CONFIG"
-# Variables of a client, and the one that names the file of settings.
-_NOT_SETTINGS = {_FILE, PREFIX + "URL", PREFIX + "TOKEN"}
+_READ = PREFIX + "CONFIG_READ"
+# Variables of a client, and those that name the file of settings, and the one that was read.
+_NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
 
 
 class BadSetting(Exception):
@@ -48,6 +49,8 @@ def load(
     """Returns the settings, and the source of each that was given."""
     environment = os.environ if environment is None else environment
     file = file or _named_file(environment)
+    if file is not None and environment is os.environ:
+        os.environ[_READ] = str(file.absolute())
     layers = [
         ("file", _read(file) if file else {}),
         ("environment", _from_environment(environment)),
@@ -59,6 +62,12 @@ def load(
         values |= layer
         sources |= dict.fromkeys(layer, source)
     return _check(values, sources), sources
+
+
+def settings_file() -> Path | None:
+    """Returns the file that settings of this process come from, if there is one."""
+    named = os.environ.get(_READ) or os.environ.get(_FILE)
+    return Path(named).absolute() if named else None
 
 
 def strangers(environment: Mapping[str, str] | None = None) -> list[str]:

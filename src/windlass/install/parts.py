@@ -23,7 +23,7 @@ from windlass.builders.detecting import bounded_detection
 from windlass.builders.git import Git
 from windlass.builders.terraform import InstalledPrograms
 from windlass.builders.terraform.programs import Programs
-from windlass.config import BadSetting, Settings, for_tools
+from windlass.config import BadSetting, Settings, for_tools, settings_file
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
 from windlass.control.context.places import LOCAL
@@ -168,7 +168,9 @@ def isolation_of(settings: Settings) -> Isolation:
     mode = cast(Mode, settings.isolation)
     try:
         users, readable = settings.isolation_users, _readable(settings)
-        isolation = Isolation(mode, Path(settings.data_dir), users, readable, _network_rules(settings))
+        isolation = Isolation(
+            mode, Path(settings.data_dir), users, readable, _network_rules(settings), private_files(settings)
+        )
     except ValueError as error:
         raise BadSetting(f"isolation_users: {error}") from error
     missing = [part for part in isolation.missing() if part.part != "network" or settings.isolation_networks]
@@ -206,6 +208,14 @@ def _readable(settings: Settings) -> tuple[str, ...]:
     """Returns the folders besides the system's that services may read."""
     providers = settings.terraform_providers
     return (*settings.isolation_readable, *([str(Path(providers).resolve())] if providers else []))
+
+
+def private_files(settings: Settings) -> tuple[str, ...]:
+    """Returns files and folders of the operator that services must not see."""
+    named = [for_tools().get("HOME", ""), settings.access_log_file, settings.gateway_access_log_file]
+    if (file := settings_file()) is not None:
+        named += [str(file), str(file.parent)]
+    return tuple(filter(None, named))
 
 
 async def isolation_in_use(settings: Settings) -> Isolation | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import grp
+import os
+import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from windlass.base.http_in.connections import trust_check
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.builders.terraform.programs import InstalledPrograms
-from windlass.config import BadSetting, Settings, for_tools
+from windlass.config import BadSetting, Settings, for_tools, settings_file
 from windlass.control.workloads.terraform_programs import address_for_containers
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.docker.machine import server_host_of
@@ -160,6 +163,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
         yield warn("Isolation", lacks, part.advice)
+    for finding in _readable_settings():
+        yield finding
     if not isolation.has_networks():
         return
     if why := isolation.why_no_exit():
@@ -173,6 +178,31 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
         advice = "deploy these services again; runs of Terraform share it always"
         yield warn("Isolation", f"in the network of the machine: {shown}", advice)
+
+
+def _readable_settings() -> Iterator[Finding]:
+    """Reports a settings file that all users may read, and groups whose files services may read."""
+    file = settings_file()
+    try:
+        if file is not None and file.stat().st_mode & stat.S_IROTH:
+            state = f"all users of this machine may read {file}, services included where it is not hidden"
+            yield warn("Isolation", state, f"chmod o-r {file}: settings hold secrets")
+    except OSError:
+        return  # said of the settings
+    groups = sorted({*os.getgroups()} - {os.getegid()})
+    if os.geteuid() and groups:
+        state = (
+            f"services are in the groups {', '.join(map(_name_of_group, groups))}, too, and read files of theirs "
+            "more than three folders deep"
+        )
+        yield warn("Isolation", state, "run Windlass as a user of no other group, or as root")
+
+
+def _name_of_group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _proxies(settings: Settings) -> Iterator[Finding]:

@@ -35,6 +35,9 @@ class Cell(TypedDict):
     temporary: str
     """The folder for temporary files."""
     hidden: list[str]
+    """Our own folders, in which programs may have put links."""
+    private: NotRequired[list[str]]
+    """Files and folders of the machine that are hidden besides."""
     most_processes: int
     """Limit of processes; 0 keeps the limit of the parent, here and in the next two."""
     most_memory: NotRequired[int]

@@ -244,7 +244,7 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     if cell["mounts"]:  # nothing else is visible
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
-        others = landlock.beside((*mounts.hidden_folders(cell), *private, "/dev"))
+        others = landlock.beside((*mounts.hidden_paths(cell), *private, "/dev"))
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
     if (

@@ -20,6 +20,7 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
 from windlass.base.isolation.network import SHARES, CellNetwork, resolvers
+from windlass.base.isolation.private import private_paths
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
 
@@ -28,7 +29,7 @@ USERS: Final = "1900000000-1999999999"
 MOST_PROCESSES: Final = 4096
 """Threads count as processes, and some programs have hundreds."""
 _NOBODY: Final = 65_534
-_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/opt/")
+_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
 _TRYING: Final = Lock()
 """Held while one thread tries the parts; other threads wait for its answer."""
@@ -117,10 +118,11 @@ class Isolation:
         users: str = USERS,
         readable: Sequence[str] = (),
         rules: NetworkRules | None = None,
+        private: Sequence[str] = (),
     ) -> None:
         """`folder` is the data directory. `readable` lists more folders that services may read, besides the
-        system's. `rules`: None, and all services share the network of the machine. Raises a ValueError if
-        `users` is wrong."""
+        system's. `rules`: None, and all services share the network of the machine. `private`: files and
+        folders that services must not see. Raises a ValueError if `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self.folders = (folder.absolute(), self._folder)
@@ -129,6 +131,7 @@ class Isolation:
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
         self._rules = rules
+        self._private = tuple(private)
 
     def missing(self) -> list[MissingPart]:
         if self.mode == "off":
@@ -254,6 +257,8 @@ class Isolation:
             most_memory=most_memory,
             largest_file=largest_file,
         )
+        if owner is None:
+            cell["private"] = private_paths(self._private)
         if shared_memory:
             cell["shared_memory"] = shared_memory
         cell["families"] = findings["families"]

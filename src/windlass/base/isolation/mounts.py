@@ -49,9 +49,10 @@ def arrange(cell: Cell) -> None:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
 
 
-def hidden_folders(cell: Cell) -> tuple[str, ...]:
-    """Returns the folders that are covered; of these, only the parts that the cell names are visible."""
-    return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"])))
+def hidden_paths(cell: Cell) -> tuple[str, ...]:
+    """Returns the folders that are covered; of these, only the parts that the cell names are visible. Also
+    returns single files, which are hidden."""
+    return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"], *cell.get("private", []))))
 
 
 def readable(cell: Cell) -> list[str]:
@@ -62,13 +63,18 @@ def readable(cell: Cell) -> list[str]:
 def _places(cell: Cell) -> list[_MountPoint]:
     """Returns mounts in their order: parents before children, covers before shown folders."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
-    covers = [path for path in hidden_folders(cell) if _is_folder(path)]
+    covers = [path for path in hidden_paths(cell) if _is_folder(path)]
     if cell["identity"] == "user":
         covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
     places = {_MountPoint(path, "cover", "") for path in covers}
     places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
     places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
+    named = {path for path, _ in shown}
+    for path in cell.get("private", []):
+        is_visible = path not in named and (not _below(path, aside) or _below(path, named))
+        if is_visible and os.path.isfile(path):  # noqa: PTH113
+            places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
     for path, kind in shown:
         if kind == "read" and _below(path, cell["writable"]):
             continue  # it is visible already, and writable

@@ -1,0 +1,81 @@
+"""Files of the machine that the user of Windlass may read and other users may not.
+
+Services of an ordinary user are of the same user, so their cells hide these files. Only what all users may
+read stays visible, as it does to a service that has a user of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
+_OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
+"""Folders that no program needs, in which a group may read more than others may."""
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
+_ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")
+"""Folders that cells cover anyway."""
+_DEPTH: Final = 3
+_MOST: Final = 20_000
+"""Files that are looked at."""
+_STAYS: Final = 60
+"""Seconds for which an answer is kept."""
+
+
+def private_paths(named: Iterable[str]) -> list[str]:
+    """Returns the paths to hide. `named`: files and folders that are hidden whatever their mode is."""
+    home = ""
+    with suppress(KeyError):
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    real = [os.path.realpath(path) for path in (home, *named, *_OF_THE_MACHINE) if path.startswith("/")]
+    chosen = [path for path in real if _may_be_hidden(path)]
+    found = _closed_to_others(int(time.monotonic() // _STAYS)) if os.geteuid() else ()
+    return [*dict.fromkeys((*chosen, *found))]
+
+
+def _may_be_hidden(path: str) -> bool:
+    """Returns whether the system works without a path: it is not a folder that holds all kinds of things."""
+    if path.startswith(("/tmp/", "/dev/", "/proc/", "/sys/")) or f"{path}/".startswith(  # noqa: S108
+        tuple(f"{folder}/" for folder in _PROGRAMS)
+    ):
+        return False
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return False
+    is_top = path.count("/") < 2
+    return path != "/" and not (is_top and stat.S_ISDIR(status.st_mode) and status.st_uid != os.geteuid())
+
+
+@lru_cache(maxsize=1)
+def _closed_to_others(_: int) -> tuple[str, ...]:
+    left = iter(range(_MOST))
+    skipped = {*_PROGRAMS, *_ELSEWHERE, *_OF_THE_MACHINE}
+    return tuple(_look("/", 1, skipped, left))
+
+
+def _look(folder: str, depth: int, skipped: set[str], left: Iterator[int]) -> Iterator[str]:
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError:
+        return
+    for entry in entries:
+        if entry.path in skipped or next(left, None) is None:
+            continue
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except OSError:
+            continue
+        if stat.S_ISDIR(mode):
+            if not mode & stat.S_IXOTH:
+                if os.access(entry.path, os.X_OK):
+                    yield entry.path
+            elif depth < _DEPTH:
+                yield from _look(entry.path, depth + 1, skipped, left)
+        elif stat.S_ISREG(mode) and not mode & stat.S_IROTH and os.access(entry.path, os.R_OK):
+            yield entry.path
