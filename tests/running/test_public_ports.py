@@ -8,6 +8,9 @@ import pytest
 
 from tests.running.deployments import deploy
 from tests.world import World, make_world
+from windlass.control.records.ports import PORT
+from windlass.store import Tx
+from windlass.store.tables.names import NameChanges
 
 RANGE = "30000-30002"
 TCP = {"internal_port": 5432, "protocol": "TCP", "publicly_accessible": True}
@@ -111,3 +114,23 @@ async def test_a_service_has_a_bounded_number_of_ports(world):
         400,
         "ports: name at most 64 ports: a service cannot have 65",
     )
+
+
+async def test_a_free_port_is_found_at_once_although_nearly_all_are_held(monkeypatch):
+    async with make_world(public_ports="30000-30499") as world:
+        store, tries = world.installation.ctx.store, list[str]()
+
+        async def hold(tx: Tx) -> None:
+            for held in {*range(30000, 30500)} - {30250}:
+                await tx.names.take(f"{PORT}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
+
+        await store.write(hold)
+        take = NameChanges.take
+
+        async def counted(self: NameChanges, name: str, *given: Any) -> Any:
+            tries.append(name)
+            return await take(self, name, *given)
+
+        monkeypatch.setattr(NameChanges, "take", counted)
+        assert await number(world, await runs(world)) == 30250
+        assert len([name for name in tries if name.startswith(PORT)]) <= 2

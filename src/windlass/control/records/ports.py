@@ -30,9 +30,16 @@ async def take_public_port(settings: Settings, tx: Tx, service: str, port: str =
             return int(row.name.removeprefix(PORT))
     bindable = settings.bindable
     first = int(service[:8], 16) % len(bindable)
+    held: set[str] | None = None
     for step in range(len(bindable)):
         name = f"{PORT}{bindable[(first + step) % len(bindable)]}"
-        if not await tx.facts.get(f"{API}{name}") and await tx.names.take(name, service, port):
+        if step and held is None:  # at once: thousands may be held
+            held = await tx.names.beginning(PORT)
+        if (
+            name not in (held or ())
+            and not await tx.facts.get(f"{API}{name}")
+            and await tx.names.take(name, service, port)
+        ):
             return int(name.removeprefix(PORT))
     raise EngineError(
         f"Make another port private first, or have the operator widen public_ports "

@@ -27,6 +27,7 @@ class NameRow(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(NameRow)
 OF: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
+BEGINNING: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
 TAKE: Final = f"""
 INSERT INTO host ({_COLUMNS}) VALUES ({places(len(NameRow.__struct_fields__))})
 ON CONFLICT (name) DO NOTHING RETURNING name"""
@@ -40,6 +41,10 @@ class NameTable(Table):
     async def of(self, service: str) -> list[NameRow]:
         """Returns the names that this service holds, in the order in which it got them."""
         return [NameRow(*row) for row in await self._session.all(OF, service)]
+
+    async def beginning(self, prefix: str) -> set[str]:
+        """Returns the names that begin like this, whoever holds them. Reads all names."""
+        return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
 
 
 class NameChanges(NameTable):
