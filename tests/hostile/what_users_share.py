@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,7 @@ def test_a_program_with_the_limit_of_the_server_would_leave_no_room():
     with outside(SENDS), pytest.raises(OSError, match="Too many references"):
         pass_one()
 
+
 def private_files() -> dict[str, str]:
     """Returns files that this user alone may read, by what they stand for (test_shared_user.py)."""
     found: dict[str, str] = json.loads(os.environ["PRIVATE_FILES"])
@@ -132,7 +134,7 @@ def apart(request, monkeypatch, tmp_path):
     """An isolation that hides the files named; one whose mounts or Landlock rules do it."""
     files = private_files()
     made = Isolation("auto", tmp_path / "engine", private=[files["settings"], files["home"]])
-    real = made._findings()
+    real: Any = made._findings()
     if request.param == "mounts":
         real = {**real, "landlock": 0}
     else:

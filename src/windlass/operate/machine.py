@@ -192,8 +192,8 @@ def _readable_settings() -> Iterator[Finding]:
     groups = sorted({*os.getgroups()} - {os.getegid()})
     if os.geteuid() and groups:
         state = (
-            f"services are in the groups {', '.join(map(_name_of_group, groups))}, too, and read files of theirs "
-            "more than three folders deep"
+            f"services are in the groups {', '.join(map(_name_of_group, groups))}, too, and read files of "
+            "theirs more than three folders deep"
         )
         yield warn("Isolation", state, "run Windlass as a user of no other group, or as root")
 

@@ -18,7 +18,7 @@ from typing import Final
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, in which a group may read more than others may."""
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sys", "/dev")
-_ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")
+_ELSEWHERE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv", "/tmp")  # noqa: S108
 """Folders that cells cover anyway."""
 _DEPTH: Final = 3
 _MOST: Final = 20_000
