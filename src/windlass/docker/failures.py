@@ -7,6 +7,7 @@ from typing import Final
 
 REFUSES: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
 """Begins the message about a refusal that has no better remedy."""
+_NO_ADDRESS: Final = "no available IPv4 addresses"
 _NO_USER: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
 
 
@@ -15,6 +16,8 @@ def refusal(message: str) -> str:
     if match := _NO_USER.search(message):
         kind, name = match.groups()
         return f"Correct USER in the Dockerfile, or add the {kind} {name} there: the image has no such {kind}"
+    if _NO_ADDRESS in message:
+        return "Run fewer instances, or move services to another environment: the network of this one is full"
     return f"{REFUSES}: {message}"
 
 

@@ -11,6 +11,9 @@ from ipaddress import IPv4Network
 import pytest
 
 from tests.engines.docker.watched import wanted
+from tests.engines.dockers import BOX
+from windlass.docker import EngineRefused
+from windlass.docker.failures import refusal
 from windlass.docker.subnets import SubnetsUsedUp, free_subnets, make_network, read_range
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.engine import EngineError
@@ -69,6 +72,23 @@ async def test_a_range_that_is_used_up_names_the_setting(raw, pool):
             await make_network(raw, {"Name": f"{name}-2"}, pool, 25)
     finally:
         await raw.raw("DELETE", f"/networks/{name}")
+
+
+@pytest.mark.slow
+async def test_a_network_that_is_full_says_what_to_do(raw, pool):
+    name = f"wdl-test-{uuid.uuid4()}"
+    await make_network(raw, {"Name": name}, pool, 30)  # for the gateway and one instance
+    body = {"Image": BOX, "Cmd": ["sleep", "60"], "HostConfig": {"NetworkMode": name}}
+    made = [(await raw.json("POST", "/containers/create", body=body))["Id"] for _ in range(2)]
+    try:
+        await raw.raw("POST", f"/containers/{made[0]}/start")
+        with pytest.raises(EngineRefused) as refused:
+            await raw.raw("POST", f"/containers/{made[1]}/start")
+    finally:
+        for container in made:
+            await raw.raw("DELETE", f"/containers/{container}", params={"force": True})
+        await raw.raw("DELETE", f"/networks/{name}")
+    assert refusal(refused.value.message).startswith("Run fewer instances, or move services")
 
 
 def test_subnets_that_overlap_others_are_left_out():
