@@ -118,3 +118,19 @@ async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(
     assert await station.engine.network_of_steps("acme") == made
     await station.engine._patrol.tidy_networks()
     assert hubs(rig) == ["steps-acme.hub"]
+
+
+async def test_networks_that_nothing_uses_end_without_a_server(rig, station):
+    await station.apply(wanted(rig.made(programs.SLEEPS)))
+    networks = station.engine._starter.networks
+    await networks.hub("empty", "acme")
+    folder = rig.folder / "networks"
+    for name in (*hubs(rig), "trunk"):
+        os.utime(folder / name, (0, 0))
+
+    async def has_ended():
+        return "empty.hub" not in hubs(rig)
+
+    await until(has_ended)
+    assert len(hubs(rig)) == 1, "an instance is in the other one"
+    assert (folder / "trunk").exists()

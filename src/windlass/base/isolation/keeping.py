@@ -1,7 +1,8 @@
 """The process that keeps a network: it sleeps as long as its file names it.
 
 So it ends with its installation, whatever becomes of that: its folder erased, the file lost, another process
-started in its place. The keeper of an ordinary user's trunk also makes sockets for the server (making.py),
+started in its place. Where no server runs that would end it, it ends itself some time after its last
+instance. The keeper of an ordinary user's trunk also makes sockets for the server (making.py),
 and another process like it runs pasta, which leads from that trunk to the machine.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import time
@@ -22,6 +24,10 @@ from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NetworkKeeper
 
 _LOOK_EVERY: Final = 2.0
+_UNUSED: Final = 900.0
+"""Seconds without use after which it ends itself: later than a server would end it."""
+_INNER: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
+"""Interfaces in /proc/net/dev that lead to what a network is kept for."""
 _SCORE: Final = "-900"
 """The kernel ends it after nearly everything else if memory runs out."""
 _STREAMS: Final = 3
@@ -64,7 +70,7 @@ def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
     elif routes is not None and maker is not None:
         _make_sockets(file, kept, routes, maker)
     else:
-        _sleep(file, machine)
+        _sleep(file, kept, machine)
     os._exit(0)
 
 
@@ -83,10 +89,22 @@ def _names_us(file: str) -> bool:
         return False
 
 
-def _sleep(file: str, machine: int | None) -> None:
+def _is_needed(file: str, kept: CellNetwork) -> bool:
+    if not _names_us(file):
+        return False
+    with suppress(OSError):
+        with open("/proc/self/net/dev") as interfaces:  # noqa: PTH123
+            is_used = any(_INNER[kept["kind"]].match(line) for line in interfaces)
+        if not is_used and time.time() - os.stat(file).st_mtime > _UNUSED:  # noqa: PTH116
+            os.unlink(file)  # noqa: PTH108
+            return False
+    return True
+
+
+def _sleep(file: str, kept: CellNetwork, machine: int | None) -> None:
     """`machine` is the network in which a trunk has something that ends with it."""
     interface = "" if machine is None else network.interface_of_trunk()
-    while _names_us(file):
+    while _is_needed(file, kept):
         time.sleep(_LOOK_EVERY)
     if machine is not None:
         with network.inside(machine):
@@ -96,7 +114,7 @@ def _sleep(file: str, machine: int | None) -> None:
 def _make_sockets(file: str, trunk: CellNetwork, routes: Netlink, maker: SocketMaker) -> None:
     maker.watch(routes.fileno())
     look_at = 0.0
-    while time.monotonic() < look_at or _names_us(file):
+    while time.monotonic() < look_at or _is_needed(file, trunk):
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + _LOOK_EVERY
         if maker.serve(_LOOK_EVERY):

@@ -165,6 +165,8 @@ class Networks:
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
             trunk = self._keep(_TRUNK, self._isolation.trunk(self._maker))
+        else:
+            os.utime(self._folder / _TRUNK)
         self._lead_out(trunk)
         joins = not environment.startswith(_STEPS)
         return self._keep(name, self._isolation.hub(self._keeper(trunk), org, joins=joins))
