@@ -3,6 +3,7 @@ user: run by test_shared_user.py as one."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -10,15 +11,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
-from windlass.base.isolation import isolation
+from windlass.base.isolation import counts, isolation
 from windlass.base.isolation.isolation import Isolation
 
 SENDS = """
@@ -49,6 +52,54 @@ print("found " + json.dumps({path: tried(path) for path in json.loads(os.environ
 """
 ALL_READ = "/etc/passwd"
 
+NESTS = """
+import os, signal
+made = 0
+while made < 200:
+    hear, tell = os.pipe()
+    if not os.fork():
+        try:
+            unshare()
+            os.write(tell, b"+")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(tell)
+    if not os.read(hear, 1):
+        break
+    made += 1
+print(f"found {made}", flush=True)
+signal.pause()
+"""
+UNSHARE = """
+import ctypes
+def unshare():
+    if ctypes.CDLL(None).unshare(0x10000000):
+        raise OSError
+"""
+WATCHES = """
+import ctypes, signal
+made = 0
+while ctypes.CDLL(None).inotify_init() >= 0:
+    made += 1
+print(f"found {made}", flush=True)
+signal.pause()
+"""
+STARTS_THREADS = """
+import signal, threading
+threading.stack_size(65536)
+made = 0
+try:
+    while True:
+        threading.Thread(target=signal.pause, daemon=True).start()
+        made += 1
+except RuntimeError:
+    print(f"found {made}", flush=True)
+signal.pause()
+"""
+FEW = 800
+"""Processes that the user may have."""
+
 
 @pytest.fixture
 def rig(tmp_path):
@@ -62,7 +113,7 @@ async def station(rig):
         await made.engine.sweep(await made.engine.services())
 
 
-async def found(rig: ProcessRig, station: Station, program: str) -> object:
+async def found(rig: ProcessRig, station: Station, program: str) -> int:
     """Returns what a program finds as an instance, which runs on."""
     await station.apply(wanted(rig.made(program)))
 
@@ -70,17 +121,16 @@ async def found(rig: ProcessRig, station: Station, program: str) -> object:
         return any(line.startswith("found ") for line in station.said)
 
     await until(has_said, lambda: f"it said {station.said}")
-    return json.loads(next(line for line in station.said if line.startswith("found "))[6:])
+    return int(next(line for line in station.said if line.startswith("found "))[6:])
 
 
 @contextmanager
-def outside(program: str) -> Iterator[None]:
-    """Runs a program without a cell, with our own limits, until the end of the block."""
+def outside(program: str) -> Iterator[int]:
+    """Runs a program without a cell, with our own limits, until the end of the block. Yields what it says."""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith(b"found ")
-            yield
+            yield int(process.stdout.readline().removeprefix(b"found "))
         finally:
             os.kill(process.pid, signal.SIGKILL)
 
@@ -156,3 +206,58 @@ async def test_a_service_would_read_them_if_cells_did_not_hide_them(apart, tmp_p
     files = [files for name, files in private_files().items() if name != "home"]
     said = await reads(ProcessRig(tmp_path, isolation=apart), files)
     assert all("secret" in text for text in said.values())
+
+
+async def test_namespaces_of_a_service_leave_some_for_others(rig, station):
+    assert await found(rig, station, UNSHARE + NESTS) <= 64
+
+
+async def test_a_namespace_without_limits_would_hold_as_many_as_the_user_may_have():
+    with outside(UNSHARE + NESTS) as said:
+        assert said == 200
+
+
+async def test_inotify_of_a_service_leaves_some_for_others(rig, station):
+    most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    assert await found(rig, station, WATCHES) <= most // 4
+    assert ctypes.CDLL(None).inotify_init() >= 0
+
+
+def test_a_program_without_limits_would_take_all_of_inotify():
+    with outside(WATCHES):
+        assert ctypes.CDLL(None).inotify_init() < 0
+
+
+@pytest.fixture
+def _may_have_few_processes():
+    usual = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (FEW, usual[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NPROC, usual)
+
+
+def start_threads(count: int) -> None:
+    ended = threading.Event()
+    try:
+        for _ in range(count):
+            threading.Thread(target=ended.wait, daemon=True).start()
+    finally:
+        ended.set()
+
+
+@pytest.mark.usefixtures("_may_have_few_processes")
+async def test_threads_of_a_service_are_a_share_of_those_of_the_user(rig, station):
+    assert await found(rig, station, STARTS_THREADS) <= FEW // 8
+
+
+@pytest.mark.usefixtures("_may_have_few_processes")
+async def test_threads_of_all_services_leave_some_for_the_server(rig, station, monkeypatch):
+    monkeypatch.setattr(counts, "share_of_processes", lambda: 4096)  # as many services together
+    assert await found(rig, station, STARTS_THREADS) <= FEW - FEW // 8
+    start_threads(FEW // 16)
+
+
+@pytest.mark.usefixtures("_may_have_few_processes")
+def test_threads_of_a_program_without_limits_would_leave_none():
+    with outside(STARTS_THREADS), pytest.raises(RuntimeError, match="can't start new thread"):
+        start_threads(FEW // 16)

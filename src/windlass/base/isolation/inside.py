@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from windlass.base.isolation import calls, families, landlock, mounts, network
+from windlass.base.isolation import calls, counts, families, landlock, mounts, network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import NetworkKeeper
 
@@ -52,9 +52,12 @@ def enter(cell: Cell) -> None:
     if "network" in cell:  # first: the cell has no right over it then
         network.enter(cell["network"])
     outside = os.geteuid(), os.getegid()
+    if cell["identity"] == "namespace":
+        counts.reserve_processes()
     calls.unshare(namespaces(cell) & ~calls.CLONE_NEWNET)
     if cell["identity"] == "namespace":
         calls.map_user(cell["inner"], *outside)
+        counts.limit_namespace()
     if cell["mounts"]:
         if memory := cell.get("shared_memory", 0):
             _limit_shared_memory(memory)

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from windlass.base.isolation import counts
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
@@ -253,7 +254,7 @@ class Isolation:
             writable=[str(path) for path in writable],
             temporary=str(temporary),
             hidden=[str(self._folder)],
-            most_processes=MOST_PROCESSES if findings["identity"] != "none" else 0,
+            most_processes=_most_processes(findings),
             most_memory=most_memory,
             largest_file=largest_file,
         )
@@ -265,6 +266,16 @@ class Isolation:
         if network is not None:
             cell["network"] = network
         return cell
+
+
+def _most_processes(findings: Findings) -> int:
+    match findings["identity"]:
+        case "user":
+            return MOST_PROCESSES
+        case "namespace":
+            return min(MOST_PROCESSES, counts.share_of_processes())
+        case "none":
+            return 0
 
 
 def _waits(part: str, findings: Findings) -> bool:

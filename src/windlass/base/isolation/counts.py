@@ -1,0 +1,59 @@
+"""Limits of what the kernel counts for a user, who is also that of the server where services have no user of
+their own.
+
+The kernel counts what is used in a user namespace for its maker as well, up to a limit that belongs to the
+namespace. So a service cannot use up what its neighbours and the server need.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from typing import Final
+
+_SHARES: Final = 8
+"""A service has one share of the processes that the user may have, and the server keeps one for itself."""
+_FEWEST: Final = 64
+_NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
+_MOST_NAMESPACES: Final = 64
+_INOTIFY: Final = ("instances", "watches")
+_INOTIFY_SHARES: Final = 4
+
+
+def share_of_processes() -> int:
+    """Returns how many processes and threads one service may have."""
+    return max(_processes() // _SHARES, _FEWEST)
+
+
+def reserve_processes() -> None:
+    """Lowers the limit of this process, and with it that of the user namespace which it makes next."""
+    most = _processes()
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
+
+
+def limit_namespace() -> None:
+    """Limits the user namespace of this process. Does nothing where the kernel refuses."""
+    for kind in _NAMESPACES:
+        _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES)
+    for kind in _INOTIFY:
+        if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
+            _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _INOTIFY_SHARES, 1))
+
+
+def _processes() -> int:
+    """Returns how many processes and threads the user may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    known = [_read(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
+    return min(filter(None, (*known, 0 if soft == resource.RLIM_INFINITY else soft)), default=1 << 15)
+
+
+def _read(path: str) -> int:
+    with suppress(OSError, ValueError), open(path) as file:  # noqa: PTH123 (pathlib takes long to load)
+        return int(file.read())
+    return 0
+
+
+def _write(path: str, number: int) -> None:
+    with suppress(OSError), open(path, "w") as file:  # noqa: PTH123 (likewise)
+        file.write(str(number))
