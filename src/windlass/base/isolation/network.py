@@ -122,8 +122,9 @@ class NetworkKeeper(NamedTuple):
 def start_of(pid: int) -> int:
     """Returns when a process was started, in ticks since the machine was; 0 if there is none."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
-            return int(file.read().rpartition(")")[2].split()[19])
+        # Without a buffer: each new connection to an instance asks this.
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            return int(file.read(2048).rpartition(b")")[2].split(None, 20)[19])
     except (OSError, IndexError):
         return 0
 
