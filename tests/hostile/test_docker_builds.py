@@ -405,3 +405,17 @@ async def test_the_turn_of_a_server_that_was_killed_ends(host, monkeypatch):
         async with asyncio.timeout(60), other.of("here"):
             assert not await killed.is_free("gone")
         assert await killed.is_free("gone")
+
+
+async def test_a_sweep_removes_the_turn_of_a_server_that_was_killed(host, monkeypatch):
+    docker, installation = Docker(host), f"test-{uuid.uuid4()}"
+    async with AsyncExitStack() as after:
+        after.push_async_callback(docker.close)
+        killed, other = (EngineTurn(docker, installation) for _ in range(2))
+        await after.enter_async_context(killed.of("gone"))
+        killed.abandon()
+        await other.sweep()
+        assert not await other.is_free("here")  # it may live
+        monkeypatch.setattr(engine_turn, "LEFT", -1)
+        await other.sweep()
+        assert await other.is_free("here")

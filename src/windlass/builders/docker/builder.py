@@ -136,6 +136,7 @@ class DockerBuilder:
             for progress, scope in left:
                 await self._clean(progress, scope)
             await self._networks.sweep()
+            await self._engine_turn.sweep()
             for metadata in await self._images():
                 service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
                 if (service, key) in self._building:

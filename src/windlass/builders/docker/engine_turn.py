@@ -27,6 +27,8 @@ LABEL, ORGANIZATION = "windlass.build-turn", "windlass.build-organization"
 RENEWED: Final = 20.0
 STALE: Final = 120.0
 """Seconds after which a volume counts no more, by the clock of the engine."""
+LEFT: Final = 3600.0
+"""Seconds after which a sweep removes a volume, by the clock of this server."""
 _PAUSE: Final = 2.0
 _log = log("builders.docker")
 
@@ -49,6 +51,8 @@ class EngineTurn:
         self._lock = asyncio.Lock()
         self._builds = 0
         self._mark = ""
+        self._left: set[str] = set()
+        """Marks that are to be removed, also where the engine is away."""
         self._renewal: asyncio.Task[None] | None = None
 
     async def is_free(self, org: str) -> bool:
@@ -67,6 +71,13 @@ class EngineTurn:
         finally:
             await asyncio.shield(self._leave())
 
+    async def sweep(self) -> None:
+        """Removes what is left of turns, also of killed servers."""
+        await self._remove_left()
+        for mark in await self._marks():
+            if _age(mark, time.time()) > LEFT:
+                await self._remove(mark.name)
+
     async def _take(self, org: str) -> None:
         while not await self._try(org):  # noqa: ASYNC110 (another server ends its turn)
             await asyncio.sleep(_PAUSE * random.random())  # noqa: S311 (only so that two seldom come at once)
@@ -74,6 +85,7 @@ class EngineTurn:
 
     async def _try(self, org: str) -> bool:
         """Makes a mark, and removes it again unless it is the only one of an organization."""
+        await self._remove_left()
         async with AsyncExitStack() as undo:
             mark = await self._make(org)
             undo.push_async_callback(lambda: asyncio.shield(self._remove(mark.name)))
@@ -93,8 +105,14 @@ class EngineTurn:
             if self._builds or self._renewal is None:
                 return
             self.abandon()
+            self._left.add(self._mark)
             with suppress(Away, EngineRefused):  # it becomes stale
-                await self._remove(self._mark)
+                await self._remove_left()
+
+    async def _remove_left(self) -> None:
+        for name in list(self._left):
+            await self._remove(name)
+            self._left.discard(name)
 
     def abandon(self) -> None:
         """Renews the turn no more, as if this server had been killed."""
