@@ -110,7 +110,7 @@ class SilentRegistry:
 async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(images, "LOOKING", 0.01)
+    monkeypatch.setattr(pulls, "LOOKING", 0.01)
     engine: Any = SilentRegistry()
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
         await images.DockerImages(engine).resolve(PullRequest(REF), print)

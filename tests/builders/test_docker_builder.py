@@ -16,10 +16,14 @@ from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied, when_back
 from tests.marks import nightly
+from tests.registries.docker_registry import PASSWORD, USER, docker_registry
 from windlass.builders.builder import BuilderAway, BuildError
+from windlass.builders.docker import builder
 from windlass.core.deploy.build_settings import BuildSettings
+from windlass.core.deploy.registries import RegistryLogin
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
+from windlass.docker.images import image, pull, push
 
 pytestmark = pytest.mark.slow
 
@@ -245,6 +249,26 @@ async def test_an_image_that_cannot_be_had_is_named(kit):
     with pytest.raises(BuildError, match=r"Check the host of localhost:1/none:1, .*does not answer"):
         await kit.build("FROM localhost:1/none:1\n")
     assert "Pulling localhost:1/none:1" in kit.log
+
+
+async def test_a_digest_opens_no_image_that_others_pulled_with_a_login(kit, host, tmp_path, monkeypatch):
+    docker = Docker(host)
+    with docker_registry(tmp_path / "registry", tls=False) as registry:
+        name, login = f"{registry.host}/acme/secret", RegistryLogin(USER, PASSWORD)
+        await docker.raw("POST", f"/images/{BOX}/tag", params={"repo": name, "tag": "1"})
+        await push(docker, f"{name}:1", login)
+        (ref,) = [each for each in (await image(docker, f"{name}:1") or {})["RepoDigests"] if name in each]
+        await docker.raw("DELETE", f"/images/{name}:1")
+        await pull(docker, ref, login)
+        try:
+            with pytest.raises(BuildError, match="pulled without a password"):
+                await kit.build(f"FROM {ref}\nLABEL a=b\n")
+            # Negative control: what the engine has would do.
+            monkeypatch.setattr(builder, "has_digest", lambda ref: False)
+            await kit.build(f"FROM {ref}\nLABEL a=b\n")
+        finally:
+            await docker.raw("DELETE", f"/images/{ref}", params={"force": True})
+            await docker.close()
 
 
 async def test_a_cancelled_build_ends_and_leaves_nothing(bench):

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from windlass.core.deploy.registries import RegistryLogin
+from windlass.core.words.images import is_digest
 from windlass.docker.client import Docker
 from windlass.docker.failures import EngineRefused
 
 PULLING: Final = 600.0
 """Seconds that an engine may be silent while it pulls or pushes."""
+LOOKING: Final = 30.0
+"""Seconds in which a registry says what a tag stands for: other deployments wait for the end of this one."""
 SILENT: Final = 300.0
 """Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
 
@@ -35,6 +38,20 @@ def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
         return {}
     document = json.dumps({"username": login.username, "password": login.password})
     return {"X-Registry-Auth": base64.urlsafe_b64encode(document.encode()).decode()}
+
+
+async def ask_registry(docker: Docker, ref: str, login: RegistryLogin | None = None) -> str:
+    """Returns the digest that a registry has for an image. The engine asks: its network decides what can be
+    pulled. Raises EngineRefused with the reason."""
+    try:
+        async with asyncio.timeout(LOOKING):
+            answer = await docker.json("GET", f"/distribution/{ref}/json", auth=registry_auth(login))
+    except TimeoutError as error:  # the engine answers: its registry does not
+        raise EngineRefused(504, "timed out") from error
+    digest = str((answer.get("Descriptor") or {}).get("digest", ""))
+    if not is_digest(digest):
+        raise EngineRefused(404, "manifest unknown")
+    return digest
 
 
 async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
@@ -118,6 +135,10 @@ def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
     return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
 
 
+def has_digest(ref: str) -> bool:
+    return "@" in ref
+
+
 def has_tag(ref: str) -> bool:
     """`host:5000/shop` is not."""
-    return "@" in ref or ":" in ref.rpartition("/")[2]
+    return has_digest(ref) or ":" in ref.rpartition("/")[2]

@@ -36,7 +36,7 @@ from windlass.core.deploy.workload import MOST_EXPOSED, Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.failures import REFUSES
-from windlass.docker.images import image, pull, why_not_pulled
+from windlass.docker.images import ask_registry, has_digest, image, pull, why_not_pulled
 from windlass.docker.subnets import SubnetsUsedUp
 
 if TYPE_CHECKING:
@@ -274,15 +274,19 @@ class DockerBuilder:
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.
 
-        The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly."""
-        if metadata := await image(self._docker, ref):
+        The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly. One
+        that is named by its digest may be there because somebody else pulled it with a login: its registry
+        decides each time."""
+        metadata = await image(self._docker, ref)
+        if metadata and not has_digest(ref):
             return metadata
         say(f"Pulling {ref}")
         try:
-            await pull(self._docker, ref)
+            # A pull of a digest that the engine has asks no registry.
+            await (ask_registry if metadata else pull)(self._docker, ref)
         except EngineRefused as refused:
             raise BuildError(why_not_pulled(ref, refused.message)) from refused
-        return await image(self._docker, ref) or {}
+        return metadata or await image(self._docker, ref) or {}
 
     async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
         ref = _ref(service, key)

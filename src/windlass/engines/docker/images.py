@@ -6,19 +6,15 @@ was pulled with the login of another. Only the operator puts images with a tag t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from windlass.core.deploy.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
-from windlass.core.words.images import is_digest, is_named_by_id, is_ours
+from windlass.core.words.images import is_named_by_id, is_ours
 from windlass.docker import Docker, EngineRefused
 from windlass.docker.built_images import BuiltImages
-from windlass.docker.images import image, pull, registry_auth, why_not_pulled
+from windlass.docker.images import ask_registry, image, pull, why_not_pulled
 from windlass.engines.engine import ArtifactLost, EngineError, Say
-
-LOOKING: Final = 30.0
-"""Seconds in which a registry says what a tag stands for: other deployments wait for the end of this one."""
 
 
 def _say_nothing(line: str) -> None:
@@ -38,7 +34,7 @@ class DockerImages:
         if own and not own.get("RepoDigests"):
             return request.ref  # the operator has put it there: no registry has it
         try:
-            digest = await self._ask_registry(request)
+            digest = await ask_registry(self._docker, request.ref, request.login)
         except EngineRefused as refused:
             why = why_not_pulled(request.ref, refused.message, has_login=request.login is not None)
             if own is None:
@@ -75,19 +71,6 @@ class DockerImages:
                 "Name the image by its name and tag: it is not taken by the id that it has here"
             )
         return inspection
-
-    async def _ask_registry(self, request: PullRequest) -> str:
-        """Returns the digest of a tag. The engine asks: its network decides what can be pulled."""
-        auth = registry_auth(request.login)
-        try:
-            async with asyncio.timeout(LOOKING):
-                answer = await self._docker.json("GET", f"/distribution/{request.ref}/json", auth=auth)
-        except TimeoutError as error:  # the engine answers: its registry does not
-            raise EngineRefused(504, "timed out") from error
-        digest = str((answer.get("Descriptor") or {}).get("digest", ""))
-        if not is_digest(digest):
-            raise EngineRefused(404, "manifest unknown")
-        return digest
 
 
 def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
