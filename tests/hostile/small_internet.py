@@ -39,6 +39,7 @@ INSIDE = "SMALL_INTERNET"
 PORT, GATEWAY = 7001, 7002
 MOST, MANY = 20, 30
 """Connections that an environment may have, and those that are tried."""
+MANY_PORTS: Final = 560
 CROWD: Final = 9
 """Environments of one organization, which together open more connections than all may have."""
 VICTIM, ATTACKER = (f"{digit * 8}-aaaa-4aaa-8aaa-000000000001" for digit in "12")
@@ -78,6 +79,20 @@ def open_many(address, port, number):
         each.settimeout(0.1)
         each.connect_ex((address, port))
     return f"{sum(is_connected(each) for each in tried)} connected"
+def send_many(address, port, number):
+    answers = 0
+    for _ in range(number):
+        each = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        held.append(each)
+        each.settimeout(2 if answers == len(held) - 1 else 0.01)
+        try:
+            each.connect((address, port))
+            each.send(b"hello")
+            each.recv(100)
+            answers += 1
+        except OSError:
+            pass
+    return f"{answers} answered"
 def is_connected(each):
     try:
         return bool(each.getpeername())
@@ -90,7 +105,7 @@ def bind(port):
     except OSError as error:
         return f"closed: {error}"
 attempts = json.loads(os.environ["ATTEMPTS"])
-ways = {"bind": bind, "many": open_many}
+ways = {"bind": bind, "many": open_many, "send": send_many}
 found = {}
 for name, (kind, *what) in attempts.items():
     found[name] = ways[kind](*what) if kind in ways else reach(kind, *what)
@@ -247,6 +262,26 @@ async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
     return found
 
 
+async def send(folder: Path) -> dict[str, Any]:
+    """One environment sends from as many UDP ports as it can; then another one tries it from one."""
+    rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=NetworkRules()))
+    tries = {"sent": ("send", PUBLIC, PORT, MANY_PORTS)}, {"public": ("udp", PUBLIC, PORT)}
+    found: dict[str, Any] = {}
+    async with Station(rig) as station:
+        for number, attempts in enumerate(tries):
+            await station.apply(
+                wanted(
+                    rig.made(TRIES), service=f"{number}{ATTACKER[1:]}", environment=f"{number}{HOME[1:]}",
+                    variables={"ATTEMPTS": json.dumps(attempts)},
+                )
+            )  # fmt: skip
+            await until(partial(said, station, number + 1))
+        for line in station.said:
+            found |= json.loads(line[6:]) if line.startswith("found ") else {}
+        await station.engine.sweep(await station.engine.services())
+    return found
+
+
 def add_later_address(folder: Path) -> None:
     """Gives the machine one more address once the engine asks for it, as another process that may."""
     if os.fork():
@@ -279,6 +314,7 @@ MODES: Final = {
     "networks": partial(attack, networks=True),
     "shared": partial(attack, networks=False),
     "crowd": partial(crowd, organizations=1),
+    "send": partial(send),
     "crowd of many organizations": partial(crowd, organizations=CROWD),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.small_internet import CHOSEN, CROWD, MANY, MOST
+from tests.hostile.small_internet import CHOSEN, CROWD, MANY, MANY_PORTS, MOST
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
@@ -105,6 +105,19 @@ def test_an_environment_cannot_fill_the_table_of_connections_of_the_machine(foun
     connected = int(found["stranger"]["many connections"].split()[0])
     assert 0 < connected <= MOST
     assert shared["stranger"]["many connections"] == f"{MANY} connected"
+
+
+@needs("pasta")
+@pytest.mark.slow
+def test_an_environment_leaves_udp_ports_of_pasta_for_others():
+    found = attempts("send", ordinary_user())
+    assert 0 < int(found["sent"].split()[0]) <= 512
+    assert found["public"] == "internet"
+
+
+@pytest.mark.slow
+def test_an_environment_would_send_from_as_many_ports_as_it_likes():
+    assert attempts("send")["sent"] == f"{MANY_PORTS} answered"
 
 
 def test_an_organization_with_many_environments_leaves_connections_for_others():

@@ -40,6 +40,8 @@ _GET_ADDRESS: Final = 0x8915
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """Above those that Linux gives to programs, and that operators give to services."""
+_UDP_PORTS_OF_HUB: Final = 512
+"""Ports from which one environment may send at once where pasta leads out."""
 SHARES: Final = 4
 """One organization may have no more than one of so many shares of what all have."""
 _ALL, _SENT = "all", "sent"
@@ -439,7 +441,11 @@ def _arrange_hub(network: CellNetwork) -> None:
         forward.append((*between, *verdict(DROP)))
     # Here as well as in the trunk: what is refused must not count there.
     forward += _closed(network)
-    chains = {"forward": forward, "counted": _limit(network), "postrouting": [_masked_at(_UP)]}
+    counted = _limit(network)
+    if NetworkKeeper.read(network["outer"]).maker:
+        most = netlink.exceeds(_UDP_PORTS_OF_HUB)
+        counted.append((*leaves_by(_UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
+    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(_UP)]}
     netlink.write_table("windlass", chains)
 
 
