@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.engines.processes import open_engine
 from tests.needs import needs_root
-from windlass.base.isolation import isolation
+from windlass.base.isolation import isolation, network
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
@@ -119,6 +120,34 @@ def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, ma
     unstarted = Networks(tmp_path, isolation_of(settings(tmp_path)), Spawner)
     assert asyncio.run(unstarted.is_offered())
     assert asyncio.run(unstarted.of_step("acme")) is None
+
+
+async def test_one_organization_deploys_where_build_steps_share_the_network_of_the_machine(tmp_path, machine):
+    machine(ALL)
+    networks = open_engine(tmp_path, isolation=isolation_of(settings(tmp_path)))
+    assert await networks.shared_network() == ""
+    machine({**ALL, "exit": "pasta is not installed"})
+    assert "install pasta" in await networks.shared_network()
+
+
+def test_the_device_of_pasta_is_named_to_a_user_who_may_not_write_it(tmp_path, machine, monkeypatch):
+    monkeypatch.setattr(network, "pasta", lambda: "/bin/false")
+    monkeypatch.setattr(network, "TUN", "/nowhere/tun")
+    machine({**ALL, "exit": network.try_exit().replace("/nowhere", "/dev/net")})
+    [said] = concerns(isolation_of(settings(tmp_path)))
+    assert "let its user write /dev/net/tun" in said
+
+
+def test_pasta_that_hangs_is_ended_with_all_that_it_has_started(tmp_path, monkeypatch):
+    hangs = tmp_path / "pasta"
+    hangs.write_text(f"#!/bin/sh\necho cannot do it >&2\nsleep 1000 & echo $! > {tmp_path}/left\nwait\n")
+    hangs.chmod(0o755)
+    monkeypatch.setattr(network, "pasta", lambda: str(hangs))
+    monkeypatch.setattr(network, "TUN", "/dev/null")
+    monkeypatch.setattr(network, "_PASTA_TRIED_WITHIN", 1.0)
+    assert network.try_exit() == "pasta fails: cannot do it"
+    left = Path("/proc", (tmp_path / "left").read_text().strip(), "stat")
+    assert not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_the_start_and_the_doctor_report_that_isolation_is_off(tmp_path):
@@ -306,8 +335,8 @@ def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_pa
     store = RecordStore(tmp_path / "run")
     store.prepare()
     kept = isolation_of(settings(tmp_path))
-    for name, network in (("old", None), ("new", CellNetwork(kind="instance"))):
-        cell = kept.cell(name, readable=(), writable=(), temporary=tmp_path, network=network)
+    for name, own in (("old", None), ("new", CellNetwork(kind="instance"))):
+        cell = kept.cell(name, readable=(), writable=(), temporary=tmp_path, network=own)
         record = Record(service=name, pod=f"{name}-1-0", deployment="", workdir="", memory=1, cell=cell)
         store.home(InstanceKey(name, 1, 0)).mkdir(parents=True)
         store.write(InstanceKey(name, 1, 0), record)

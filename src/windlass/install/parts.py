@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from msgspec import Struct, field
 
@@ -225,10 +225,6 @@ async def isolation_in_use(settings: Settings) -> Isolation | None:
     return await in_thread(isolation_of, settings)
 
 
-LEAD_OUT: Final = "install pasta (package passt), then restart Windlass"
-"""Advice where networks of instances lead to no others."""
-
-
 def concerns(isolation: Isolation) -> list[str]:
     """Returns warnings for the operator about missing isolation."""
     if isolation.mode == "off":
@@ -244,7 +240,7 @@ def concerns(isolation: Isolation) -> list[str]:
             f"not have here: {parts}"
         )
     if why := isolation.why_no_exit():
-        warnings.append(f"Services reach no public address ({why}): {LEAD_OUT}")
+        warnings.append(f"Services reach no public address ({why}): {isolation.exit_advice()}")
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
         warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "

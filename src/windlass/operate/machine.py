@@ -23,7 +23,6 @@ from windlass.engines.docker.machine import server_host_of
 from windlass.engines.process import kernel
 from windlass.engines.process.records import pods_without_network, unknown_records
 from windlass.install.parts import (
-    LEAD_OUT,
     choose_engine,
     docker_at,
     isolation_of,
@@ -168,8 +167,11 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if not isolation.has_networks():
         return
     if why := isolation.why_no_exit():
-        reach = f"services reach no public address ({why}), and build steps share the machine's network"
-        yield warn("Isolation", reach, LEAD_OUT)
+        reach = (
+            f"services reach no public address ({why}), and build steps share the machine's network, so only "
+            "one organization may deploy here (share_network)"
+        )
+        yield warn("Isolation", reach, isolation.exit_advice())
     try:
         pods = await asyncio.to_thread(pods_without_network, process_folder(settings))
     except PermissionError:

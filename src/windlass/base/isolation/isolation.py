@@ -20,7 +20,7 @@ from windlass.base.isolation import counts
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
-from windlass.base.isolation.network import SHARES, CellNetwork, resolvers
+from windlass.base.isolation.network import SHARES, TUN, CellNetwork, resolvers
 from windlass.base.isolation.private import private_paths
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
@@ -30,6 +30,8 @@ USERS: Final = "1900000000-1999999999"
 MOST_PROCESSES: Final = 4096
 """Threads count as processes, and some programs have hundreds."""
 _NOBODY: Final = 65_534
+_INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
+_OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
 _TRYING: Final = Lock()
@@ -183,10 +185,16 @@ class Isolation:
         """Returns why instances with networks of their own reach no public address; empty if they do."""
         return self._findings().get("exit", "") if self.has_networks() else ""
 
+    def exit_advice(self) -> str:
+        """Returns the way to have networks lead to public addresses."""
+        return _OPEN_TUN if TUN in self.why_no_exit() else _INSTALL_PASTA
+
     def why_shared_network(self) -> str:
-        """Returns why instances share the network of the machine; empty if each has one of its own."""
+        """Returns why instances or build steps share the network of the machine; empty if each has one of its
+        own."""
         if self.has_networks():
-            return ""
+            why = self.why_no_exit()
+            return f"build steps share it, because {why}: {self.exit_advice()}" if why else ""
         return "isolation is off" if self.mode == "off" else self._why()["network"]
 
     def trunk(self, maker: str) -> CellNetwork:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +47,10 @@ SHARES: Final = 4
 """One organization may have no more than one of so many shares of what all have."""
 _ALL, _SENT = "all", "sent"
 """Counts of connections of each organization: all of them, and those by UDP."""
+TUN: Final = "/dev/net/tun"
+"""The device that pasta opens."""
 _PASTA: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
+_PASTA_TRIED_WITHIN: Final = 10.0
 _PASTA_OPTIONS: Final = (
     "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", _UP, "--no-dhcp", "--no-map-gw",
     "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
@@ -202,14 +206,22 @@ def try_exit() -> str:
     program = pasta()
     if program is None:
         return "pasta is not installed"
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        return f"pasta needs {TUN}, which this user may not write"
     try:
-        tried = subprocess.run(
-            [program, *_PASTA_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, timeout=10, check=False,
+        tried = subprocess.Popen(
+            [program, *_PASTA_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, start_new_session=True,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return f"pasta cannot be run: {error}"
-    said = [line for line in tried.stderr.splitlines() if "syslog" not in line]
+    with tried:
+        try:
+            _, errors = tried.communicate(timeout=_PASTA_TRIED_WITHIN)
+        except subprocess.TimeoutExpired:
+            os.killpg(tried.pid, signal.SIGKILL)  # with the processes that it has forked
+            _, errors = tried.communicate()
+    said = [line for line in errors.splitlines() if "syslog" not in line]
     # Without a route yet, it is tried again.
     if not tried.returncode or any("routable interface" in line for line in said):
         return ""
