@@ -56,6 +56,19 @@ def pasta_of(trunk):
     return None
 
 
+async def test_memory_of_instances_runs_out_before_that_of_the_networks(rig, station):
+    made = wanted(rig.made(programs.SLEEPS))
+    await station.apply(made)
+    trunk = kept(rig, "trunk")
+    keepers = [trunk, kept(rig, "exit"), kept(rig, hubs(rig)[0]), pasta_of(trunk)]
+    assert {score(pid) for pid in keepers} == {score(os.getpid())}
+    assert score(station.engine._records.known(station.engine._records.find()[0]).process.pid) > score(trunk)
+
+
+def score(pid):
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 async def test_a_keeper_of_the_trunk_that_hangs_holds_nobody_up(rig, station):
     made = await station.apply(wanted(rig.made(programs.SERVES), ports=[PORT], variables={"WHO": "it"}))
     await station.hears("listening")

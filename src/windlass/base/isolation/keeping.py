@@ -22,13 +22,14 @@ from windlass.base.isolation import calls, network
 from windlass.base.isolation.making import SocketMaker
 from windlass.base.isolation.netlink import Netlink
 from windlass.base.isolation.network import CellNetwork, NetworkKeeper
+from windlass.base.oom_score import set_oom_score
 
 _LOOK_EVERY: Final = 2.0
 _UNUSED: Final = 900.0
 """Seconds without use after which it ends itself: later than a server would end it."""
 _INNER: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
 """Interfaces in /proc/net/dev that lead to what a network is kept for."""
-_SCORE: Final = "-900"
+_SCORE: Final = -900
 """The kernel ends it after nearly everything else if memory runs out."""
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
@@ -55,8 +56,7 @@ def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
         _close_others(routes.fileno(), maker.fileno())
     elif kept["kind"] != "exit":
         _close_others()
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 (it may be refused)
-        score.write(_SCORE)
+    _outlive_instances()
     is_trunk = kept["kind"] == "trunk"
     machine = None
     if is_trunk and routes is None:
@@ -72,6 +72,13 @@ def keep(file: str, kept: CellNetwork, routes: Netlink | None) -> NoReturn:
     else:
         _sleep(file, kept, machine)
     os._exit(0)
+
+
+def _outlive_instances() -> None:
+    """Has the kernel end others first. An ordinary user may only lower the score to that of the server."""
+    with suppress(OSError), open(f"/proc/{os.getppid()}/oom_score_adj") as score:  # noqa: PTH123
+        set_oom_score(int(score.read()))
+    set_oom_score(_SCORE)
 
 
 def _close_others(*kept: int) -> None:

@@ -129,11 +129,17 @@ class Networks:
         present = kernel.stat(keeper.pid)
         return present is None or present.start != keeper.start or present.dead
 
-    async def tidy(self, used: Collection[str]) -> None:
+    def trunk_has_ended(self) -> bool:
+        """Returns whether the trunk was killed: all instances have lost their way out then."""
+        trunk = self._read(_TRUNK)
+        return trunk is not None and not kernel.lives(trunk)
+
+    async def tidy(self, used: Collection[str]) -> Collection[str]:
         """Ends the hubs that no instance needs; `used` are the keepers of those that one does. Then ends the
-        trunk if there is no hub."""
-        if self._folder.exists():
-            await self._run(lambda: self._tidy(frozenset(used)))
+        trunk if there is no hub. Returns the keepers of used hubs that lead nowhere any more."""
+        if not self._folder.exists():
+            return ()
+        return await self._run(lambda: self._tidy(frozenset(used)))
 
     # In the thread of starts
 
@@ -215,21 +221,25 @@ class Networks:
             if others != lines:
                 _write_hosts(file, others)
 
-    def _tidy(self, used: frozenset[str]) -> None:
-        now, hubs, trunk = time.time(), 0, self._read(_TRUNK)
+    def _tidy(self, used: frozenset[str]) -> Collection[str]:
+        now, trunk = time.time(), self._read(_TRUNK)
+        # Without what `_keeper` adds: it differs after a change of the settings.
+        needed = {NetworkKeeper.read(hub)[:2]: hub for hub in used if hub}
+        hubs: set[tuple[int, int]] = set()
         leads_out = trunk is not None and kernel.lives(trunk)
         for name in names(self._folder):
             if not name.endswith(_HUB):
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
             # A hub whose trunk was killed leads nowhere any more, and is made again with its instances.
-            if hub is not None and leads_out and (age < _UNUSED or self._keeper(hub) in used):
-                hubs += 1
+            is_needed = hub is not None and (hub.pid, hub.start) in needed
+            if hub is not None and leads_out and (age < _UNUSED or is_needed):
+                hubs.add((hub.pid, hub.start))
                 continue
             environment = name.removesuffix(_HUB)
             self._hubs.pop(environment, None)
             (self._folder / name).unlink(missing_ok=True)  # its keeper ends with it
-            if hub is None or self._keeper(hub) not in used:
+            if not is_needed:
                 self._names.pop(environment, None)
                 self._hosts(environment).unlink(missing_ok=True)
         if not hubs:
@@ -238,6 +248,7 @@ class Networks:
         elif trunk is not None:
             self._lead_out(trunk)
         self._bury()
+        return {hub for keeper, hub in needed.items() if keeper not in hubs}
 
     def _bury(self) -> None:
         """Buries keepers that have ended, of those that this process has started."""

@@ -80,7 +80,7 @@ class Patrol:
                 if time.monotonic() - weighed >= self._weigh_every:
                     weighed = time.monotonic()
                     await self._weigh()
-                if time.monotonic() - tidied >= _TIDY_EVERY:
+                if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
                     tidied = time.monotonic()
                     await self.tidy_networks()
             except Exception:  # noqa: BLE001 (the loop must outlive a round that fails)
@@ -88,17 +88,18 @@ class Patrol:
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""
-        used: set[str] = set()
+        connected: dict[InstanceKey, tuple[Record, str]] = {}
         for key in self._records.find():
             record = self._records.known(key)
             if record is None or record.cell is None or "network" not in record.cell:
                 continue
-            hub = record.cell["network"].get("outer", "")
-            if kernel.lives(record.process) and not record.once and self._networks.has_ended(hub):
+            connected[key] = record, record.cell["network"].get("outer", "")
+        lost = await self._networks.tidy({hub for _, hub in connected.values()})
+        for key, (record, hub) in connected.items():
+            is_cut_off = hub in lost or self._networks.has_ended(hub)
+            if is_cut_off and kernel.lives(record.process) and not record.once:
                 assert record.process is not None
                 self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
-            used.add(hub)
-        await self._networks.tidy(used)
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
