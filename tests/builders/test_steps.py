@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders.test_native_runs import until
+from tests.free_ports import free_port
+from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native.cells import BuildStep, Cells
 
@@ -167,3 +169,30 @@ def family(pid: int) -> list[int]:
     while children := Path(f"/proc/{found[-1]}/task/{found[-1]}/children").read_text().split():
         found.append(int(children[0]))
     return found
+
+
+LISTENS = """
+import socket
+def tried(port):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+        return "listens"
+    except PermissionError:
+        return "refused"
+print(tried(0), tried(PORT))
+"""
+
+
+@pytest.mark.parametrize(("version", "answer"), [(4, "listens refused"), (3, "listens listens")])
+async def test_a_step_in_the_network_of_the_machine_takes_no_port_of_its_choice(
+    cells, monkeypatch, version, answer
+):
+    """The kernel chooses its port. A kernel that cannot refuse others is the control."""
+    real = cells._isolation._findings()
+    if real["landlock"] < 4:
+        pytest.skip("needs Linux 6.7 with Landlock")
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: {**real, "landlock": version})
+    program = LISTENS.replace("PORT", str(free_port()))
+    step = BuildStep([sys.base_prefix + "/bin/python3", "-c", program], cells.writable[0], {}, {})
+    async with cells.running(step) as (process, _):
+        assert (await process.stdout.read()).decode().strip() == answer

@@ -47,5 +47,7 @@ class Cell(TypedDict):
     """Bytes that /dev/shm and System V memory may each hold."""
     families: NotRequired[bool]
     """True if it opens only sockets of families that networks keep apart."""
+    refuses_ports: NotRequired[bool]
+    """True if it may not listen on TCP ports of its choice, as far as Landlock can refuse it."""
     network: NotRequired[CellNetwork]
     """Its own network; without one, it has that of the machine."""

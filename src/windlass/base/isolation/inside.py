@@ -232,7 +232,7 @@ def _at_most(what: int, number: int) -> None:
 
 def _rules(cell: Cell) -> int:
     version = cell["landlock"]
-    rules = landlock.ruleset(version, signals=not cell["processes"])
+    rules = landlock.ruleset(version, signals=not cell["processes"], ports=cell.get("refuses_ports", False))
     everything = landlock.handled_rights(version)
     for path, rights in _allowed_rights(cell, everything):
         landlock.allow(rules, version, path, rights)

@@ -13,6 +13,9 @@ from windlass.base.isolation import calls
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION: Final = 1
 _PATH_BENEATH: Final = 1
+_NET_PORT: Final = 2
+_BIND_TCP: Final = 1
+_NETWORKS_SINCE: Final = 4
 
 EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
@@ -47,14 +50,24 @@ def handled_rights(version: int) -> int:
     return (1 << number) - 1
 
 
-def ruleset(version: int, *, signals: bool) -> int:
-    """Creates a rule set, which refuses everything that no rule allows. `signals`: also signals to others."""
+def ruleset(version: int, *, signals: bool, ports: bool = False) -> int:
+    """Creates a rule set, which refuses everything that no rule allows. `signals`: also signals to others.
+    `ports`: also TCP ports of its choice, but not those that the kernel chooses."""
+    refuses_ports = ports and version >= _NETWORKS_SINCE
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
-    words = (ctypes.c_uint64 * 3)(handled_rights(version), 0, scopes if version >= SCOPES_SINCE else 0)
-    size = 8 if version < 4 else 16 if version < SCOPES_SINCE else 24
+    words = (ctypes.c_uint64 * 3)(
+        handled_rights(version),
+        _BIND_TCP if refuses_ports else 0,
+        scopes if version >= SCOPES_SINCE else 0,
+    )
+    size = 8 if version < _NETWORKS_SINCE else 16 if version < SCOPES_SINCE else 24
     descriptor = calls.syscall(_CREATE, words, ctypes.c_size_t(size), ctypes.c_uint(0))
     if descriptor < 0:
         calls.raise_failure("landlock_create_ruleset")
+    if refuses_ports:
+        chosen_by_kernel = (ctypes.c_uint64 * 2)(_BIND_TCP, 0)
+        if calls.syscall(_ADD, descriptor, _NET_PORT, chosen_by_kernel, ctypes.c_uint(0)):
+            calls.raise_failure("landlock_add_rule")
     return descriptor
 
 

@@ -58,6 +58,8 @@ class StepLauncher:
         """Starts a step. A caller that is cancelled leaves none running."""
         if (network := await self._network(org)) is not None:
             request["cell"]["network"] = network
+        else:  # a port of the machine could be that of a service, or of the gateway
+            request["cell"]["refuses_ports"] = True
         loop = asyncio.get_running_loop()
         starting = loop.run_in_executor(self._thread, self._launcher.start_step, request, output, errors)
         try:
