@@ -3,7 +3,10 @@ and all services, whatever networks they have. Without the filter, the same prog
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
+import os
 import socket
 import sys
 from contextlib import suppress
@@ -17,6 +20,7 @@ from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.native.cells import BuildStep, Cells
 
+ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 TRIES = """
 import ctypes, errno, json, socket
 def tried(family):
@@ -30,10 +34,12 @@ socket.socketpair()
 libc = ctypes.CDLL(None, use_errno=True)
 ring = libc.syscall(425, 1, ctypes.create_string_buffer(256))
 found["io_uring"] = "opened" if ring >= 0 else errno.errorcode[ctypes.get_errno()]
+key = libc.syscall(ADD_KEY, b"user", b"name", b"text", 4, -3)
+found["key"] = "added" if key >= 0 else errno.errorcode[ctypes.get_errno()]
 print("found " + json.dumps(found), flush=True)
-"""
+""".replace("ADD_KEY", str(ADD_KEY))
 USUAL = {"1": "opened", "2": "opened", "10": "opened"}
-REFUSED = {**USUAL, "38": "EAFNOSUPPORT", "40": "EAFNOSUPPORT", "io_uring": "ENOSYS"}
+REFUSED = {**USUAL, "38": "EAFNOSUPPORT", "40": "EAFNOSUPPORT", "io_uring": "ENOSYS", "key": "ENOSYS"}
 
 
 @pytest.fixture(params=[True, False], ids=["filtered", "without the filter"])
@@ -53,6 +59,7 @@ def check(said: str, *, filtered: bool) -> None:
     else:
         assert USUAL.items() <= found.items()
         assert found["io_uring"] != "ENOSYS"
+        assert found["key"] == has_key()
         if has_vsock():
             assert found["40"] == "opened"
 
@@ -63,6 +70,12 @@ async def found(station: Station) -> str:
 
     await until(is_there)
     return station.said[0]
+
+
+def has_key() -> str:
+    """Returns what a program without the filter gets here for a key."""
+    added = ctypes.CDLL(None, use_errno=True).syscall(ADD_KEY, b"user", b"name", b"text", 4, -1)
+    return "added" if added >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
 def has_vsock() -> bool:

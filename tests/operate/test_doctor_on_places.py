@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tests.operate.installations import settings_of
+from tests.running.test_shared_network import shop
 from tests.world import make_world
 from windlass.base.clock import SystemClock
+from windlass.base.isolation import isolation
 from windlass.install.server_id import existing_owner_id, owner_id
 from windlass.operate.doctor import diagnose
 from windlass.operate.place_owners import examine_owners
@@ -75,3 +78,17 @@ async def test_the_doctor_tells_the_server_of_its_data_directory_from_others(tmp
         await world.installation.ctx.store.write(lambda tx: tx.owners.renew("local", id, lease))
         (found,) = [finding for finding in await diagnose(settings) if finding.what == "Place local"]
     assert "the server of this data directory, with a lease" in found.found
+
+
+@pytest.mark.parametrize(("identity", "organizations"), [("namespace", 2), ("namespace", 1), ("user", 2)])
+async def test_organizations_whose_services_are_of_one_user_are_a_warning(
+    tmp_path, monkeypatch, identity, organizations
+):
+    real = isolation.findings(1_900_000_000, 1_999_999_999)
+    monkeypatch.setattr(isolation, "findings", lambda *numbers: {**real, "identity": identity})
+    async with make_world(folder=tmp_path) as world:
+        for one in [await shop(world) for _ in range(organizations)]:
+            assert (await one.deploy(world)).status == 202
+        said = [one.found for one in await diagnose(structs.replace(settings_of(world), engine="process"))]
+    warned = "services of 2 organizations share a user"
+    assert any(warned in one for one in said) is (identity == "namespace" and organizations == 2)

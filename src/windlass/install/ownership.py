@@ -110,7 +110,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     except (EngineAway, BuilderAway) as error:
         report.unseen = str(error)
     except TimeoutError:
-        report.unseen = "the container engine does not answer in time"
+        report.unseen = "the engine did not list what runs here in time"
     report.reason = _reason(settings, report, database)
     return report
 

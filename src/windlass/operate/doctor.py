@@ -29,6 +29,7 @@ from windlass.control.records.sealing_keys import read_keys
 from windlass.install.database import file_of, looking
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
+from windlass.install.parts import PROCESS, choose_engine
 from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
@@ -36,7 +37,7 @@ from windlass.operate.disk import disk
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.keys import examine_keys
-from windlass.operate.machine import ports, runs
+from windlass.operate.machine import ports, runs, shares_user
 from windlass.operate.place_owners import examine_owners
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations, newest
@@ -170,6 +171,8 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                     yield await _builds(settings, moment)
                     for finding in await _owners(settings, moment):
                         yield finding
+                    for finding in await _neighbours(settings, moment):
+                        yield finding
                     yield _clock(await moment.last_change())
                     return
     except CommandRefused as error:
@@ -188,6 +191,21 @@ async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
     if find_missing(migrations(), await moment.applied()):
         return ()
     return await examine_owners(moment.reads, existing_owner_id(settings), await moment.now())
+
+
+async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+    """Warns of several organizations whose services are of one user of the kernel."""
+    if find_missing(migrations(), await moment.applied()) or await choose_engine(settings) != PROCESS:
+        return ()
+    organizations = {org for org, _ in await moment.reads.statuses.deployed()}
+    if len(organizations) < 2 or not await asyncio.to_thread(shares_user, settings):
+        return ()
+    state = (
+        f"services of {len(organizations)} organizations share a user: one can use up what the kernel "
+        "counts for a user, such as watches of epoll, and stop all others and Windlass"
+    )
+    advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
+    return (warn("Isolation", state, advice),)
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:

@@ -220,6 +220,14 @@ def _proxies(settings: Settings) -> Iterator[Finding]:
         yield warn("Proxies", problem, advice)
 
 
+def shares_user(settings: Settings) -> bool:
+    """Returns whether services of the engine process are of the user of Windlass."""
+    try:
+        return not isolation_of(settings).gives_users()
+    except BadSetting:
+        return False  # said of isolation
+
+
 def _have_networks(settings: Settings) -> bool:
     try:
         return isolation_of(settings).has_networks()

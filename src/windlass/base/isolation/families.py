@@ -2,7 +2,8 @@
 
 AF_VSOCK reaches the machine's hypervisor and all that listens on this machine, whatever network it is in. The
 kernel runs the filter below for each system call of the program. io_uring is refused as on a kernel without
-it, because it opens sockets that no filter sees.
+it, because it opens sockets that no filter sees, and so are keyrings: the kernel gives all programs of a user
+few keys.
 """
 
 from __future__ import annotations
@@ -37,14 +38,25 @@ class _Interface(NamedTuple):
     architecture: int
     opening: tuple[int, ...]
     """The calls `socket` and `socketpair`."""
+    keys: tuple[int, ...]
+    """The calls `add_key`, `request_key` and `keyctl`."""
     hidden: tuple[int, ...] = ()
     """Calls whose family a filter cannot see."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
-    "x86_64": (_Interface(0xC000003E, (41, 53)), _Interface(0x40000003, (359, 360), (102,))),
-    "aarch64": (_Interface(0xC00000B7, (198, 199)), _Interface(0x40000028, (281, 288))),
-    "riscv64": (_Interface(0xC00000F3, (198, 199)), _Interface(0x400000F3, (198, 199))),
+    "x86_64": (
+        _Interface(0xC000003E, (41, 53), (248, 249, 250)),
+        _Interface(0x40000003, (359, 360), (286, 287, 288), (102,)),
+    ),
+    "aarch64": (
+        _Interface(0xC00000B7, (198, 199), (217, 218, 219)),
+        _Interface(0x40000028, (281, 288), (309, 310, 311)),
+    ),
+    "riscv64": (
+        _Interface(0xC00000F3, (198, 199), (217, 218, 219)),
+        _Interface(0x400000F3, (198, 199), (217, 218, 219)),
+    ),
 }
 
 
@@ -65,7 +77,8 @@ def _program(interfaces: tuple[_Interface, ...]) -> bytes:
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     program = _step(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
-        block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32) + _if(_IO_URING, missing)
+        block = _step(_LOAD, _NUMBER) + _step(_AND, _NOT_X32)
+        block += b"".join(_if(number, missing) for number in (_IO_URING, *interface.keys))
         block += b"".join(_if(number, refused) for number in interface.hidden)
         block += b"".join(_if(number, opened) for number in interface.opening)
         program += _if(interface.architecture, block + _return(_ALLOW))

@@ -227,9 +227,13 @@ class Isolation:
             group=crc32(org.encode()),
         )
 
+    def gives_users(self) -> bool:
+        """Returns whether each service has a user of its own."""
+        return self.mode != "off" and self._findings()["identity"] == "user"
+
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""
-        if self.mode == "off" or self._findings()["identity"] != "user":
+        if not self.gives_users():
             return None
         return self._users.of(name)
 
