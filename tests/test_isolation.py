@@ -70,6 +70,13 @@ def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machin
     assert isolation_of(settings(tmp_path, isolation="required")).missing() == []
 
 
+def test_builds_that_would_share_the_network_are_refused_where_all_walls_are_required(tmp_path, machine):
+    machine({**ALL, "exit": "pasta is not installed"})
+    with pytest.raises(BadSetting, match=r"build steps would share .*pasta is not installed.*passt"):
+        isolation_of(settings(tmp_path, isolation="required"))
+    isolation_of(settings(tmp_path))  # negative control
+
+
 @pytest.mark.parametrize("part", PARTS[:-1])
 def test_the_start_and_the_doctor_name_each_missing_part(tmp_path, machine, part):
     machine({**ALL, "why": {part: "it is switched off"}})
@@ -106,7 +113,6 @@ def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
 
 def test_the_start_and_the_doctor_say_that_networks_need_pasta(tmp_path, machine):
     machine({**ALL, "exit": "pasta is not installed"})
-    isolation_of(settings(tmp_path, isolation="required"))  # all walls stand
     [said] = concerns(isolation_of(settings(tmp_path)))
     found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.OK, Level.WARN]

@@ -180,6 +180,11 @@ def isolation_of(settings: Settings) -> Isolation:
             f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
             f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
+    if mode == "required" and (why := isolation.why_no_exit()):
+        raise BadSetting(
+            f"isolation: build steps would share the network of this machine ({why}). To go on: "
+            f"{isolation.exit_advice()}; or use the engine docker; or set isolation to auto"
+        )
     return isolation
 
 
