@@ -281,13 +281,7 @@ class Isolation:
 
 
 def _most_processes(findings: Findings) -> int:
-    match findings["identity"]:
-        case "user":
-            return MOST_PROCESSES
-        case "namespace":
-            return min(MOST_PROCESSES, counts.share_of_processes())
-        case "none":
-            return 0
+    return min(MOST_PROCESSES, counts.share_of_processes()) if findings["identity"] != "none" else 0
 
 
 def _waits(part: str, findings: Findings) -> bool:
