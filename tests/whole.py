@@ -227,8 +227,10 @@ def _began(process: int) -> str:
 class Place:
     """A folder for one installation, that may be started in it again and again."""
 
-    def __init__(self, folder: Path, settings: Settings, machine: Machine) -> None:
+    def __init__(self, folder: Path, beside: Path, settings: Settings, machine: Machine) -> None:
         self.folder = folder
+        self.beside = beside
+        """For what does not belong to Windlass, such as repositories."""
         self.machine = machine
         self.settings = settings
 
@@ -256,8 +258,11 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterator[Place]:
-    with tempfile.TemporaryDirectory(prefix="windlass-") as name:
-        folder = Path(name).resolve()
+    with (
+        tempfile.TemporaryDirectory(prefix="windlass-") as name,
+        tempfile.TemporaryDirectory(prefix="windlass-beside-") as other,
+    ):
+        folder, beside = Path(name).resolve(), Path(other).resolve()
         settings = Settings(
             data_dir=name,
             admin_token=ADMIN,
@@ -269,7 +274,7 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
         )
         machine = Containers(docker_host, folder) if engine == "docker" else Processes(folder)
         try:
-            yield Place(folder, settings, machine)
+            yield Place(folder, beside, settings, machine)
         finally:
             await machine.clear()
 

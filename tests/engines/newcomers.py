@@ -14,7 +14,7 @@ class Newcomer:
 
     def __init__(self, there: Place, windlass: Windlass, files: Mapping[str, str]) -> None:
         self._windlass = windlass
-        self._repository = Repository(there.folder / "shop").put(dict(files))
+        self._repository = Repository(there.beside / "shop").put(dict(files))
         self._repository.commit()
         self._path = ""
 

@@ -122,7 +122,7 @@ class Shop:
 
 async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_request_that_fails(there):
     async with there.windlass() as windlass:
-        shop = Shop(windlass, Repository(there.folder / "shop"))
+        shop = Shop(windlass, Repository(there.beside / "shop"))
         shop.push("first")
         await shop.make()
         await shop.do("deploy")
@@ -154,7 +154,7 @@ async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_r
 
 async def test_storage_is_added_and_removed_by_one_deployment_each(there):
     async with there.windlass() as windlass:
-        shop = Shop(windlass, Repository(there.folder / "shop"))
+        shop = Shop(windlass, Repository(there.beside / "shop"))
         shop.push("first")
         await shop.make()
         await shop.do("deploy")

@@ -167,7 +167,7 @@ async def test_no_program_gets_the_port_while_the_server_restarts():
 @contextlib.asynccontextmanager
 async def sleeper(there: Place) -> AsyncIterator[ServerProcess]:
     """A server with an application that has no ports."""
-    repository = Repository(there.folder.with_name(there.folder.name + "-beside") / "repository")
+    repository = Repository(there.beside / "repository")
     repository.put({"requirements.txt": "", "app.py": SLEEPER, "Procfile": "worker: python app.py"}).commit()
     server = ServerProcess(there)
     server.port = free_ports.free_port()

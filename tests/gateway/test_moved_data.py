@@ -53,7 +53,7 @@ async def test_services_of_a_moved_data_directory_are_built_again_there(is_copy:
     """Visitors are served without anybody doing something. A copy runs nothing out of the other folder."""
     async with AsyncExitStack() as stack:
         before, after = [await stack.enter_async_context(place("process")) for _ in range(2)]
-        repository = Repository(before.folder.with_name(before.folder.name + "-beside") / "repository")
+        repository = Repository(before.beside / "repository")
         repository.put({"requirements.txt": "", "app.py": APP, "Procfile": "web: python app.py"}).commit()
         first = ServerProcess(before)
         await first.start()

@@ -100,7 +100,7 @@ class ServerProcess:
 @contextlib.asynccontextmanager
 async def application(there: Place, source: str = APP) -> AsyncIterator[tuple[ServerProcess, str, str]]:
     """A server with one application that is reached; its id and its address."""
-    repository = Repository(there.folder.with_name(there.folder.name + "-beside") / "repository")
+    repository = Repository(there.beside / "repository")
     repository.put({"requirements.txt": "", "app.py": source, "Procfile": "web: python app.py"}).commit()
     server = ServerProcess(there)
     await server.start()

@@ -105,7 +105,7 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def started(self, settings: Settings | None = None, **given: Any) -> AsyncIterator[Windlass]:
-        place = Place(self.there.folder, settings or self.settings, self.there.machine)
+        place = Place(self.there.folder, self.there.beside, settings or self.settings, self.there.machine)
         async with place.windlass(**given) as windlass:
             yield windlass
 

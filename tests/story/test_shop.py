@@ -117,7 +117,7 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
 @pytest.mark.slow  # tests/cli/test_commands_of_the_manual.py: the commands and their options exist
 @pytest.mark.timeout(300)
 async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> None:
-    repository = Repository(there.folder / "shop").put(FILES)
+    repository = Repository(there.beside / "shop").put(FILES)
     repository.commit("A shop")
     async with there.windlass() as windlass:
         reader = Reader(windlass, repository, tmp_path)

@@ -87,7 +87,7 @@ async def test_an_image_without_python_says_what_to_choose():
         ) as there,
         there.windlass() as windlass,
     ):
-        repository = Repository(there.folder / "repository").put({"infra/main.tf": MODULE})
+        repository = Repository(there.beside / "repository").put({"infra/main.tf": MODULE})
         repository.commit("A module")
         service = Service(windlass, repository, await new_environment(windlass))
         await service.make(engine="TERRAFORM")

@@ -298,11 +298,12 @@ class ProcessEngine(EngineByHand):
         }
 
     async def services(self) -> Mapping[str, StoredData]:
-        services = {*names(self._records.services), *names(self._records.volumes), *self._places.services()}
-        services |= self._records.removed.services()
+        stored = {*names(self._records.services), *names(self._records.volumes)}
+        noted = self._places.services() | self._records.removed.services()
         return {
+            **{service: self._stored_data(service) for service in sorted(noted - stored)},
             **self._orphans.lost(await self._counting.now()),
-            **{service: self._stored_data(service) for service in sorted(services)},
+            **{service: self._stored_data(service) for service in sorted(stored)},
         }
 
     async def sweep(self, erase: Collection[str]) -> None:
