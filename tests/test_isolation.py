@@ -183,7 +183,7 @@ def test_complete_isolation_gives_no_warning(tmp_path, machine):
         "a view of the file system of its own",
         "a view of processes of its own",
         "Landlock rules for its files",
-        "sockets of networks alone",
+        "a filter for sockets",
         "a network of its own",
     ]
 

@@ -2,7 +2,7 @@
 
 Run in a mount namespace of its own, with a folder where nothing is yet: the disk is gone with the process.
 The second argument is the setting `disk_reserve_bytes`, the third one the application: `fills` its HOME, or
-`stores` in a volume.
+`stores` in a volume; `sleeps` fills nothing, and is killed while a file of no service fills the disk.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.faults.grounds import instances
 from tests.faults.inside import Inside, Service, inside, until
 from tests.faults.programs import START
 from tests.faults.scenes import STORAGE
@@ -55,6 +59,9 @@ async def main(folder: Path, reserve: int, program: str) -> None:
             await writes(there, 200)
         quiet, filler = await there.application("sleeps"), await there.application(program, storage=[STORAGE])
         seen: dict[str, Any] = {"deployed": [(await each.do("deploy"))["status"] for each in (quiet, filler)]}
+        if program == "sleeps":
+            await outsider(there, data, quiet, seen)
+            return
         if reserve:
             seen["reason"] = await until(lambda: reason_of(filler))
             await until(lambda: writes(there, 200))
@@ -68,6 +75,27 @@ async def main(folder: Path, reserve: int, program: str) -> None:
             seen["writes"] = [await writes(there, 200) for _ in range(5)]
         seen["neighbour"] = await quiet.running()
         print(json.dumps(seen), flush=True)
+
+
+async def outsider(there: Inside, data: Path, quiet: Service, seen: dict[str, Any]) -> None:
+    before = await there.ground.living()
+    outside = data / "outside"
+    with suppress(OSError), outside.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 12))
+    await asyncio.sleep(3)
+    seen["ended for it"] = sorted(set(before) - set(await there.ground.living()))
+    for key, pid in instances(data):
+        if key[0] == quiet.id:
+            os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(2)
+    outside.unlink()
+
+    async def all_run() -> bool:
+        return sorted(await there.ground.living()) == sorted(before)
+
+    seen["runs again"] = bool(await until(all_run))
+    print(json.dumps(seen), flush=True)
 
 
 async def reason_of(service: Service) -> str:

@@ -41,6 +41,12 @@ def test_an_application_that_fills_the_disk_from_its_volume_is_ended(tmp_path: P
     assert seen["neighbour"] == [[1, 0]]
 
 
+def test_a_service_that_ends_while_others_fill_the_disk_runs_again_when_there_is_room(tmp_path: Path):
+    seen = fill(tmp_path, 1 << 30, "sleeps")
+    assert seen["ended for it"] == []  # its end would not help
+    assert seen["runs again"]
+
+
 def fill(folder: Path, reserve: int, program: str = "fills") -> Any:
     if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a small disk to fill it")

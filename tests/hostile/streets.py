@@ -17,6 +17,7 @@ from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
+from windlass.control.records.served_names import INSIDE
 from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin import BuiltinRouter
@@ -162,11 +163,12 @@ class Street:
         return backend.route.service if backend else None
 
     async def holders(self) -> dict[str, str]:
-        """The service that holds each name."""
+        """The service that holds each name of a host or a port."""
         rows = [
             row
             for id in await self.ctx.store.reads.statuses.services()
             for row in await self.ctx.store.reads.names.of(id)
+            if not row.name.startswith(INSIDE)
         ]
         assert len({row.name for row in rows}) == len(rows)
         return {row.name: row.service for row in rows}

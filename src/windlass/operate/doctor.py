@@ -201,8 +201,8 @@ async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]
     if len(organizations) < 2 or not await asyncio.to_thread(shares_user, settings):
         return ()
     state = (
-        f"services of {len(organizations)} organizations share a user: one can use up what the kernel "
-        "counts for a user, such as watches of epoll, and stop all others and Windlass"
+        f"services of {len(organizations)} organizations share a user: a service can use up what the "
+        "kernel counts for a user, such as watches of epoll, and stop all others and Windlass"
     )
     advice = "run Windlass as root, or use the engine docker, unless these organizations trust each other"
     return (warn("Isolation", state, advice),)

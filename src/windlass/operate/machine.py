@@ -123,7 +123,7 @@ def _limits() -> Finding:
         return ok("Limits", f"the kernel holds each instance to its CPU and memory (below {base})")
     facts = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
     if "memory" not in offered:
-        facts.append("memory is looked at every few seconds, and who uses too much is ended")
+        facts.append("memory is checked every few seconds, and an instance above its limit is ended")
     advice = (
         "give Windlass a control group of its own: Delegate=yes in its systemd unit, or a container with "
         "a cgroup namespace"
@@ -148,8 +148,8 @@ async def _records(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     """Reports which parts of isolation this machine supports."""
-    advice = "only code that you trust like yourself may run here: set isolation to auto"
     if settings.isolation == "off":
+        advice = "set isolation to auto, or deploy only code that you trust like yourself"
         yield warn("Isolation", "off: a service reads what Windlass reads, its key included", advice)
         return
     try:
@@ -158,7 +158,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("Isolation", str(error), "see the manual, docs/running.md")
         return
     holds = ", ".join(isolation.holds())
-    yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", advice)
+    trust = "deploy only code that you trust like yourself, or follow the advice below"
+    yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", trust)
     for part in isolation.missing():
         lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
         yield warn("Isolation", lacks, part.advice)
@@ -169,7 +170,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     if why := isolation.why_no_exit():
         reach = (
             f"services reach no public address ({why}), and build steps share the machine's network, so only "
-            "one organization may deploy here (share_network)"
+            "one organization may deploy here, unless share_network is set"
         )
         yield warn("Isolation", reach, isolation.exit_advice())
     try:
@@ -178,7 +179,10 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         return  # said of the data directory
     if pods:
         shown = ", ".join(pods[:5]) + (", …" if len(pods) > 5 else "")
-        advice = "deploy these services again; runs of Terraform share it always"
+        advice = (
+            "deploy these services again; runs of Terraform get networks only where these reach public "
+            "addresses"
+        )
         yield warn("Isolation", f"in the network of the machine: {shown}", advice)
 
 

@@ -59,7 +59,7 @@ _MEANING: Final = {
         "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
     ),
     "families": (
-        "sockets of networks alone",
+        "a filter for sockets",
         "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER), on x86-64, ARM64 or RISC-V",
     ),
     "network": (
@@ -68,11 +68,11 @@ _MEANING: Final = {
     ),
 }
 CLOSED: Final = (
-    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
+    "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
 )  # fmt: skip
 """Networks that services do not reach unless the operator opens them: private ones, those of this machine,
-and the address at which a cloud tells keys of the machine."""
+and the addresses at which clouds, Azure among them, tell keys of the machine."""
 
 
 class NetworkRules(Struct, frozen=True):
@@ -306,7 +306,8 @@ def _means(part: str, findings: Findings) -> str:
         case "network":
             return (
                 "it shares the ports of this machine with all others: one that listens where another one did "
-                "gets what is sent there, and only one organization may deploy here (share_network)"
+                "gets what is sent there, and only one organization may deploy here, unless share_network is "
+                "set"
             )
         case "families":
             return (

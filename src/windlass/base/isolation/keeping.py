@@ -92,8 +92,10 @@ def _names_us(file: str) -> bool:
     try:
         with open(file) as named:  # noqa: PTH123
             return bool(json.load(named)["pid"] == os.getpid())
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except (OSError, ValueError):  # a disk that fails for a moment cuts nobody off
+        return True
 
 
 def _is_needed(file: str, kept: CellNetwork) -> bool:

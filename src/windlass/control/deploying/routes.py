@@ -42,6 +42,14 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
     await place.router.reserve(service, sorted(sockets, key=lambda listen: listen.port))
 
 
+async def give_up_public_ports(ctx: Context, service: str) -> None:
+    """Leaves the ports of the machine to others, once nothing runs any more. What leads to the service inside
+    of its environment stays: nothing else may answer there."""
+    place, workload = await ctx.places.of(service), await last_workload(ctx, service)
+    inside = [listen for _, listen in await _inside(ctx, workload)] if workload else []
+    await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
+
+
 async def takes_ports_of(ctx: Context, new: Workload, old: Workload | None) -> bool:
     """Returns whether the router has to listen for the new one where an instance of the old one may listen:
     what ran alone did so in earlier versions."""

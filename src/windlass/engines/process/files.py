@@ -69,9 +69,13 @@ def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | 
             give(output_file(home).parent, owner)
 
 
+WRITTEN: Final = ("home", "tmp", "files")
+"""Folders of an instance in which its program writes, besides its application."""
+
+
 def discard(home: Path, cache: Path) -> None:
     """Erases all that `make` makes again for the next start."""
-    for name in ("app", "home", "tmp", "files"):
+    for name in ("app", *WRITTEN):
         erase(home / name)
     for name in names(cache):
         erase(cache / name)

@@ -8,7 +8,8 @@ memory of this engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -37,6 +38,8 @@ from windlass.engines.process.supervisor import Supervisors
 _log = log("engines.process")
 T = TypeVar("T")
 
+_AGAIN: Final = 1.0
+"""Seconds between two attempts to write down what happened to an instance."""
 _PARENT_AHEAD: Final = 1.0
 """Seconds in which the parent of a process may record how it ended, before others call that unknown."""
 
@@ -102,11 +105,30 @@ class Instances:
         task.add_done_callback(self._forget_task)
         return task
 
+    def _tend(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Does what an instance needs, again and again while the disk is full: nothing else would."""
+        self.go(self._tended(key, work))
+
+    async def _tended(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        is_first = True
+        while True:
+            try:
+                await work()
+                return
+            except OSError as error:
+                if is_first:
+                    why = {"instance": key.id, "why": str(away(error))}
+                    _log.warning("an instance is tended again every second", extra=why)
+            is_first = False
+            await asyncio.sleep(_AGAIN)
+            if self._closing:
+                return
+
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError):
-            _log.warning("an instance is tended again later", extra={"why": str(away(error))})
+            _log.warning("something was not done to an instance", extra={"why": str(away(error))})
         elif error and not isinstance(error, EngineError):
             _log.error("Something went wrong with an instance", exc_info=error)
 
@@ -200,8 +222,11 @@ class Instances:
         return record
 
     async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
-        is_heard = bool(self.supervisors.of(key).heard)
-        return await self._ends.record(key, home, record, status, is_heard=is_heard)
+        supervisor = self.supervisors.of(key)
+        record = structs.replace(record, verdict=supervisor.verdict or record.verdict)
+        noted = await self._ends.record(key, home, record, status, is_heard=bool(supervisor.heard))
+        supervisor.verdict = ""
+        return noted
 
     # Watching
 
@@ -211,17 +236,17 @@ class Instances:
         if record is None:
             return
         if record.removing:
-            self.go(self._finish_removal(key))
+            self._tend(key, lambda: self._finish_removal(key))
         elif record.process is not None:
             self._watch(key, record.process)
         elif record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).workload:
-            self.go(self._resume(key, record.resume_at))
+            self._tend(key, lambda: self._resume(key, record.resume_at))
 
     def finishes_removal(self, key: InstanceKey) -> bool:
         """Removes an instance of a generation whose removal was interrupted. Returns False for any other."""
         if key.generation not in self._records.removed.of(key.service):
             return False
-        self.go(self.remove(key, 0))
+        self._tend(key, lambda: self.remove(key, 0))
         return True
 
     def _watch(self, key: InstanceKey, process: Process) -> None:
@@ -231,10 +256,11 @@ class Instances:
             return
 
         def ended() -> None:
-            self.go(self._handle_end(key, process, self.supervisors.of(key).bury(process)))
+            status = self.supervisors.of(key).bury(process)
+            self._tend(key, lambda: self._handle_end(key, process, status))
 
         if not supervisor.watch(process, ended):
-            self.go(self._handle_end(key, process, None))
+            self._tend(key, lambda: self._handle_end(key, process, None))
 
     async def _handle_end(self, key: InstanceKey, process: Process, status: int | None) -> None:
         await self._wait_for_parent(key, status)
@@ -268,7 +294,8 @@ class Instances:
         if supervisor.workload is None or wait <= 0 or self._closing:
             return False
         supervisor.resume = asyncio.get_running_loop().call_later(
-            min(wait, self._pauses.longest), lambda: self.go(self._resume(key, record.resume_at))
+            min(wait, self._pauses.longest),
+            lambda: self._tend(key, lambda: self._resume(key, record.resume_at)),
         )
         return True
 
@@ -331,10 +358,13 @@ class Instances:
             record = self._records.read(key)
             if home is None or record is None or record.process != seen:
                 return
+            if seen is not None:
+                self.supervisors.of(key).verdict = verdict
             await self._killer.end(home, seen, record)
             await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
             if seen is not None and verdict:
-                self._records.write(key, structs.replace(record, verdict=verdict))
+                with suppress(OSError):  # the disk is still full
+                    self._records.write(key, structs.replace(record, verdict=verdict))
 
     async def _finish_removal(self, key: InstanceKey) -> None:
         """Finishes a removal that was interrupted. An engine that is still removing holds the lock."""

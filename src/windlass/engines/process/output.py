@@ -121,12 +121,21 @@ class OutputFile:
         except OSError:
             return False  # it has gone, or is read when it can be opened
 
-    def save(self) -> None:
+    def save(self) -> bool:
+        """Returns False where a full disk has no room for it. The next time may be better, and a lost one
+        only repeats lines."""
         if self._saved != self._now():
-            # In place: a part of a short write is never seen, and a lost one only repeats lines.
-            with suppress(FileNotFoundError):  # it was laid aside by another engine, or erased
+            # In place: a part of a short write is never seen.
+            try:
                 _write_mark(self._mark, b"%-31d %-31d\n" % self._now())
+            except FileNotFoundError:  # it was laid aside by another engine, or erased
+                pass
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return False
             self._saved = self._now()
+        return True
 
     def can_free(self) -> bool:
         return self._position - self._free_from >= _HOLES

@@ -263,8 +263,7 @@ class OutputReader:
     async def _free(self, output: OutputFile) -> None:
         if output.closed:
             return
-        output.save()
-        if output.can_free() and not await asyncio.to_thread(output.freeing()):
+        if output.save() and output.can_free() and not await asyncio.to_thread(output.freeing()):
             output.start_new_file()
 
     def _let_sleep(self, home: Path, output: OutputFile) -> None:

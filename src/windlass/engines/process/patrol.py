@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from windlass.base import disk_reserve
@@ -12,14 +12,14 @@ from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import DiskShare, DiskWatch
 from windlass.base.log import log
 from windlass.base.process_memory import hidden_files
-from windlass.engines.process import exit_reason, kernel, memory
+from windlass.engines.process import exit_reason, files, kernel, memory
 from windlass.engines.process.instances import Instances
 from windlass.engines.process.networks import Networks
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
 from windlass.engines.process.process_table import ProcessCounter, ProcessTable, members
-from windlass.engines.process.records import InstanceKey, Record, RecordStore, names
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
 
 EVERY: Final = 1.0
 """Seconds between two rounds."""
@@ -71,20 +71,25 @@ class Patrol:
         weighed = tidied = time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
+            steps: list[Callable[[], Awaitable[None]]] = [self._follow_others, self._keep_reserve]
+            if time.monotonic() - weighed >= self._weigh_every:
+                weighed = time.monotonic()
+                steps.append(self._weigh)
+            if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
+                tidied = time.monotonic()
+                steps.append(self.tidy_networks)
             try:
                 if not self._has_found:
                     prepare()
                     await self.find()
-                await self._follow_others()
-                await self._keep_reserve()
-                if time.monotonic() - weighed >= self._weigh_every:
-                    weighed = time.monotonic()
-                    await self._weigh()
-                if time.monotonic() - tidied >= _TIDY_EVERY or self._networks.trunk_has_ended():
-                    tidied = time.monotonic()
-                    await self.tidy_networks()
             except Exception:  # noqa: BLE001 (the loop must outlive a round that fails)
                 _log.exception("A look at the instances failed; the next one follows")
+                continue
+            for step in steps:
+                try:
+                    await step()
+                except Exception:  # noqa: BLE001 (one that fails stops no other)
+                    _log.exception("A look at the instances failed; the next one follows")
 
     async def tidy_networks(self) -> None:
         """Ends networks that no instance is in, and restarts instances whose hub was killed."""
@@ -95,11 +100,16 @@ class Patrol:
                 continue
             connected[key] = record, record.cell["network"].get("outer", "")
         lost = await self._networks.tidy({hub for _, hub in connected.values()})
+        cut_off = 0
         for key, (record, hub) in connected.items():
             is_cut_off = hub in lost or self._networks.has_ended(hub)
             if is_cut_off and kernel.lives(record.process) and not record.once:
                 assert record.process is not None
+                cut_off += 1
                 self._instances.go(self._instances.end_for(key, record.process, _NO_NETWORK))
+        if cut_off:
+            why = "a process that keeps a network was killed: the instances in it are started again"
+            _log.warning(why, extra={"instances": cut_off})
 
     async def _follow_others(self) -> None:
         """Follows what another engine over the same folder has done."""
@@ -139,7 +149,8 @@ class Patrol:
         uses = {
             key: await asyncio.to_thread(self._disk_share, table, key, record)
             for key in self._records.find()
-            if (record := self._records.known(key))
+            # The end of one that has ended is about to be noted.
+            if (record := self._records.known(key)) and (not record.process or kernel.lives(record.process))
         }
         key = disk_reserve.heaviest(room, uses)
         record = None if key is None else self._records.known(key)
@@ -155,7 +166,7 @@ class Patrol:
 
     def _disk_share(self, table: ProcessTable, key: InstanceKey, record: Record) -> DiskShare:
         home = self._records.home(key)
-        own = [home / name for name in names(home) if name != "app"]
+        own = [home / name for name in files.WRITTEN]
         pids = [process.stat.pid for process in members(table, home, record.process, record)]
         return DiskShare(
             disk_reserve.measure([*own, self._records.caches / key.service])

@@ -21,6 +21,8 @@ class Supervisor:
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
         """Ports inside to the ports on which the process was found to listen."""
+        self.verdict = ""
+        """Why Windlass ends its process: a full disk may keep that out of the record until it has ended."""
         self.foreign: set[int] = set()
         """Sockets of other programs that listen on its ports, by inode."""
 

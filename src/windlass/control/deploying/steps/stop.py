@@ -1,12 +1,11 @@
-"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled. The router
-goes on to listen at its ports, so that nothing else answers where it was."""
+"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled."""
 
 from __future__ import annotations
 
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import when_back
 from windlass.control.deploying.release import end_up_to
-from windlass.control.deploying.routes import all_endpoints, refresh
+from windlass.control.deploying.routes import all_endpoints, give_up_public_ports, refresh
 from windlass.control.deploying.steps.job_commands import run_end_command
 from windlass.control.deploying.steps.removal_run import RemovalFailed, run_before_removal
 from windlass.engines.engine import EngineError
@@ -21,7 +20,7 @@ async def stop(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ledger.ctx.point("stopped")
-    await ledger.end()
+    await _end(ledger)
 
 
 async def uninstall(ledger: Ledger) -> None:
@@ -42,6 +41,11 @@ async def uninstall(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     await ctx.point("uninstalled")
+    await _end(ledger)
+
+
+async def _end(ledger: Ledger) -> None:
+    await give_up_public_ports(ledger.ctx, ledger.service.id)
     await ledger.end()
 
 
