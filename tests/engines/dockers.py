@@ -185,6 +185,9 @@ class Dockerd:
     def __init__(self, folder: Path) -> None:
         self._folder = self._home = folder
         self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        # Before that, an engine would begin in the network of this machine, and change its rules.
+        while Path(f"/proc/{self._namespace.pid}/ns/net").samefile("/proc/self/ns/net"):
+            time.sleep(0.01)
         self._process: subprocess.Popen[bytes] | None = None
         self._left: set[Identity] = set()
         self.socket = folder / "docker.sock"
