@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.engines.process.helpers import SERVICE
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import counts, isolation
@@ -220,7 +221,19 @@ async def test_a_namespace_without_limits_would_hold_as_many_as_the_user_may_hav
 
 async def test_inotify_of_a_service_leaves_some_for_others(rig, station):
     most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    assert await found(rig, station, WATCHES) <= most // 4
+    assert await found(rig, station, WATCHES) <= most // 8
+    assert ctypes.CDLL(None).inotify_init() >= 0
+
+
+async def test_inotify_of_all_services_leaves_some_for_the_server(rig, station):
+    made = rig.made(WATCHES)
+    for number in range(9):
+        await station.apply(wanted(made, service=f"{number}{SERVICE[1:]}"))
+
+    async def have_said() -> bool:
+        return len([line for line in station.said if line.startswith("found ")]) == 9
+
+    await until(have_said, lambda: f"they said {station.said}")
     assert ctypes.CDLL(None).inotify_init() >= 0
 
 

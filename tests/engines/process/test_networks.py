@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,3 +136,40 @@ async def test_networks_that_nothing_uses_end_without_a_server(rig, station):
     await until(has_ended)
     assert len(hubs(rig)) == 1, "an instance is in the other one"
     assert (folder / "trunk").exists()
+
+
+LOOKS_ITSELF_UP = """
+import os, socket
+os.environ["RES_OPTIONS"] = "attempts:1 timeout:1"
+try:
+    found = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), 80, socket.AF_INET)}
+except OSError:
+    found = "nothing"
+print(f"found {found}", flush=True)
+"""
+
+
+async def test_a_program_finds_the_name_of_the_machine_at_its_own_loopback_address(rig, station):
+    await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
+    await station.hears("found {'127.0.0.1'}")
+
+
+async def test_without_its_line_in_the_hosts_file_it_would_not(rig, station, monkeypatch):
+    monkeypatch.setattr(networks, "_MACHINE_NAME", re.compile("(?!)"))
+    await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
+
+    async def has_said():
+        return any(line.startswith("found") for line in station.said)
+
+    await until(has_said)
+    assert "found {'127.0.0.1'}" not in station.said
+
+
+@pytest.mark.parametrize("machine", ["db", "DB"])
+def test_a_service_with_the_name_of_the_machine_has_it_for_others(tmp_path, monkeypatch, machine):
+    monkeypatch.setattr("socket.gethostname", lambda: machine)
+    networks._write_hosts(tmp_path / "hosts", [])
+    assert f"127.0.0.1 {machine}" in (tmp_path / "hosts").read_text()
+    networks._write_hosts(tmp_path / "hosts", ["198.18.128.1 db"])
+    assert f"127.0.0.1 {machine}" not in (tmp_path / "hosts").read_text()
+    assert networks._services(tmp_path / "hosts") == ["198.18.128.1 db"]

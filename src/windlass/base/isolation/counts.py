@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Final
 
 _SHARES: Final = 8
-"""A service has one share of the processes that the user may have, and the server keeps one for itself."""
+"""A service has one share of the processes and inotify that the user may have, and the server keeps one for
+itself."""
 _FEWEST: Final = 64
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
 _MOST_NAMESPACES: Final = 64
 _INOTIFY: Final = ("instances", "watches")
-_INOTIFY_SHARES: Final = 4
 
 
 def share_of_processes() -> int:
@@ -32,13 +32,21 @@ def reserve_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
 
 
+def reserve_inotify() -> None:
+    """Limits the user namespace of this process, in which those of all services are, to what the server can
+    spare. Does nothing where the kernel refuses, here and below."""
+    for kind in _INOTIFY:
+        if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
+            _write(f"/proc/sys/user/max_inotify_{kind}", most - most // _SHARES)
+
+
 def limit_namespace() -> None:
-    """Limits the user namespace of this process. Does nothing where the kernel refuses."""
+    """Limits the user namespace of this process, that of a service."""
     for kind in _NAMESPACES:
         _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES)
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
-            _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _INOTIFY_SHARES, 1))
+            _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _SHARES, 1))
 
 
 def _processes() -> int:

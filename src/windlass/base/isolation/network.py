@@ -291,6 +291,7 @@ def _own_user_namespace() -> None:
     counts.reserve_processes()
     calls.unshare(calls.CLONE_NEWUSER)
     calls.map_user(user, user, group)
+    counts.reserve_inotify()
 
 
 def arrange(network: CellNetwork, parent: int) -> None:

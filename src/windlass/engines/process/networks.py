@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -22,7 +23,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.network import CellNetwork, NetworkKeeper
+from windlass.base.isolation.network import LOOPBACK, CellNetwork, NetworkKeeper
 from windlass.base.log import log
 from windlass.engines.engine import EngineAway
 from windlass.engines.process import kernel
@@ -42,9 +43,10 @@ _UNUSED: Final = 600.0
 count from the last time that it was asked for."""
 _PATIENCE: Final = 10.0
 """Seconds to wait for another engine that makes a network."""
-_LOCALHOST: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+_LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 """Names of services that others find them by. One with a dot could be that of a public server."""
+_MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
 class Networks:
@@ -165,8 +167,7 @@ class Networks:
             return hub
         hosts = self._hosts(environment)
         if not hosts.exists():
-            hosts.write_text(_LOCALHOST)
-            hosts.chmod(0o644)
+            _write_hosts(hosts, ())
         trunk = self._read(_TRUNK)
         if trunk is None or not kernel.lives(trunk):
             self._forget_networks()
@@ -210,15 +211,15 @@ class Networks:
 
     def _write_name(self, environment: str, name: str, address: str) -> None:
         file = self._hosts(environment)
-        lines = file.read_text().splitlines() if file.exists() else _LOCALHOST.splitlines()
-        others = [line for line in lines if line.split()[0] != address and line.split()[1:] != [name]]
+        services = _services(file) if file.exists() else ()
+        others = [line for line in services if line.split()[0] != address and line.split()[1:] != [name]]
         _write_hosts(file, [*others, f"{address} {name}"])
 
     def _forget_address(self, address: str) -> None:
         for file in self._folder.glob(f"*{_HOSTS}"):
-            lines = file.read_text().splitlines()
-            others = [line for line in lines if line.split()[0] != address]
-            if others != lines:
+            services = _services(file)
+            others = [line for line in services if line.split()[0] != address]
+            if others != services:
                 _write_hosts(file, others)
 
     def _tidy(self, used: frozenset[str]) -> Collection[str]:
@@ -268,10 +269,21 @@ class Networks:
         return self._folder / f"{safe(environment)}{_HOSTS}"
 
 
-def _write_hosts(file: Path, lines: Sequence[str]) -> None:
+def _services(hosts: Path) -> list[str]:
+    """Returns the lines of a hosts file that name services."""
+    lines = hosts.read_text().splitlines()
+    return [line for line in lines if line and not line.startswith((f"{LOOPBACK} ", "::1 "))]
+
+
+def _write_hosts(file: Path, services: Sequence[str]) -> None:
+    """Writes a hosts file. The name of this machine, which instances have as well and look up, leads each to
+    itself, unless a service has that name."""
+    name = socket.gethostname()
+    named = {service.split()[1] for service in services}
+    own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME.match(name) and name.lower() not in named else []
     # In place: instances see this very file.
     with file.open("r+" if file.exists() else "w") as written:
-        written.write("\n".join([*lines, ""]))
+        written.write("\n".join([*_LOCALHOST, *own, *services, ""]))
         written.truncate()
     file.chmod(0o644)
 
