@@ -18,9 +18,11 @@ from weakref import finalize
 from windlass.base import cgroups
 from windlass.base.child_process import ChildProcess
 from windlass.base.isolation.isolation import MOST_PROCESSES
+from windlass.base.log import log
 from windlass.base.process_memory import is_tree_above
 from windlass.base.subprocesses import in_thread
 
+_log = log("builds")
 _EVERY: Final = 1.0
 """Seconds between two looks at the memory of steps."""
 _LEAST: Final = 2048
@@ -113,7 +115,14 @@ class OrganizationSteps:
     async def _weigh(self) -> None:
         while True:
             await asyncio.sleep(_EVERY)
-            if await in_thread(is_tree_above, [step.pid for step in self._steps], self._memory << 20):
+            try:
+                is_above = await in_thread(
+                    is_tree_above, [step.pid for step in self._steps], self._memory << 20
+                )
+            except Exception:  # noqa: BLE001 (one look that fails ends no other)
+                _log.exception("A look at the memory of build steps failed; the next one follows")
+                continue
+            if is_above:
                 self._too_heavy += 1
                 for step in self._steps:
                     step.kill()

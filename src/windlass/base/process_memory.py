@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Final
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _MEMORY_FILE: Final = "/memfd:"
-_IN_MEMORY: Final = "tmpfs"
+_IN_MEMORY: Final = b"tmpfs"
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
+"""How the kernel writes blanks in paths; all other bytes are as they are."""
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
@@ -46,7 +49,7 @@ def _files_held(pids: Collection[int]) -> int:
     """Returns the bytes of memory files: those without a name that processes have open, and file systems in
     memory that none but they see."""
     files: dict[tuple[int, int], int] = {}
-    systems: dict[str, str] = {}
+    systems: dict[str, bytes] = {}
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 (names, not paths)
@@ -61,17 +64,17 @@ def _files_held(pids: Collection[int]) -> int:
     return sum(files.values()) + sum(map(_used, own))
 
 
-def _file_systems(process: str) -> Iterator[tuple[str, str]]:
-    """Yields the file systems in memory that a process sees: the device, and a path."""
-    with suppress(OSError), open(f"/proc/{process}/mountinfo") as file:  # noqa: PTH123
+def _file_systems(process: str) -> Iterator[tuple[str, bytes]]:
+    """Yields the file systems in memory that a process sees: the device, and a path, which may be any bytes."""
+    with suppress(OSError), open(f"/proc/{process}/mountinfo", "rb") as file:  # noqa: PTH123
         for line in file:
-            if f" - {_IN_MEMORY} " in line:
-                words = line.split()
-                path = words[4].encode().decode("unicode_escape")
-                yield words[2], f"/proc/{process}/root{path}"
+            if b" - %b " % _IN_MEMORY in line:
+                words = line.split(b" ")
+                path = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), words[4])
+                yield words[2].decode(), b"/proc/%b/root%b" % (process.encode(), path)
 
 
-def _used(system: tuple[str, str]) -> int:
+def _used(system: tuple[str, bytes]) -> int:
     device, path = system
     with suppress(OSError):
         major, minor = device.split(":")

@@ -134,9 +134,14 @@ class Patrol:
             if record is None or record.process is None:
                 continue
             processes = members(table, self._records.home(key), record.process, record)
-            if memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
-                memory.is_heavy, record, processes
-            ):
+            try:
+                is_heavy = memory.looks_heavy(record, processes, hidden) and await asyncio.to_thread(
+                    memory.is_heavy, record, processes
+                )
+            except Exception:  # noqa: BLE001 (one that cannot be weighed hides no other)
+                _log.exception("An instance cannot be weighed", extra={"instance": key.id})
+                continue
+            if is_heavy:
                 verdict = exit_reason.too_much(record.memory)
                 self._instances.go(self._instances.end_for(key, record.process, verdict))
 
